@@ -1,0 +1,45 @@
+# Two commands need nothing but Python 3.11 and this checkout: make demo, make test.
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+EXTRAS := dev,postgres,gpu,plot,fast
+
+.PHONY: help demo test check lint types imports format soak bench clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BIN)/.ready: pyproject.toml constraints.txt
+	@echo "drumbeat: making its own environment in $(VENV)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "drumbeat needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=/path/to/python3.11"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
+	@touch $@
+
+demo: $(BIN)/.ready ## three workers, a kill -9, a replacement, a drain: under a minute, on SQLite
+	@$(BIN)/drumbeat demo
+
+test: $(BIN)/.ready ## every test, on real servers it starts itself
+	@echo "drumbeat: running the tests (PostgreSQL comes from a wheel and is started on a free loopback port)"
+	@$(BIN)/python -m pytest -n 2 --dist loadgroup -q
+
+check: lint types imports test ## what must be green at every commit
+
+lint: $(BIN)/.ready
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check .
+
+types: $(BIN)/.ready
+	@$(BIN)/mypy
+
+imports: $(BIN)/.ready
+	@$(BIN)/lint-imports
+
+format: $(BIN)/.ready ## let ruff lay out the code
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: $(BIN)/.ready ## every benchmark, quickly
+	@for script in benchmarks/*.py; do $(BIN)/python $$script --quick || exit 1; done
+
+clean: ## remove the environment and everything made
+	@rm -rf $(VENV) .drumbeat .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,1 @@
+"""Words: the rows and rules everything else speaks in. No I/O, standard library only."""

@@ -1,0 +1,31 @@
+"""A beat: one pass of a control loop, as it is kept."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.core.pool import PoolId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewBeat:
+    """What one pass saw, decided and did."""
+
+    owner: str
+    epoch: int
+    view: Mapping[str, Any] | None  #: None when observing failed
+    actions: Sequence[Mapping[str, Any]] = ()  #: each with its type, its reason and, if it failed, its error
+    why_not: str | None = None  #: when nothing was done: why
+    error: str | None = None  #: the first stage that failed, and how
+    duration: timedelta = timedelta()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat(NewBeat):
+    """One row of ``beats``."""
+
+    pool_id: PoolId
+    n: int
+    at: datetime

@@ -1,0 +1,24 @@
+"""A decision: what shall be done and why, or why nothing is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+
+class Reasoned(Protocol):
+    """An action: a frozen dataclass that names its subject and says why."""
+
+    @property
+    def reason(self) -> str: ...
+
+
+A = TypeVar("A", bound=Reasoned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Generic[A]):
+    """What shall be done, or why nothing is."""
+
+    actions: Sequence[A] = ()
+    why_not: str | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)  #: kept with the beat, for whoever lists beats

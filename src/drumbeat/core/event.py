@@ -1,0 +1,102 @@
+"""Events: one ordered row per pool, an instruction to workers or a fact for the record."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+
+
+class EventType(StrEnum):
+    """The names users type and read. Workers skip the types they do not know."""
+
+    START = "START"
+    STOP = "STOP"
+    SET_PHASE = "SET_PHASE"
+    SET_WORKER_TARGET = "SET_WORKER_TARGET"
+    SCALE_DOWN = "SCALE_DOWN"  #: for the record: a guardrail lowered a target
+    GUARDRAIL_WARNING = "GUARDRAIL_WARNING"  #: for the record
+    WORKER_MOVED = "WORKER_MOVED"  #: for the record: a worker changed state
+
+
+class Scope(StrEnum):
+    """Whom an event is for."""
+
+    RUN = "RUN"  #: every worker of the pool
+    WORKER_GROUP = "WORKER_GROUP"  #: the worker in one slot
+    WORKER = "WORKER"  #: one worker by name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event before the store has numbered it."""
+
+    type: str
+    payload: Mapping[str, Any] = field(default_factory=dict)
+    scope: Scope = Scope.RUN
+    worker_id: WorkerId | None = None
+    slot: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event(NewEvent):
+    """One row of ``events``: numbered without gaps within its pool."""
+
+    pool_id: PoolId
+    sequence_id: int
+    created_at: datetime
+
+    def is_for(self, worker_id: WorkerId, slot: int) -> bool:
+        """Whether this worker should obey it."""
+        match self.scope:
+            case Scope.RUN:
+                return True
+            case Scope.WORKER_GROUP:
+                return self.slot == slot
+            case Scope.WORKER:
+                return self.worker_id == worker_id
+
+
+def start(expected_workers: int) -> NewEvent:
+    return NewEvent(type=EventType.START, payload={"expected_workers": expected_workers})
+
+
+def stop(reason: str, drain_within: timedelta | None = None, worker_id: WorkerId | None = None) -> NewEvent:
+    """Tell every worker, or one, to finish what it holds and leave."""
+    payload: dict[str, Any] = {"reason": reason}
+    if drain_within is not None:
+        payload["drain_timeout_seconds"] = drain_within.total_seconds()
+    scope = Scope.RUN if worker_id is None else Scope.WORKER
+    return NewEvent(type=EventType.STOP, payload=payload, scope=scope, worker_id=worker_id)
+
+
+def set_phase(phase: str, effective_at: datetime | None = None) -> NewEvent:
+    payload: dict[str, Any] = {"phase": phase}
+    if effective_at is not None:
+        payload["effective_at"] = effective_at.isoformat()
+    return NewEvent(type=EventType.SET_PHASE, payload=payload)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """How many connections (or whatever its workload holds) one worker shall have."""
+
+    connections: int
+    reason: str
+    ramp: timedelta = timedelta()
+    step_id: str | None = None
+    effective_at: datetime | None = None
+
+
+def set_worker_target(worker_id: WorkerId, target: Target) -> NewEvent:
+    payload: dict[str, Any] = {"target_connections": target.connections, "reason": target.reason}
+    if target.ramp:
+        payload["ramp_seconds"] = target.ramp.total_seconds()
+    if target.step_id is not None:
+        payload["step_id"] = target.step_id
+    if target.effective_at is not None:
+        payload["effective_at"] = target.effective_at.isoformat()
+    return NewEvent(type=EventType.SET_WORKER_TARGET, payload=payload, scope=Scope.WORKER, worker_id=worker_id)

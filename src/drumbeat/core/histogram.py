@@ -1,0 +1,209 @@
+"""A latency histogram that merges exactly: log buckets over nanoseconds, each under 1.6 % wide.
+
+A value below 128 has a bucket of its own. Above, each power of two is cut into 64 equal buckets, so the middle of a bucket is
+within 0.8 % of every value in it. Two histograms merge by adding counts, which loses nothing: the merge of ten workers'
+histograms is the histogram one worker would have made of all their operations. Count, sum, least and greatest are exact.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import timedelta
+
+_SUB_BITS = 6
+_SUB = 1 << _SUB_BITS
+_EXACT = _SUB * 2
+_LONGEST = 1 << 42  #: nanoseconds; a little over an hour, everything longer is counted there
+BUCKETS = (42 - _SUB_BITS - 1) * _SUB + _EXACT
+_FORMAT = 1
+_TOO_MANY = 1 << 64
+
+
+def bucket_of(nanoseconds: int) -> int:
+    """The bucket a value falls in."""
+    if nanoseconds < _EXACT:
+        return max(nanoseconds, 0)
+    if nanoseconds >= _LONGEST:
+        return BUCKETS - 1
+    shift = nanoseconds.bit_length() - _SUB_BITS - 1
+    return (shift << _SUB_BITS) + (nanoseconds >> shift)
+
+
+def bucket_bounds(bucket: int) -> tuple[int, int]:
+    """The least value of a bucket, and the least value above it."""
+    if bucket < _EXACT:
+        return bucket, bucket + 1
+    shift = (bucket >> _SUB_BITS) - 1
+    low = (_SUB + (bucket & (_SUB - 1))) << shift
+    return low, low + (1 << shift)
+
+
+class Histogram:
+    """Counts of durations, in nanoseconds."""
+
+    __slots__ = ("counts", "greatest", "least", "total")
+
+    def __init__(self) -> None:
+        self.counts = array("Q", bytes(8 * BUCKETS))
+        self.total = 0
+        self.least: int | None = None
+        self.greatest: int | None = None
+
+    def record(self, nanoseconds: int) -> None:
+        """Count one duration; a negative one (a clock that stepped back) counts as none."""
+        if nanoseconds < 0:
+            nanoseconds = 0
+        if _EXACT <= nanoseconds < _LONGEST:
+            shift = nanoseconds.bit_length() - 7
+            self.counts[(shift << 6) + (nanoseconds >> shift)] += 1
+        else:
+            self.counts[bucket_of(nanoseconds)] += 1
+        self.total += nanoseconds
+        if self.least is None or nanoseconds < self.least:
+            self.least = nanoseconds
+        if self.greatest is None or nanoseconds > self.greatest:
+            self.greatest = nanoseconds
+
+    def record_all(self, durations: Sequence[int]) -> None:
+        """Count many durations: about three times cheaper a sample than one by one."""
+        if not durations:
+            return
+        if min(durations) < 0:
+            durations = [max(nanoseconds, 0) for nanoseconds in durations]
+        counts = self.counts
+        for nanoseconds in durations:
+            if _EXACT <= nanoseconds < _LONGEST:
+                shift = nanoseconds.bit_length() - 7
+                counts[(shift << 6) + (nanoseconds >> shift)] += 1
+            else:
+                counts[bucket_of(nanoseconds)] += 1
+        self._widen(sum(durations), min(durations), max(durations))
+
+    def merge(self, other: "Histogram") -> None:
+        """Add another's counts to these."""
+        if other.least is None or other.greatest is None:
+            return
+        for bucket, count in other.buckets():
+            self.counts[bucket] += count
+        self._widen(other.total, other.least, other.greatest)
+
+    def _widen(self, total: int, least: int, greatest: int) -> None:
+        self.total += total
+        self.least = least if self.least is None else min(self.least, least)
+        self.greatest = greatest if self.greatest is None else max(self.greatest, greatest)
+
+    @property
+    def count(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def mean(self) -> timedelta | None:
+        """The exact mean, or None of nothing."""
+        count = self.count
+        return timedelta(microseconds=self.total / count / 1000) if count else None
+
+    def percentile(self, percent: float) -> timedelta | None:
+        """The duration that ``percent`` % of the counted ones do not exceed, or None of nothing."""
+        nanoseconds = self.percentile_ns(percent)
+        return None if nanoseconds is None else timedelta(microseconds=nanoseconds / 1000)
+
+    def percentile_ns(self, percent: float) -> float | None:
+        """The same in nanoseconds, without a microsecond's rounding."""
+        if not 0 <= percent <= 100:
+            raise ValueError(f"expected a percentile from 0 to 100, got {percent}")
+        if self.least is None or self.greatest is None:
+            return None
+        rank = max(1, -(-percent * self.count // 100))
+        seen = 0
+        for bucket, count in self.buckets():
+            seen += count
+            if seen >= rank:
+                return min(max(_middle(bucket), self.least), self.greatest)
+        return self.greatest
+
+    def buckets(self) -> Iterator[tuple[int, int]]:
+        """The buckets that hold something, lowest first, with their counts."""
+        return ((bucket, count) for bucket, count in enumerate(self.counts) if count)
+
+    def to_bytes(self) -> bytes:
+        """A compact form: the exact figures, then each used bucket as a step from the last and its count."""
+        if self.least is None or self.greatest is None:
+            return bytes([_FORMAT])
+        out = bytearray([_FORMAT])
+        for figure in (self.total, self.least, self.greatest):
+            _put(out, figure)
+        before = 0
+        for bucket, count in self.buckets():
+            _put(out, bucket - before)
+            _put(out, count)
+            before = bucket
+        return bytes(out)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Histogram":
+        """The histogram that ``to_bytes`` wrote. Raises ValueError on anything else."""
+        if not data or data[0] != _FORMAT:
+            raise ValueError(f"expected a histogram of format {_FORMAT}, got {data[:1].hex() or 'nothing'}")
+        figures = list(_numbers(data[1:]))
+        histogram = cls()
+        if not figures:
+            return histogram
+        if len(figures) < 5 or len(figures) % 2 == 0:
+            raise ValueError("expected a whole histogram, got one cut short")
+        histogram.total, histogram.least, histogram.greatest = figures[:3]
+        bucket = 0
+        for step, count in zip(figures[3::2], figures[4::2], strict=True):
+            bucket += step
+            if bucket >= BUCKETS or histogram.counts[bucket] or not 0 < count < _TOO_MANY:
+                raise ValueError(f"expected rising buckets below {BUCKETS}, none empty; got {count} in bucket {bucket}")
+            histogram.counts[bucket] = count
+        if (bucket_of(histogram.least), bucket_of(histogram.greatest)) != (figures[3], bucket):
+            raise ValueError(
+                "expected the least and the greatest in the outermost buckets, got a histogram cut short or spoiled"
+            )
+        return histogram
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Histogram):
+            return NotImplemented
+        return self._figures() == other._figures() and self.counts == other.counts
+
+    def _figures(self) -> tuple[int, int | None, int | None]:
+        return self.total, self.least, self.greatest
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Histogram of {self.count}: p50 {self.percentile(50)}, p99 {self.percentile(99)}>"
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """One histogram of everything counted in all of them."""
+    whole = Histogram()
+    for histogram in histograms:
+        whole.merge(histogram)
+    return whole
+
+
+def _middle(bucket: int) -> float:
+    low, above = bucket_bounds(bucket)
+    return (low + above - 1) / 2
+
+
+def _put(out: bytearray, number: int) -> None:
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+
+
+def _numbers(data: bytes) -> Iterator[int]:
+    number = shift = 0
+    for byte in data:
+        number |= (byte & 0x7F) << shift
+        if byte & 0x80:
+            shift += 7
+        else:
+            yield number
+            number = shift = 0
+    if shift:
+        raise ValueError("expected a whole histogram, got one cut short")

@@ -1,0 +1,78 @@
+"""A pool: a named set of workers, and what is expected of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any, NewType
+
+PoolId = NewType("PoolId", str)
+
+
+class PoolKind(StrEnum):
+    """Which capability owns a pool."""
+
+    BENCH = "bench"  #: private to one run; its id is the run's
+    JOBS = "jobs"  #: a queue and the workers that empty it
+    FLEET = "fleet"  #: long-lived workers kept at the right number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thresholds:
+    """After how long a silence, a start or a drain means something."""
+
+    heartbeat_every: timedelta
+    stale_after: timedelta  #: a worker this silent is suspect
+    lost_after: timedelta  #: a worker this silent is presumed dead
+    give_up_after: timedelta  #: a worker cut off from the store this long ends itself, before others call it lost
+    start_within: timedelta  #: from its row to its first heartbeat, and from ready to START
+    drain_within: timedelta
+    controller_gone_after: timedelta  #: workers leave when no controller has renewed its lease for this long
+
+    def __post_init__(self) -> None:
+        if not self.heartbeat_every < self.stale_after < self.lost_after:
+            raise ValueError(
+                f"expected heartbeat_every < stale_after < lost_after, "
+                f"got {self.heartbeat_every}, {self.stale_after}, {self.lost_after}"
+            )
+        if self.give_up_after >= self.lost_after:
+            raise ValueError(
+                f"expected give_up_after < lost_after, so that a worker ends itself before others call it lost; "
+                f"got {self.give_up_after} and {self.lost_after}"
+            )
+
+
+def _seconds(beat: float, stale: float, lost: float, give_up: float, start: float, drain: float) -> Thresholds:
+    return Thresholds(
+        heartbeat_every=timedelta(seconds=beat),
+        stale_after=timedelta(seconds=stale),
+        lost_after=timedelta(seconds=lost),
+        give_up_after=timedelta(seconds=give_up),
+        start_within=timedelta(seconds=start),
+        drain_within=timedelta(seconds=drain),
+        controller_gone_after=timedelta(seconds=120),
+    )
+
+
+PRESETS: Mapping[PoolKind, Thresholds] = {
+    PoolKind.BENCH: _seconds(beat=1, stale=30, lost=60, give_up=45, start=120, drain=120),
+    PoolKind.JOBS: _seconds(beat=30, stale=60, lost=120, give_up=110, start=120, drain=600),
+    PoolKind.FLEET: _seconds(beat=20, stale=60, lost=300, give_up=240, start=600, drain=600),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """One row of ``pools``."""
+
+    pool_id: PoolId
+    kind: PoolKind
+    thresholds: Thresholds
+    policy: Mapping[str, Any] = field(default_factory=dict)
+    paused_until: datetime | None = None
+    created_at: datetime | None = None  #: set by the store
+
+
+def pool(pool_id: str, kind: PoolKind, thresholds: Thresholds | None = None, **policy: Any) -> Pool:
+    """A pool with its kind's usual thresholds."""
+    return Pool(pool_id=PoolId(pool_id), kind=kind, thresholds=thresholds or PRESETS[kind], policy=policy)

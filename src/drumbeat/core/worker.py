@@ -1,0 +1,134 @@
+"""A worker: one process or pod, its states, and how its silence is judged."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Any, NewType
+
+from drumbeat.core.errors import IllegalMove
+from drumbeat.core.pool import PoolId, Thresholds
+
+WorkerId = NewType("WorkerId", str)
+
+
+class WorkerStatus(StrEnum):
+    """Where a worker is in its life. The only legal moves are the arrows.
+
+    spawning ─▶ starting ─▶ waiting ─▶ active ─▶ draining ─▶ terminated
+        └───────────┴──────────┴─────────┴───────────┴──▶ error │ lost │ terminated
+    """
+
+    SPAWNING = "spawning"  #: asked for; its process has not joined yet
+    STARTING = "starting"  #: its process is up and is getting ready
+    WAITING = "waiting"  #: ready; the gate is closed until START
+    ACTIVE = "active"  #: working
+    DRAINING = "draining"  #: finishing what it holds, taking nothing new
+    TERMINATED = "terminated"  #: left cleanly
+    ERROR = "error"  #: failed, and it or its provider said so
+    LOST = "lost"  #: went silent; presumed dead
+
+
+_ENDS = frozenset({WorkerStatus.TERMINATED, WorkerStatus.ERROR, WorkerStatus.LOST})
+
+MOVES: Mapping[WorkerStatus, frozenset[WorkerStatus]] = {
+    WorkerStatus.SPAWNING: _ENDS | {WorkerStatus.STARTING},
+    WorkerStatus.STARTING: _ENDS | {WorkerStatus.WAITING, WorkerStatus.DRAINING},
+    WorkerStatus.WAITING: _ENDS | {WorkerStatus.ACTIVE, WorkerStatus.DRAINING},
+    WorkerStatus.ACTIVE: _ENDS | {WorkerStatus.DRAINING},
+    WorkerStatus.DRAINING: _ENDS,
+    WorkerStatus.TERMINATED: frozenset(),
+    WorkerStatus.ERROR: frozenset(),
+    WorkerStatus.LOST: frozenset(),
+}
+
+TERMINAL = _ENDS
+LIVE = frozenset(WorkerStatus) - TERMINAL
+
+
+def check_move(worker: str, before: WorkerStatus, after: WorkerStatus) -> None:
+    """Raise IllegalMove unless the diagram has the arrow ``before`` → ``after``."""
+    if after not in MOVES[before]:
+        legal = ", ".join(sorted(MOVES[before])) or "nothing: it is an end state"
+        raise IllegalMove(f"worker {worker} cannot move from {before} to {after}; from {before} it may go to {legal}")
+
+
+class Health(StrEnum):
+    """What a worker's silence says. Derived, never stored."""
+
+    HEALTHY = "healthy"
+    STALE = "stale"
+    LOST = "lost"
+
+
+class ExitCode(IntEnum):
+    """How a worker process ended (seed 001; the last is ours)."""
+
+    CLEAN = 0  #: it finished, or was told to stop
+    CONFIGURATION = 1  #: its arguments, run or settings cannot be used
+    STORE_LOST = 2  #: the store did not answer until the self-termination deadline
+    START_TIMEOUT = 3  #: no START came in time
+    FATAL = 4  #: its workload failed for good
+    CONTROLLER_GONE = 5  #: no controller renewed its lease for too long
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """One row of ``workers``. It may exist before its process does."""
+
+    pool_id: PoolId
+    worker_id: WorkerId
+    slot: int  #: its fixed zero-based index in the pool (``worker_group_id``)
+    status: WorkerStatus = WorkerStatus.SPAWNING
+    instance: str | None = None  #: the one process that may write for this row
+    host: str | None = None
+    pid: int | None = None
+    provider: str | None = None
+    provider_ref: str | None = None
+    capabilities: tuple[str, ...] = ()
+    phase: str | None = None
+    target: int = 0  #: what it was told to hold
+    target_seq: int = 0  #: the event that told it
+    applied_target: int = 0  #: what it says it applied
+    active: int = 0
+    operations: int = 0
+    errors: int = 0
+    cpu_percent: float | None = None
+    memory_percent: float | None = None
+    gpu: Mapping[str, Any] | None = None
+    heartbeat_at: datetime | None = None  #: None until it really beat
+    heartbeat_count: int = 0
+    created_at: datetime | None = None
+    started_at: datetime | None = None
+    ready_at: datetime | None = None
+    drain_deadline: datetime | None = None  #: set once it was asked to drain
+    ended_at: datetime | None = None
+    reaped_at: datetime | None = None  #: its instance is known to be gone
+    exit_code: int | None = None
+    error: str | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_live(self) -> bool:
+        return self.status in LIVE
+
+
+def silence(worker: Worker, now: datetime) -> timedelta:
+    """How long since this worker was last heard of: its heartbeat, or else the making of its row."""
+    heard = worker.heartbeat_at or worker.created_at or now
+    return max(now - heard, timedelta())
+
+
+def judge(worker: Worker, now: datetime, thresholds: Thresholds, looking_since: datetime | None = None) -> Health:
+    """What the worker's silence means. A worker that has not joined yet is given its time to start.
+
+    Silence from before ``looking_since`` does not count: whoever judges was cut off then, and so perhaps was the worker.
+    """
+    quiet = silence(worker, now)
+    if looking_since is not None:
+        quiet = min(quiet, max(now - looking_since, timedelta()))
+    if worker.status is WorkerStatus.SPAWNING:
+        return Health.LOST if quiet > thresholds.start_within else Health.HEALTHY
+    if quiet > thresholds.lost_after:
+        return Health.LOST
+    return Health.STALE if quiet > thresholds.stale_after else Health.HEALTHY

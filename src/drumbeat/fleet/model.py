@@ -1,0 +1,133 @@
+"""What the fleet sees and what it may do: a frozen view in, frozen actions out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.core.worker import Worker, WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetPolicy:
+    """How many workers a pool shall have, and what each shall hold."""
+
+    workers: int = 1
+    target: int = 1  #: connections, or whatever its workload counts, per worker
+    ramp: timedelta = timedelta()
+
+    def __post_init__(self) -> None:
+        for name in ("workers", "target"):
+            if getattr(self, name) < 0:
+                raise InvalidSettings(f"expected {name} to be 0 or more, got {getattr(self, name)}")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"workers": self.workers, "target": self.target, "ramp_seconds": self.ramp.total_seconds()}
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "FleetPolicy":
+        return cls(
+            workers=int(fields.get("workers", 1)),
+            target=int(fields.get("target", 1)),
+            ramp=timedelta(seconds=float(fields.get("ramp_seconds", 0))),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A worker's instance, as its provider shows it."""
+
+    worker_id: WorkerId
+    running: bool  #: pending counts as running: it will be
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetView:
+    """One consistent look at a pool. The time is in it, by the store's clock."""
+
+    pool_id: PoolId
+    now: datetime
+    looking_since: datetime  #: before this the controller saw nothing; no silence is counted from before
+    paused_until: datetime | None
+    thresholds: Thresholds
+    policy: FleetPolicy
+    workers: tuple[Worker, ...]
+    instances: tuple[Seen, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkLost:
+    """Give up a worker that went silent."""
+
+    worker: Worker
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkFailed:
+    """Close the row of a worker whose instance is over."""
+
+    worker: Worker
+    exit_code: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reap:
+    """Make sure an ended worker's instance is gone, and note it."""
+
+    worker_id: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndStray:
+    """End an instance that no live row asks for."""
+
+    worker_id: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOverdue:
+    """End a worker that did not drain in time."""
+
+    worker: Worker
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    """Start a worker. Named here, so that asking twice is asking once."""
+
+    worker_id: WorkerId
+    slot: int
+    group_count: int
+    reason: str
+    is_new: bool = True  #: False: its row is there, its instance is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTarget:
+    """Tell a worker what to hold."""
+
+    worker_id: WorkerId
+    target: int
+    ramp: timedelta
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskToDrain:
+    """Ask a worker to finish and leave."""
+
+    worker_id: WorkerId
+    within: timedelta
+    reason: str
+
+
+Closing = MarkLost | MarkFailed | EndOverdue
+Action = Closing | Reap | EndStray | Spawn | SetTarget | AskToDrain

@@ -1,0 +1,46 @@
+"""One look at a pool: its rows, its instances, and since when we have been looking."""
+
+from datetime import datetime, timedelta
+
+from drumbeat.core.beat import Beat
+from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.fleet.model import FleetPolicy, FleetView, Seen
+from drumbeat.spawn.interface import InstanceState, Spawner
+from drumbeat.store.interface import Store
+
+
+async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelta) -> FleetView:
+    """The pool as it is now. Instances are listed before rows are read: a row comes before its instance."""
+    instances = await spawner.list(pool_id)
+    pool = await store.pools.get(pool_id)
+    now = await store.now()
+    return FleetView(
+        pool_id=pool_id,
+        now=now,
+        looking_since=looking_since(await store.beats.last(pool_id), now, gap, pool.thresholds),
+        paused_until=pool.paused_until,
+        thresholds=pool.thresholds,
+        policy=FleetPolicy.from_json(pool.policy),
+        workers=tuple(await store.workers.list(pool_id)),
+        instances=tuple(
+            Seen(
+                worker_id=instance.worker_id,
+                running=instance.state is not InstanceState.EXITED,
+                exit_code=instance.exit_code,
+            )
+            for instance in instances
+        ),
+    )
+
+
+def looking_since(last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds) -> datetime:
+    """Since when some controller has seen this pool without a break.
+
+    The last beat's row says when anyone last saw it, and since when that one had. If that is longer ago than a worker may be
+    silent, or this controller was cut off itself, then workers may have been cut off with us: all get a fresh start.
+    """
+    if last is None or last.view is None:
+        return now
+    if max(now - last.at, gap) > thresholds.stale_after:
+        return now
+    return datetime.fromisoformat(last.view["looking_since"])

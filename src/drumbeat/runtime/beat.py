@@ -1,0 +1,280 @@
+"""One pass of a control loop, observe → decide → act, and its repetition until told to stop."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from drumbeat.core.beat import NewBeat
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import Fenced, StoreError
+from drumbeat.core.lease import Fence, Lease
+from drumbeat.core.pool import PoolId
+from drumbeat.runtime.lease import Leadership
+from drumbeat.runtime.patience import Overtaken, answered, describe, next_due, pause, unless
+from drumbeat.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+
+class Reasoned(Protocol):
+    """An action: a frozen dataclass that names its subject and says why."""
+
+    @property
+    def reason(self) -> str: ...
+
+
+T = TypeVar("T")
+V = TypeVar("V")
+A = TypeVar("A", bound=Reasoned)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision(Generic[A]):
+    """What shall be done, or why nothing is."""
+
+    actions: Sequence[A] = ()
+    why_not: str | None = None
+    summary: Mapping[str, Any] = field(default_factory=dict)  #: kept with the beat, for whoever lists beats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeatReport:
+    """What one pass came to."""
+
+    led: bool  #: False: another controller leads, or the store could not be asked
+    n: int | None = None  #: its row; None when none was written
+    epoch: int | None = None
+    view: Mapping[str, Any] | None = None
+    actions: Sequence[Mapping[str, Any]] = ()  #: each with its type and reason and, if it was not done, its error
+    why_not: str | None = None
+    error: str | None = None  #: the first stage that failed, and how
+    duration: timedelta = timedelta()
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Draft(Generic[V, A]):
+    """A beat being made."""
+
+    lease: Lease
+    view: V | None = None
+    decision: Decision[A] | None = None
+    actions: list[Mapping[str, Any]] = field(default_factory=list)
+    error: str | None = None
+    fenced: bool = False  #: another controller was found to lead
+
+    def failed(self) -> bool:
+        return self.error is not None
+
+    @contextlib.contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A boundary: an error in here ends the stage, not the loop."""
+        try:
+            yield
+        except Exception as exc:
+            log.exception("beat: %s failed", name)
+            self.note(f"{name}: {describe(exc)}", exc)
+
+    def note(self, error: str, exc: Exception | None = None) -> None:
+        """Keep the first error; an error of Fenced's kind also ends our belief that we lead."""
+        self.error = self.error or error
+        self.fenced = self.fenced or isinstance(exc, Fenced)
+
+    def leave_undone(self, actions: Sequence[A], why: str) -> None:
+        if actions:
+            log.warning("%d actions not done: %s", len(actions), why)
+            self.note(f"act: {len(actions)} actions not done: {why}")
+        self.actions.extend(encode_action(action, error=f"not done: {why}") for action in actions)
+
+
+def encode(view: object) -> Mapping[str, Any]:
+    """A frozen dataclass as plain JSON values; what has no such form is kept as its text."""
+    fields: Mapping[str, Any] = msgspec.to_builtins(view, str_keys=True, enc_hook=repr)
+    return fields
+
+
+def encode_action(action: Reasoned, error: str | None = None) -> Mapping[str, Any]:
+    """An action as it is kept: its type, its fields and, if it was not done, its error."""
+    encoded = {"type": type(action).__name__, **encode(action)}
+    return encoded if error is None else {**encoded, "error": error}
+
+
+async def _awaited(work: Awaitable[T]) -> T:
+    return await work
+
+
+class ControlLoop(Generic[V, A]):
+    """Observe, decide, act, under a lease.
+
+    ``observe`` is told how long this controller could not see before this beat (zero at its first), so that it may judge
+    nobody by a silence that was its own. ``decide`` is pure. ``act`` does one action, carries the fence, and is safe to
+    repeat. An ``observe`` or an action that does not end within ``patience`` is given up.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        pool_id: PoolId,
+        leadership: Leadership,
+        clock: Clock,
+        every: timedelta,
+        observe: Callable[[timedelta], Awaitable[V]],
+        decide: Callable[[V], Decision[A]],
+        act: Callable[[A, Fence], Awaitable[None]],
+        patience: timedelta = timedelta(seconds=60),
+    ) -> None:
+        self._store = store
+        self._pool_id = pool_id
+        self._leadership = leadership
+        self._clock = clock
+        self._every = every
+        self._observe = observe
+        self._decide = decide
+        self._act = act
+        self._patience = patience
+        self._last_seen: timedelta | None = None
+
+    def gap(self) -> timedelta:
+        """How long ago this controller last saw the store, leading or standing by; zero if it never did."""
+        return timedelta() if self._last_seen is None else self._clock.elapsed() - self._last_seen
+
+    async def beat(self) -> BeatReport:
+        """One pass. Whatever fails is in the report, and in the row of the beat; only cancellation is raised."""
+        began = self._clock.elapsed()
+        try:
+            lease = await self._leadership.hold()
+        except StoreError as exc:
+            log.warning("beat: cannot ask for the lease: %s", exc)
+            return BeatReport(led=False, error=f"lease: {exc}", duration=self._clock.elapsed() - began)
+        if lease is None:
+            return await self._stand_by(began)
+        draft: _Draft[V, A] = _Draft(lease=lease)
+        await self._go_through_stages(draft)
+        report = await self._record(draft, self._clock.elapsed() - began)
+        if draft.fenced:
+            self._leadership.forget()
+        return report
+
+    async def _stand_by(self, began: timedelta) -> BeatReport:
+        self._last_seen = began
+        leader: str | None = None
+        with contextlib.suppress(StoreError):
+            leader = await self._leadership.leader()
+        return BeatReport(
+            led=False, why_not=f"standing by: {leader or 'another'} leads", duration=self._clock.elapsed() - began
+        )
+
+    async def _go_through_stages(self, draft: _Draft[V, A]) -> None:
+        with draft.stage("observe"):
+            draft.view = await self._see()
+        if draft.failed():
+            return
+        with draft.stage("decide"):
+            draft.decision = self._decide(draft.view)
+        if draft.failed():
+            return
+        with draft.stage("act"):
+            await self._do_all(draft, draft.decision.actions)
+
+    async def _see(self) -> V:
+        began = self._clock.elapsed()
+        view = await self._patiently(self._observe(self.gap()))
+        self._last_seen = began
+        return view
+
+    async def _do_all(self, draft: _Draft[V, A], actions: Sequence[A]) -> None:
+        for n, action in enumerate(actions):
+            if not await self._still_leads(draft.lease):
+                draft.leave_undone(actions[n:], "the lease is no longer trusted")
+                return
+            if not await self._do(draft, action):
+                draft.leave_undone(actions[n + 1 :], "another controller leads now")
+                return
+
+    async def _still_leads(self, lease: Lease) -> bool:
+        if self._leadership.fresh:
+            return True
+        try:
+            held = await self._leadership.hold()
+        except StoreError as exc:
+            log.warning("beat: the lease could not be renewed: %s", exc)
+            return False
+        return held is not None and held.epoch == lease.epoch and self._leadership.trusted
+
+    async def _do(self, draft: _Draft[V, A], action: A) -> bool:
+        """Do one action within its own boundary; False once another controller leads."""
+        log.info("%s: %s", type(action).__name__, action.reason)
+        error: str | None = None
+        try:
+            await self._patiently(self._act(action, draft.lease.fence))
+        except Fenced as exc:
+            error = str(exc)
+            draft.note(f"act: {error}", exc)
+        except Exception as exc:
+            log.exception("%s failed", type(action).__name__)
+            error = describe(exc)
+        draft.actions.append(encode_action(action, error=error))
+        return not draft.fenced
+
+    async def _patiently(self, work: Awaitable[T]) -> T:
+        try:
+            return await unless(self._clock.sleep(self._patience), _awaited(work))
+        except Overtaken:
+            raise TimeoutError(f"expected an end within {self._patience.total_seconds():g} s, got none; gave up") from None
+
+    async def _record(self, draft: _Draft[V, A], duration: timedelta) -> BeatReport:
+        row: NewBeat | None = None
+        number: int | None = None
+        with draft.stage("record"):
+            row = self._row(draft, duration)
+            append = self._store.beats.append(self._pool_id, row, fence=draft.lease.fence)
+            number = (await answered(self._clock, self._patience, append)).n
+        return BeatReport(
+            led=True,
+            n=number,
+            epoch=draft.lease.epoch,
+            view=row.view if row else None,
+            actions=draft.actions,
+            why_not=row.why_not if row else None,
+            error=draft.error,
+            duration=duration,
+            summary=row.summary if row else {},
+        )
+
+    def _row(self, draft: _Draft[V, A], duration: timedelta) -> NewBeat:
+        decision: Decision[A] = draft.decision or Decision()
+        return NewBeat(
+            owner=draft.lease.owner,
+            epoch=draft.lease.epoch,
+            view=None if draft.view is None else encode(draft.view),
+            actions=tuple(draft.actions),
+            why_not=decision.why_not,
+            error=draft.error,
+            duration=duration,
+            summary=decision.summary,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Beat on a fixed schedule until told to stop; then let another lead. A slow beat delays no later one."""
+        due = self._clock.elapsed()
+        try:
+            while not stop.is_set():
+                await self._beat_anyway()
+                now = self._clock.elapsed()
+                due = next_due(due, self._every, now)
+                await pause(self._clock, due - now, stop)
+        finally:
+            await self._leadership.resign()
+
+    async def _beat_anyway(self) -> None:
+        try:
+            await self.beat()
+        except Exception:
+            log.exception("a beat failed; the next one is tried")

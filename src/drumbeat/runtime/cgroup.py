@@ -1,0 +1,169 @@
+"""How much of its container's allowance this process's control group uses, by the files of cgroup v1 and v2."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+ROOT = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """One group on the way from ours to the root, as far as it is limited."""
+
+    path: Path
+    cores: float | None = None  #: how many it may use
+    cpu_used: timedelta | None = None  #: since the group was made
+    memory_percent: float | None = None  #: of its limit, without the page cache that can be dropped at once
+
+
+class Hierarchy(Protocol):
+    """Where the files are, and how they are spelt."""
+
+    def levels(self) -> Iterator[Level]:
+        """Our group and those above it."""
+        ...
+
+
+class CgroupProbe:
+    """Percent of the tightest limit that applies to us; None where nothing is limited.
+
+    A limit binds everyone below it, so each limited level is compared with its own use, and the fullest one counts.
+    """
+
+    def __init__(self, hierarchy: Hierarchy | None) -> None:
+        self._hierarchy = hierarchy
+        self._used: Mapping[Path, timedelta] = {}
+
+    def read(self, interval: timedelta) -> tuple[float | None, float | None]:
+        """CPU percent since the last reading, which was ``interval`` ago, and memory percent now."""
+        levels = list(self._hierarchy.levels()) if self._hierarchy else []
+        cpu = [percent for level in levels if (percent := self._cpu_percent(level, interval)) is not None]
+        memory = [level.memory_percent for level in levels if level.memory_percent is not None]
+        self._used = {level.path: level.cpu_used for level in levels if level.cpu_used is not None}
+        return max(cpu, default=None), max(memory, default=None)
+
+    def _cpu_percent(self, level: Level, interval: timedelta) -> float | None:
+        before = self._used.get(level.path)
+        if not interval or not level.cores or level.cpu_used is None or before is None:
+            return None
+        return max((level.cpu_used - before) / interval / level.cores * 100, 0.0)
+
+
+def find_hierarchy(host_memory: int, root: Path = ROOT, membership: Path = MEMBERSHIP) -> Hierarchy | None:
+    """The hierarchy this process is in; None where there are no control groups."""
+    groups = _memberships(membership)
+    if (root / "cgroup.controllers").exists():
+        return CgroupV2(root=root, group=groups.get("", "/"), host_memory=host_memory)
+    if groups and root.is_dir():
+        return CgroupV1(root=root, groups=groups, host_memory=host_memory)
+    return None
+
+
+def _memberships(path: Path) -> Mapping[str, str]:
+    """Our group by controller; the nameless one is v2's."""
+    groups: dict[str, str] = {}
+    for line in (_text(path) or "").splitlines():
+        _, controllers, group = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), group))
+    return groups
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupV2:
+    """One tree for all controllers."""
+
+    root: Path
+    group: str
+    host_memory: int
+
+    def levels(self) -> Iterator[Level]:
+        for path in _upwards(self.root, self.group):
+            used = _number(_field(path / "cpu.stat", "usage_usec"))
+            yield Level(
+                path=path,
+                cores=_cores(*(_text(path / "cpu.max") or "max").split()),
+                cpu_used=None if used is None else timedelta(microseconds=used),
+                memory_percent=self._memory_percent(path),
+            )
+
+    def _memory_percent(self, path: Path) -> float | None:
+        used, limit = _number(_text(path / "memory.current")), _number(_text(path / "memory.max"))
+        return _share(used, _number(_field(path / "memory.stat", "inactive_file")), limit, self.host_memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CgroupV1:
+    """A tree for each controller."""
+
+    root: Path
+    host_memory: int
+    groups: Mapping[str, str] = field(default_factory=dict)
+
+    def levels(self) -> Iterator[Level]:
+        tree = self._tree("cpu")
+        for path in _upwards(tree, self.groups.get("cpu", "/")):
+            used = _number(_text(self._tree("cpuacct") / path.relative_to(tree) / "cpuacct.usage"))
+            yield Level(
+                path=path,
+                cores=_cores(_text(path / "cpu.cfs_quota_us") or "-1", _text(path / "cpu.cfs_period_us") or "100000"),
+                cpu_used=None if used is None else timedelta(microseconds=used / 1000),
+            )
+        for path in _upwards(self._tree("memory"), self.groups.get("memory", "/")):
+            yield Level(path=path, memory_percent=self._memory_percent(path))
+
+    def _tree(self, controller: str) -> Path:
+        """Where a controller is mounted: alone, or with others, as in ``cpu,cpuacct``."""
+        shared = (path for path in self.root.iterdir() if controller in path.name.split(","))
+        return next(shared, self.root / controller)
+
+    def _memory_percent(self, path: Path) -> float | None:
+        used, limit = _number(_text(path / "memory.usage_in_bytes")), _number(_text(path / "memory.limit_in_bytes"))
+        return _share(used, _number(_field(path / "memory.stat", "total_inactive_file")), limit, self.host_memory)
+
+
+def _upwards(tree: Path, group: str) -> Iterator[Path]:
+    """Our group and those above it. Inside a container the host's path leads nowhere: then the root is ours."""
+    path = tree / group.lstrip("/")
+    if not path.is_dir():
+        path = tree
+    while path != tree:
+        yield path
+        path = path.parent
+    yield tree
+
+
+def _cores(quota: str, period: str = "100000") -> float | None:
+    allowed, per = _number(quota), _number(period)
+    return allowed / per if allowed is not None and per and allowed > 0 else None
+
+
+def _share(used: int | None, droppable: int | None, limit: int | None, host_memory: int) -> float | None:
+    """Percent of a limit; a limit the host cannot reach is none."""
+    if used is None or not limit or limit > host_memory:
+        return None
+    return max(used - (droppable or 0), 0) / limit * 100
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None
+
+
+def _field(path: Path, name: str) -> str | None:
+    """The figure of one name in a file of names and figures."""
+    pairs = (line.split() for line in (_text(path) or "").splitlines())
+    return next((pair[1] for pair in pairs if len(pair) == 2 and pair[0] == name), None)
+
+
+def _number(text: str | None) -> int | None:
+    """The figure, or None of ``max`` and of nothing."""
+    try:
+        return int(text or "")
+    except ValueError:
+        return None

@@ -1,0 +1,45 @@
+"""How a worker's life ends: decided once, known to everyone who must make way."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from datetime import timedelta
+
+from drumbeat.core.worker import ExitCode, WorkerStatus
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End:
+    """Why and how a life ends."""
+
+    code: ExitCode
+    reason: str
+    drain: timedelta | None = None  #: how long it may finish what it holds; None: it may not
+    urgent: bool = False  #: others may have its work already: leave without waiting for anything
+
+    @property
+    def status(self) -> WorkerStatus:
+        return WorkerStatus.TERMINATED if self.code is ExitCode.CLEAN else WorkerStatus.ERROR
+
+
+class Ending:
+    """The one end. The first decision stands; only a failure on the way out of a clean end replaces it."""
+
+    def __init__(self) -> None:
+        self._end: End | None = None
+        self.over = asyncio.Event()  #: the end is decided
+        self.hurry = asyncio.Event()  #: and nothing more is waited for
+
+    @property
+    def end(self) -> End:
+        return self._end or End(code=ExitCode.CLEAN, reason="nothing was left to do")
+
+    def decide(self, end: End) -> None:
+        if self._end is None or (self._end.code is ExitCode.CLEAN and end.code is not ExitCode.CLEAN):
+            log.log(logging.INFO if end.code is ExitCode.CLEAN else logging.ERROR, "leaving: %s", end.reason)
+            self._end = end
+        self.over.set()
+        if end.urgent:
+            self.hurry.set()

@@ -1,0 +1,140 @@
+"""CPU and memory of this process, its container and its host, and GPU memory where there is a GPU."""
+
+import importlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from drumbeat.core.clock import Clock
+from drumbeat.runtime.cgroup import MEMBERSHIP, ROOT, CgroupProbe, find_hierarchy
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What was in use: CPU since the reading before, memory now. What could not be read is None."""
+
+    process_cpu_percent: float | None = None  #: of one core: two busy threads may read 200
+    process_memory_percent: float | None = None  #: of the host's memory
+    host_cpu_percent: float | None = None
+    host_memory_percent: float | None = None
+    cgroup_cpu_percent: float | None = None  #: of what the container may use; None where it is not limited
+    cgroup_memory_percent: float | None = None
+    gpu: Mapping[str, Any] | None = None
+
+    @property
+    def cpu_percent(self) -> float | None:
+        """The figure to judge by: the container's where it is limited, else the host's."""
+        return self.host_cpu_percent if self.cgroup_cpu_percent is None else self.cgroup_cpu_percent
+
+    @property
+    def memory_percent(self) -> float | None:
+        return self.host_memory_percent if self.cgroup_memory_percent is None else self.cgroup_memory_percent
+
+
+@dataclass(frozen=True, slots=True)
+class _CpuTimes:
+    process: float
+    host_busy: float
+    host_total: float
+
+
+class Probe:
+    """Reads this machine. Percentages of CPU are over the time since the last reading, or since the probe was made."""
+
+    def __init__(self, clock: Clock, cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP) -> None:
+        self._clock = clock
+        self._process = psutil.Process()
+        self._cgroup = CgroupProbe(find_hierarchy(psutil.virtual_memory().total, cgroup_root, cgroup_membership))
+        self._gpu = find_gpu()
+        self._read_at = clock.elapsed()
+        self._times = self._cpu_times()
+        self._cgroup.read(timedelta())
+
+    def read(self) -> Reading:
+        """Look now."""
+        now = self._clock.elapsed()
+        interval, self._read_at = now - self._read_at, now
+        before, self._times = self._times, self._cpu_times()
+        cgroup_cpu, cgroup_memory = self._cgroup.read(interval)
+        return Reading(
+            process_cpu_percent=_percent(self._times.process - before.process, interval.total_seconds()),
+            process_memory_percent=self._process.memory_percent(),
+            host_cpu_percent=_percent(self._times.host_busy - before.host_busy, self._times.host_total - before.host_total),
+            host_memory_percent=psutil.virtual_memory().percent,
+            cgroup_cpu_percent=cgroup_cpu,
+            cgroup_memory_percent=cgroup_memory,
+            gpu=self._gpu.read() if self._gpu else None,
+        )
+
+    def _cpu_times(self) -> _CpuTimes:
+        own, host = self._process.cpu_times(), psutil.cpu_times()
+        guests = getattr(host, "guest", 0.0) + getattr(host, "guest_nice", 0.0)
+        total = sum(host) - guests
+        idle = host.idle + getattr(host, "iowait", 0.0)
+        return _CpuTimes(process=own.user + own.system, host_busy=total - idle, host_total=total)
+
+
+def _percent(part: float, whole: float) -> float | None:
+    return max(part / whole * 100, 0.0) if whole > 0 else None
+
+
+class GpuProbe:
+    """Memory and use of each NVIDIA GPU this process can see."""
+
+    def __init__(self, nvml: Any) -> None:
+        self._nvml = nvml
+
+    def read(self) -> Mapping[str, Any] | None:
+        """All devices, and the fullest one's memory as the figure to judge by."""
+        try:
+            devices = [self._device(index) for index in range(self._nvml.nvmlDeviceGetCount())]
+        except self._nvml.NVMLError as exc:
+            log.debug("the GPU could not be read: %s", exc)
+            return None
+        if not devices:
+            return None
+        return {"memory_percent": max(device["memory_percent"] for device in devices), "devices": devices}
+
+    def _device(self, index: int) -> Mapping[str, Any]:
+        device = self._nvml.nvmlDeviceGetHandleByIndex(index)
+        memory = self._nvml.nvmlDeviceGetMemoryInfo(device)
+        return {
+            "index": index,
+            "name": self._name(device),
+            "memory_used_bytes": memory.used,
+            "memory_total_bytes": memory.total,
+            "memory_percent": memory.used / memory.total * 100,
+            "use_percent": self._use(device),
+        }
+
+    def _name(self, device: Any) -> str:
+        name = self._nvml.nvmlDeviceGetName(device)
+        return name.decode() if isinstance(name, bytes) else str(name)
+
+    def _use(self, device: Any) -> float | None:
+        """How busy it is; not every device says."""
+        try:
+            return float(self._nvml.nvmlDeviceGetUtilizationRates(device).gpu)
+        except self._nvml.NVMLError:
+            return None
+
+
+def find_gpu() -> GpuProbe | None:
+    """The GPUs, if NVML is installed (the extra ``gpu``) and finds a driver."""
+    try:
+        nvml = importlib.import_module("pynvml")
+    except ImportError:
+        return None
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError as exc:
+        log.debug("no GPU: %s", exc)
+        return None
+    return GpuProbe(nvml)

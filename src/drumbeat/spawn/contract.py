@@ -1,0 +1,176 @@
+"""What every spawner must do, as tests. A spawner's test file is a subclass and two fixtures.
+
+``spawner``: an open spawner that knows of no instance of the pools used here.
+``order``: an ``OrderFactory`` for workers that this spawner can start.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Protocol
+
+import pytest
+
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import SpawnFailed
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
+
+POOL = PoolId("contract-pool")
+OTHER_POOL = PoolId("contract-other-pool")
+ANN, BOB = WorkerId("ann"), WorkerId("bob")
+UNKNOWN = WorkerId("nobody-by-that-name")
+
+
+class OrderFactory(Protocol):
+    """Makes orders for a worker that runs until it is drained and then leaves with exit code 0."""
+
+    def __call__(
+        self, worker_id: WorkerId, pool_id: PoolId = POOL, *, exits: int | None = None, startable: bool = True
+    ) -> Order:
+        """With ``exits`` it leaves of itself with that code; not ``startable``: the provider says no."""
+        ...
+
+
+class SpawnerContract:
+    """Every sentence of ``Spawner``."""
+
+    patience = timedelta(seconds=20)  #: how long its instances may take to start, to leave and to be seen
+
+    async def test_spawn_answers_with_the_instance_that_was_ordered(self, spawner: Spawner, order: OrderFactory) -> None:
+        instance = await spawner.spawn(order(ANN))
+
+        assert (instance.pool_id, instance.worker_id) == (POOL, ANN)
+        assert instance.ref
+        assert instance.state in {InstanceState.PENDING, InstanceState.RUNNING}
+        assert instance.exit_code is None
+
+    async def test_a_spawned_instance_is_listed_and_comes_to_run(self, spawner: Spawner, order: OrderFactory) -> None:
+        ann = await spawner.spawn(order(ANN))
+        bob = await spawner.spawn(order(BOB))
+
+        listed = await self.until(spawner, lambda seen: all(one.state is InstanceState.RUNNING for one in seen))
+
+        assert {(one.worker_id, one.ref) for one in listed} == {(ANN, ann.ref), (BOB, bob.ref)}
+        assert all(one.started_at is not None and one.started_at.tzinfo is not None for one in listed)
+
+    async def test_spawning_twice_is_spawning_once(self, spawner: Spawner, order: OrderFactory) -> None:
+        first = await spawner.spawn(order(ANN))
+        second = await spawner.spawn(order(ANN))
+
+        assert second.ref == first.ref
+        assert [one.ref for one in await spawner.list(POOL)] == [first.ref]
+
+    async def test_spawning_at_once_from_all_sides_is_spawning_once(self, spawner: Spawner, order: OrderFactory) -> None:
+        answers = await asyncio.gather(*(spawner.spawn(order(ANN)) for _ in range(8)))
+
+        assert len({one.ref for one in answers}) == 1
+        assert len(await spawner.list(POOL)) == 1
+
+    async def test_what_cannot_be_started_fails_and_leaves_nothing(self, spawner: Spawner, order: OrderFactory) -> None:
+        with pytest.raises(SpawnFailed, match=ANN):
+            await spawner.spawn(order(ANN, startable=False))
+
+        assert alive(await spawner.list(POOL)) == []
+
+    async def test_a_name_that_failed_to_start_can_be_spawned_later(self, spawner: Spawner, order: OrderFactory) -> None:
+        with pytest.raises(SpawnFailed):
+            await spawner.spawn(order(ANN, startable=False))
+
+        instance = await spawner.spawn(order(ANN))
+
+        assert alive(await spawner.list(POOL)) == [instance.worker_id]
+
+    async def test_a_pool_nobody_spawned_in_is_empty(self, spawner: Spawner) -> None:
+        assert list(await spawner.list(PoolId("contract-empty-pool"))) == []
+
+    async def test_pools_do_not_see_each_other(self, spawner: Spawner, order: OrderFactory) -> None:
+        here = await spawner.spawn(order(ANN, POOL))
+        there = await spawner.spawn(order(ANN, OTHER_POOL))
+
+        assert here.ref != there.ref
+        assert [one.ref for one in await spawner.list(POOL)] == [here.ref]
+        assert [one.ref for one in await spawner.list(OTHER_POOL)] == [there.ref]
+
+    async def test_ending_a_worker_leaves_its_namesake_of_another_pool(self, spawner: Spawner, order: OrderFactory) -> None:
+        await spawner.spawn(order(ANN, POOL))
+        await spawner.spawn(order(ANN, OTHER_POOL))
+
+        await spawner.terminate(POOL, ANN)
+
+        assert alive(await spawner.list(POOL)) == []
+        assert alive(await spawner.list(OTHER_POOL)) == [ANN]
+
+    async def test_drain_lets_it_finish_and_leave(self, spawner: Spawner, order: OrderFactory) -> None:
+        await self.running(spawner, order(ANN))
+        await self.running(spawner, order(BOB))
+
+        await spawner.drain(POOL, ANN)
+
+        listed = await self.until(spawner, lambda seen: alive(seen) == [BOB])
+        if spawner.traits.reports_exit_codes:
+            assert [one.exit_code for one in listed if one.worker_id == ANN] == [0]
+
+    async def test_draining_twice_is_harmless(self, spawner: Spawner, order: OrderFactory) -> None:
+        await self.running(spawner, order(ANN))
+
+        await spawner.drain(POOL, ANN)
+        await spawner.drain(POOL, ANN)
+        await self.until(spawner, lambda seen: alive(seen) == [])
+        await spawner.drain(POOL, ANN)
+
+    async def test_after_terminate_it_is_gone(self, spawner: Spawner, order: OrderFactory) -> None:
+        await spawner.spawn(order(ANN))
+        await spawner.spawn(order(BOB))
+
+        await spawner.terminate(POOL, ANN)
+
+        assert alive(await spawner.list(POOL)) == [BOB]
+
+    async def test_terminating_twice_is_harmless(self, spawner: Spawner, order: OrderFactory) -> None:
+        await spawner.spawn(order(ANN))
+
+        await spawner.terminate(POOL, ANN)
+        await spawner.terminate(POOL, ANN)
+
+        assert alive(await spawner.list(POOL)) == []
+
+    async def test_unknown_names_are_harmless(self, spawner: Spawner, order: OrderFactory) -> None:
+        await spawner.spawn(order(ANN))
+
+        await spawner.drain(POOL, UNKNOWN)
+        await spawner.terminate(POOL, UNKNOWN)
+        await spawner.terminate(PoolId("contract-unknown-pool"), ANN)
+
+        assert [one.worker_id for one in await spawner.list(POOL)] == [ANN]
+        assert alive(await spawner.list(POOL)) == [ANN]
+
+    async def test_the_exit_code_of_one_that_left_is_told(self, spawner: Spawner, order: OrderFactory) -> None:
+        if not spawner.traits.reports_exit_codes:
+            pytest.skip(f"{spawner.traits.name} declares that it does not report exit codes")
+        await spawner.spawn(order(ANN, exits=3))
+
+        [ann] = await self.until(spawner, lambda seen: alive(seen) == [])
+
+        assert (ann.state, ann.exit_code) == (InstanceState.EXITED, 3)
+
+    async def running(self, spawner: Spawner, wanted: Order) -> None:
+        """Spawn it and return once it runs."""
+        await spawner.spawn(wanted)
+        runs = (wanted.worker_id, InstanceState.RUNNING)
+        await self.until(spawner, lambda seen: runs in {(one.worker_id, one.state) for one in seen})
+
+    async def until(self, spawner: Spawner, wish: Callable[[Sequence[Instance]], bool]) -> Sequence[Instance]:
+        """List the pool until the wish is true of it; fails after ``patience``."""
+        clock = SystemClock()
+        deadline = clock.elapsed() + self.patience
+        while not wish(seen := await spawner.list(POOL)):
+            assert clock.elapsed() < deadline, f"still not so after {self.patience}: {seen}"
+            await clock.sleep(timedelta(milliseconds=20))
+        return seen
+
+
+def alive(instances: Sequence[Instance]) -> list[WorkerId]:
+    """The names of those that are pending or running."""
+    return sorted(one.worker_id for one in instances if one.state is not InstanceState.EXITED)

@@ -1,0 +1,251 @@
+"""A provider in memory that fails, delays and lies on command, for tests of controllers."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Self, TypeVar
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import SpawnAmbiguous, SpawnError, SpawnFailed
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """Something that goes wrong in one call. Left to itself it befalls the next call of its kind, for any worker."""
+
+    worker_id: WorkerId | None = None  #: only for this worker
+    times: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnFails(Fault):
+    """The provider says no; nothing is started."""
+
+    reason: str = "no capacity"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLost(Fault):
+    """The caller hears nothing: SpawnAmbiguous, whether or not it was started."""
+
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDelayed(Fault):
+    """It is accepted, and stays pending for a while."""
+
+    by: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedTwice(Fault):
+    """The provider starts two instances under one name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExitsAtOnce(Fault):
+    """It is started, and is over before anyone looks."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFails(Fault):
+    """Listing gives no answer."""
+
+    reason: str = "the provider did not answer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListOmits(Fault):
+    """Instances are missing from the list: those named, or all of them."""
+
+    workers: Sequence[WorkerId] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListInvents(Fault):
+    """The list shows running instances that do not exist."""
+
+    workers: Sequence[WorkerId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainIgnored(Fault):
+    """It is asked to leave and goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateRefused(Fault):
+    """It cannot be ended; SpawnError."""
+
+    reason: str = "the provider refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One thing the spawner was asked."""
+
+    verb: str
+    pool_id: PoolId
+    worker_id: WorkerId | None
+    at: datetime
+
+
+F = TypeVar("F", bound=Fault)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Machine:
+    """An instance as it really is. Its state follows from the time."""
+
+    order: Order
+    ref: str
+    runs_at: datetime
+    ends_at: datetime | None = None
+    exit_code: int | None = None
+
+    @property
+    def name(self) -> tuple[PoolId, WorkerId]:
+        return self.order.pool_id, self.order.worker_id
+
+    def end(self, at: datetime, exit_code: int) -> None:
+        if self.ends_at is None or at < self.ends_at:
+            self.ends_at, self.exit_code = at, exit_code
+
+    def state(self, now: datetime) -> InstanceState:
+        if self.ends_at is not None and now >= self.ends_at:
+            return InstanceState.EXITED
+        return InstanceState.RUNNING if now >= self.runs_at else InstanceState.PENDING
+
+    def seen(self, now: datetime) -> Instance:
+        state = self.state(now)
+        return Instance(
+            pool_id=self.order.pool_id,
+            worker_id=self.order.worker_id,
+            ref=self.ref,
+            state=state,
+            started_at=None if state is InstanceState.PENDING else self.runs_at,
+            exit_code=self.exit_code if state is InstanceState.EXITED else None,
+        )
+
+
+class FakeSpawner:
+    """Instances that are nothing but rows here.
+
+    Append to ``faults`` what shall go wrong; each is used up by the calls it befalls. ``calls`` holds all that was asked.
+    A drained instance leaves with exit code 0 after ``drain_takes``; ``end`` lets one die of itself.
+    """
+
+    def __init__(self, clock: Clock, faults: Sequence[Fault] = (), drain_takes: timedelta = timedelta()) -> None:
+        self.faults = [*faults]
+        self.calls: list[Call] = []
+        self.drain_takes = drain_takes
+        self._clock = clock
+        self._machines: list[_Machine] = []
+        self._refs = itertools.count(1)
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(name="fake", unique_names=True, outlives_controller=True, reports_exit_codes=True)
+
+    async def spawn(self, order: Order) -> Instance:
+        self._record("spawn", order.pool_id, order.worker_id)
+        if failed := self._take(SpawnFails, order.worker_id):
+            raise SpawnFailed(f"worker {order.worker_id}: {failed.reason}")
+        lost = self._take(AnswerLost, order.worker_id)
+        instance = None if lost and not lost.started else self._find_or_start(order)
+        if instance is None or lost:
+            raise SpawnAmbiguous(f"worker {order.worker_id}: the provider gave no answer; list before trying again")
+        return instance
+
+    async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+        self._record("list", pool_id, None)
+        if failed := self._take(ListFails):
+            raise SpawnError(f"pool {pool_id}: {failed.reason}")
+        seen = [machine.seen(self._clock.now()) for machine in self._machines if machine.order.pool_id == pool_id]
+        if omitted := self._take(ListOmits):
+            seen = [one for one in seen if omitted.workers is not None and one.worker_id not in omitted.workers]
+        invented = self._take(ListInvents)
+        return [*seen, *(_ghost(pool_id, worker_id) for worker_id in (invented.workers if invented else ()))]
+
+    async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        self._record("drain", pool_id, worker_id)
+        if not self._take(DrainIgnored, worker_id):
+            for machine in self._living(pool_id, worker_id):
+                machine.end(self._clock.now() + self.drain_takes, exit_code=0)
+
+    async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        self._record("terminate", pool_id, worker_id)
+        if refused := self._take(TerminateRefused, worker_id):
+            raise SpawnError(f"worker {worker_id}: {refused.reason}")
+        self.end(pool_id, worker_id, exit_code=-9)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+    def end(self, pool_id: PoolId, worker_id: WorkerId, exit_code: int) -> None:
+        """Let it die now."""
+        for machine in self._living(pool_id, worker_id):
+            machine.end(self._clock.now(), exit_code)
+
+    def running(self, pool_id: PoolId) -> Sequence[WorkerId]:
+        """Who is really pending or running, whatever ``list`` says; twice if there are two."""
+        now = self._clock.now()
+        seen = [machine.seen(now) for machine in self._machines if machine.order.pool_id == pool_id]
+        return sorted(one.worker_id for one in seen if one.state is not InstanceState.EXITED)
+
+    def asked(self, verb: str) -> Sequence[WorkerId | None]:
+        """Whom this was asked for, in order."""
+        return [call.worker_id for call in self.calls if call.verb == verb]
+
+    def _find_or_start(self, order: Order) -> Instance:
+        living = self._living(order.pool_id, order.worker_id)
+        machine = living[0] if living else self._start(order)
+        return machine.seen(self._clock.now())
+
+    def _start(self, order: Order) -> _Machine:
+        """Start it afresh: an instance of that name that is over is forgotten."""
+        self._machines = [machine for machine in self._machines if machine.name != (order.pool_id, order.worker_id)]
+        delayed = self._take(StartDelayed, order.worker_id)
+        machine = self._add(order, delayed.by if delayed else timedelta())
+        if self._take(StartedTwice, order.worker_id):
+            self._add(order, timedelta())
+        if ended := self._take(ExitsAtOnce, order.worker_id):
+            machine.end(self._clock.now(), ended.exit_code)
+        return machine
+
+    def _add(self, order: Order, delay: timedelta) -> _Machine:
+        machine = _Machine(order=order, ref=f"fake-{next(self._refs)}", runs_at=self._clock.now() + delay)
+        self._machines.append(machine)
+        return machine
+
+    def _living(self, pool_id: PoolId, worker_id: WorkerId) -> Sequence[_Machine]:
+        now, mine = self._clock.now(), [machine for machine in self._machines if machine.name == (pool_id, worker_id)]
+        return [machine for machine in mine if machine.state(now) is not InstanceState.EXITED]
+
+    def _record(self, verb: str, pool_id: PoolId, worker_id: WorkerId | None) -> None:
+        self.calls.append(Call(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
+
+    def _take(self, kind: type[F], worker_id: WorkerId | None = None) -> F | None:
+        """The first fault of this kind that befalls this call, used up once."""
+        for index, fault in enumerate(self.faults):
+            if isinstance(fault, kind) and fault.worker_id in {None, worker_id}:
+                self.faults[index : index + 1] = [replace(fault, times=fault.times - 1)] if fault.times > 1 else []
+                return fault
+        return None
+
+
+def _ghost(pool_id: PoolId, worker_id: WorkerId) -> Instance:
+    return Instance(pool_id=pool_id, worker_id=worker_id, ref=f"ghost-{worker_id}", state=InstanceState.RUNNING)

@@ -1,0 +1,72 @@
+"""The leash: a worker on this machine ends with the process that started it, however that one ended.
+
+The parent holds the writing end of a pipe and never writes; each worker inherits the reading end and waits on it. When the
+parent is gone, kill -9 included, the kernel closes the pipe and the worker reads its end. PR_SET_PDEATHSIG looks simpler, but
+it fires when the *thread* that started the worker ends, not the process, it can be missed between fork and exec, and only Linux
+has it. A program that never calls ``hold_leash`` is on no leash and goes on.
+"""
+
+import os
+import signal
+import stat
+import time
+from datetime import timedelta
+from threading import Thread
+
+from drumbeat.core.errors import InvalidSettings
+
+LEASH_FD = "DRUMBEAT_LEASH_FD"
+GRACE = timedelta(seconds=10)  #: between SIGTERM and SIGKILL
+
+
+class Leash:
+    """The parent's end. Its workers live as long as it is open."""
+
+    def __init__(self) -> None:
+        self.inherited, self._held = os.pipe()
+
+    def close(self) -> None:
+        os.close(self._held)
+        os.close(self.inherited)
+
+
+def hold_leash(grace: timedelta = GRACE) -> bool:
+    """From now on, end this process when its parent is gone: SIGTERM to itself, and SIGKILL after ``grace``.
+
+    Called by a worker at its start. Answers whether it was on a leash. Raises InvalidSettings when DRUMBEAT_LEASH_FD is wrong.
+    """
+    value = os.environ.pop(LEASH_FD, None)
+    if value is None:
+        return False
+    end = _inherited_pipe(value)
+    os.set_inheritable(end, False)
+    Thread(target=_end_with_parent, args=(end, grace), name="leash", daemon=True).start()
+    return True
+
+
+def _inherited_pipe(value: str) -> int:
+    try:
+        end = int(value)
+        is_pipe = stat.S_ISFIFO(os.fstat(end).st_mode)
+    except (ValueError, OSError) as exc:
+        raise _wrong(value) from exc
+    if not is_pipe:
+        raise _wrong(value)
+    return end
+
+
+def _wrong(value: str) -> InvalidSettings:
+    return InvalidSettings(
+        f"expected {LEASH_FD} to be the number of a pipe inherited from the spawner, got {value!r}; "
+        f"unset it to run this worker by hand"
+    )
+
+
+def _end_with_parent(end: int, grace: timedelta) -> None:
+    while os.read(end, 1):
+        continue
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(grace.total_seconds())
+    if os.getpgrp() == os.getpid():
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

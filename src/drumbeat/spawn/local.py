@@ -1,0 +1,213 @@
+"""Workers as processes of this machine."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from threading import Event, Thread
+from types import TracebackType
+from typing import Self
+
+from drumbeat.core.clock import Clock, SystemClock
+from drumbeat.core.errors import InvalidInput, SpawnError, SpawnFailed
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
+from drumbeat.spawn.leash import LEASH_FD, Leash
+from drumbeat.spawn.state_dir import StateDir
+from drumbeat.spawn.tagged import Name, Process, born, find, tags
+
+WORKER_COMMAND = (sys.executable, "-m", "drumbeat", "worker")
+_GONE_WITHIN = timedelta(seconds=10)  #: after SIGKILL
+_POLL = timedelta(milliseconds=10)
+
+
+@dataclass(frozen=True, slots=True)
+class _Child:
+    """A process this spawner started itself. A thread awaits it, so that it never stays a zombie."""
+
+    popen: subprocess.Popen[bytes]
+    process: Process
+    ended: Event = field(default_factory=Event)
+
+    def await_end(self) -> None:
+        self.popen.wait()
+        self.ended.set()
+
+    @property
+    def instance(self) -> Instance:
+        if not self.ended.is_set():
+            return _running(self.process)
+        return replace(_running(self.process), state=InstanceState.EXITED, exit_code=self.popen.returncode)
+
+
+class LocalSpawner:
+    """Starts workers as processes here, each leading a session of its own.
+
+    Spawners with the same ``state_dir`` see the same workers, also those of a controller that has died; spawners with different
+    ones do not see each other's. Workers end with this process (see leash.py) unless ``survive``. What they print is kept, see
+    ``log_path``. A negative exit code is the signal that ended it; that of a worker which another process started is not known.
+    How each worker last ended is remembered as long as this spawner lives.
+
+    Why not asyncio's subprocesses: those are killed once their event loop lets go of them, and survivors must not be.
+    """
+
+    def __init__(
+        self,
+        state_dir: Path,
+        environment: Mapping[str, str],
+        command: Sequence[str] | None = None,
+        survive: bool = False,
+        clock: Clock | None = None,
+    ) -> None:
+        """``environment`` is laid over this process's own; ``command`` stands before the worker's arguments."""
+        self._state_dir = StateDir(state_dir)
+        self._environment = dict(environment)
+        self._command = tuple(command or WORKER_COMMAND)
+        self._survive = survive
+        self._clock = clock or SystemClock()
+        self._children: dict[Name, _Child] = {}
+        self._others: dict[Name, tuple[Process, Instance]] = {}  #: workers that other processes started
+        self._starts: ThreadPoolExecutor | None = None
+        self._leash: Leash | None = None
+
+    @property
+    def traits(self) -> Traits:
+        return Traits(name="local", unique_names=True, outlives_controller=self._survive, reports_exit_codes=True)
+
+    def log_path(self, pool_id: PoolId, worker_id: WorkerId) -> Path:
+        """Where a worker's stdout and stderr go; each start under that name appends."""
+        return self._state_dir.log_path((pool_id, worker_id))
+
+    async def spawn(self, order: Order) -> Instance:
+        if self._starts is None:
+            raise InvalidInput("expected an open spawner; use it as: async with LocalSpawner(...) as spawner")
+        return await asyncio.get_running_loop().run_in_executor(self._starts, self._find_or_start, order)
+
+    async def list(self, pool_id: PoolId) -> Sequence[Instance]:
+        self._note(await asyncio.to_thread(find, self._state_dir.scope))
+        own = [child.instance for child in tuple(self._children.values())]
+        others = [instance for _, instance in tuple(self._others.values())]
+        return sorted((one for one in own + others if one.pool_id == pool_id), key=lambda one: one.worker_id)
+
+    async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        for process in await asyncio.to_thread(self._alive, {(pool_id, worker_id)}):
+            if process.leads:
+                process.terminate()
+
+    async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        await self._end({(pool_id, worker_id)})
+
+    async def __aenter__(self) -> Self:
+        self._leash = None if self._survive else Leash()
+        self._starts = ThreadPoolExecutor(thread_name_prefix="local-spawner")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        starts, self._starts = self._starts, None
+        try:
+            if starts is not None:
+                await asyncio.to_thread(starts.shutdown)
+            if not self._survive:
+                await self._end(set(self._children))
+        finally:
+            if self._leash is not None:
+                self._leash.close()
+                self._leash = None
+
+    def _find_or_start(self, order: Order) -> Instance:
+        """Runs in a thread, and finishes even if the caller is cancelled: what it started is known to ``__aexit__``."""
+        name = (order.pool_id, order.worker_id)
+        with self._state_dir.starting(name):
+            worker = next((process for process in self._alive({name}) if process.leads), None)
+            return _running(worker) if worker is not None else self._start(order, name).instance
+
+    def _start(self, order: Order, name: Name) -> _Child:
+        popen = self._popen(order, name)
+        process = Process(pid=popen.pid, birth=born(popen.pid), name=name, started_at=self._clock.now())
+        child = self._children[name] = _Child(popen, process)
+        self._others.pop(name, None)
+        Thread(target=child.await_end, name=f"await-{popen.pid}", daemon=True).start()
+        return child
+
+    def _popen(self, order: Order, name: Name) -> subprocess.Popen[bytes]:
+        command = tuple(order.command) or self._usual_command(order)
+        log = self._state_dir.log_path(name)
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("ab") as output:
+                return subprocess.Popen(
+                    command,
+                    env=self._environment_of(order, name),
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=() if self._leash is None else (self._leash.inherited,),
+                )
+        except (OSError, ValueError) as exc:
+            raise SpawnFailed(
+                f"expected to start worker {order.worker_id} of {order.pool_id} as {command[0]!r}, got: {exc}; "
+                f"check the command, and that {log.parent} can be written"
+            ) from exc
+
+    def _usual_command(self, order: Order) -> tuple[str, ...]:
+        run = ("--run-id", order.pool_id, "--worker-id", order.worker_id)
+        group = ("--worker-group-id", str(order.slot), "--worker-group-count", str(order.group_count))
+        return (*self._command, *run, *group)
+
+    def _environment_of(self, order: Order, name: Name) -> dict[str, str]:
+        environment = {**os.environ, **self._environment, **order.environment, **tags(self._state_dir.scope, name)}
+        environment.pop(LEASH_FD, None)
+        if self._leash is not None:
+            environment[LEASH_FD] = str(self._leash.inherited)
+        return environment
+
+    def _alive(self, names: Set[Name]) -> Sequence[Process]:
+        """The processes of these workers and of their children: those whose tags say so, and those we started."""
+        found = {process.ref: process for process in find(self._state_dir.scope) if process.name in names}
+        own = [child.process for name, child in tuple(self._children.items()) if name in names and not child.ended.is_set()]
+        return tuple({**{process.ref: process for process in own}, **found}.values())
+
+    async def _end(self, names: Set[Name]) -> None:
+        deadline = self._clock.elapsed() + _GONE_WITHIN
+        while alive := await asyncio.to_thread(self._alive, names):
+            if self._clock.elapsed() > deadline:
+                refs = ", ".join(process.ref for process in alive)
+                raise SpawnError(f"expected these to be gone within {_GONE_WITHIN} of SIGKILL, they are not: {refs}")
+            for process in alive:
+                process.kill()
+            await self._clock.sleep(_POLL)
+
+    def _note(self, found: Sequence[Process]) -> None:
+        """Remember which workers of other processes run, and which of them have ended since."""
+        for name, process in _workers(found).items():
+            child = self._children.get(name)
+            if child is None or (child.ended.is_set() and child.process.ref != process.ref):
+                self._children.pop(name, None)
+                self._others[name] = process, _running(process)
+        for name, (process, instance) in tuple(self._others.items()):
+            if not process.is_alive:
+                self._others[name] = process, replace(instance, state=InstanceState.EXITED)
+
+
+def _workers(found: Sequence[Process]) -> Mapping[Name, Process]:
+    """The oldest leading process of each name."""
+    return {process.name: process for process in reversed(found) if process.leads}
+
+
+def _running(process: Process) -> Instance:
+    return Instance(
+        pool_id=process.name[0],
+        worker_id=process.name[1],
+        ref=process.ref,
+        state=InstanceState.RUNNING,
+        started_at=process.started_at,
+    )

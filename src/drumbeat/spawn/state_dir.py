@@ -1,0 +1,68 @@
+"""The folder a local spawner keeps its workers' logs and locks in; whoever shares it shares the workers."""
+
+import fcntl
+import hashlib
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from drumbeat.core.errors import InvalidInput, SpawnFailed
+from drumbeat.spawn.tagged import Name
+
+_LONGEST_NAME_BYTES = 200
+_LOCKED_FOR_SECONDS = 10.0
+_POLL_SECONDS = 0.01
+
+
+class StateDir:
+    """Files named for pools and workers."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.resolve()
+        self.scope = hashlib.sha256(os.fsencode(self._path)).hexdigest()[:16]  #: tells this folder's processes from others'
+
+    def log_path(self, name: Name) -> Path:
+        return self._file("logs", name, ".log")
+
+    @contextmanager
+    def starting(self, name: Name) -> Iterator[None]:
+        """Only one process and thread at a time. Raises SpawnFailed when another holds it for longer than a start takes."""
+        path = self._file("locks", name, ".lock")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("ab") as lock:
+            _acquire(lock, path)
+            yield
+
+    def _file(self, folder: str, name: Name, suffix: str) -> Path:
+        pool_id, worker_id = name
+        return self._path / folder / _file_name("pool", pool_id) / (_file_name("worker", worker_id) + suffix)
+
+
+def _acquire(lock: IO[bytes], path: Path) -> None:
+    """Closing the file releases it, and so does the death of its process."""
+    deadline = time.monotonic() + _LOCKED_FOR_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError as exc:
+            if time.monotonic() > deadline:
+                raise SpawnFailed(
+                    f"expected {path} to be free within {_LOCKED_FOR_SECONDS:.0f} s; another process holds it: "
+                    f"see who with: fuser {path}"
+                ) from exc
+        time.sleep(_POLL_SECONDS)
+
+
+def _file_name(what: str, name: str) -> str:
+    """The name itself, if it can be a file's. Raises InvalidInput otherwise: two names must never meet in one file."""
+    bad = name in {"", ".", ".."} or any(character in name for character in "/\\\0")
+    if bad or len(os.fsencode(name)) > _LONGEST_NAME_BYTES:
+        raise InvalidInput(
+            f"expected a {what} id that can be a file's name (no slash, not '.' or '..', 1 to {_LONGEST_NAME_BYTES} bytes), "
+            f"got {name!r}"
+        )
+    return name

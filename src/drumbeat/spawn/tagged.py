@@ -1,0 +1,117 @@
+"""Processes of this machine found by tags in their environment, and signalled without mistaking one for another.
+
+Tags are inherited, so a worker's own children carry them too; the worker is the oldest of them that leads a session. A child
+that opens a session of its own and outlives its worker is taken for the worker, until ``terminate`` sweeps it away.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+
+SCOPE = "DRUMBEAT_SPAWNER"  #: whose processes these are, so that two spawners on one machine do not see each other's
+POOL = "DRUMBEAT_POOL_ID"
+WORKER = "DRUMBEAT_WORKER_ID"
+
+Name = tuple[PoolId, WorkerId]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process of a worker. A pid is used again once it is free, so its birth belongs to its identity."""
+
+    pid: int
+    birth: str
+    name: Name
+    started_at: datetime
+    leads: bool = True  #: its session: it is the worker itself, not a child of it
+
+    @property
+    def ref(self) -> str:
+        return f"{self.pid}:{self.birth}"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still runs; a zombie does not, nor does a later process with its pid."""
+        state = _state_and_birth(self.pid)
+        return state is not None and state[0] != "Z" and state[1] == self.birth
+
+    def terminate(self) -> None:
+        """SIGTERM to it alone. Harmless if it is gone."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to it and, if it leads them, its process group. Harmless if it is gone."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL) if self.leads else os.kill(self.pid, signal.SIGKILL)
+
+
+def born(pid: int) -> str:
+    """When the process that has this pid now was started. It must not have been awaited yet, or its pid may have passed on."""
+    state = _state_and_birth(pid)
+    return state[1] if state else "0"
+
+
+def tags(scope: str, name: Name) -> Mapping[str, str]:
+    """What to put into a worker's environment so that it is found again."""
+    return {SCOPE: scope, POOL: name[0], WORKER: name[1]}
+
+
+def find(scope: str) -> Sequence[Process]:
+    """Every living process with this scope's tags, oldest first; those of other users, whom we may not look into, left out."""
+    found = [_tagged(candidate, scope) for candidate in psutil.process_iter()]
+    return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.pid))
+
+
+def _tagged(candidate: psutil.Process, scope: str) -> Process | None:
+    try:
+        return _read(candidate.pid, scope) if candidate.environ().get(SCOPE) == scope else None
+    except (psutil.Error, ProcessLookupError, KeyError):
+        return None
+
+
+def _read(pid: int, scope: str) -> Process | None:
+    """Read its tags between two looks at its birth, so that they are surely its own and not those of a pid's next owner."""
+    birth, reading = born(pid), psutil.Process(pid)
+    environment = reading.environ()
+    process = Process(
+        pid=pid,
+        birth=birth,
+        name=(PoolId(environment[POOL]), WorkerId(environment[WORKER])),
+        started_at=datetime.fromtimestamp(reading.create_time(), UTC),
+        leads=os.getsid(pid) == pid,
+    )
+    return process if environment.get(SCOPE) == scope and process.is_alive else None
+
+
+def _state_and_birth(pid: int) -> tuple[str, str] | None:
+    """Its state's letter, and when it started, counted from boot: no correction of the wall clock changes it."""
+    if sys.platform != "linux":
+        return _portable_state_and_birth(pid)
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return fields[0], fields[19]
+
+
+def _portable_state_and_birth(pid: int) -> tuple[str, str] | None:
+    """The same from psutil, whose birth is a time of day."""
+    try:
+        candidate = psutil.Process(pid)
+        letter = "Z" if candidate.status() == psutil.STATUS_ZOMBIE else "R"
+        return letter, f"{candidate.create_time():.2f}"
+    except psutil.NoSuchProcess:
+        return None

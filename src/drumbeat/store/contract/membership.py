@@ -1,0 +1,441 @@
+"""What every store must do with workers, as they see themselves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import IllegalMove, NotFound, WorkerGone
+from drumbeat.core.event import EventType, NewEvent, Scope, Target, start, stop
+from drumbeat.core.lease import Lease
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.run import RunStatus
+from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.store.contract.given import (
+    AWKWARD,
+    MINUTE,
+    W1,
+    W2,
+    Elapse,
+    Given,
+    active,
+    added,
+    heartbeat,
+    joined,
+    joining,
+    lost,
+    moved,
+    moves,
+    new_run,
+    sample,
+    told,
+    worker_row,
+)
+from drumbeat.store.interface import BATCH, Change, RunChange, Store
+
+
+class JoinContract(Given):
+    async def test_a_process_takes_the_row_that_waits_for_it(self, store: Store, pool: Pool) -> None:
+        waiting = await added(store, pool)
+        before = await store.now()
+
+        worker = await store.membership.join(joining(pool.pool_id, host="host-7", pid=77))
+
+        assert worker == await store.workers.get(pool.pool_id, W1)
+        assert (worker.status, worker.instance, worker.host, worker.pid) == (WorkerStatus.STARTING, "i1", "host-7", 77)
+        assert (worker.heartbeat_count, worker.created_at) == (1, waiting.created_at)
+        assert worker.started_at is not None
+        assert worker.heartbeat_at is not None
+        assert before <= worker.started_at <= await store.now()
+        assert before <= worker.heartbeat_at <= await store.now()
+
+    async def test_taking_a_row_is_told(self, store: Store, pool: Pool) -> None:
+        await added(store, pool)
+        await joined(store, pool)
+
+        assert (await moves(store, pool.pool_id))[1:] == [
+            {"worker_id": "w1", "worker_group_id": 0, "from": "spawning", "to": "starting", "reason": "joined"}
+        ]
+
+    async def test_a_process_nobody_asked_for_makes_its_row(self, store: Store, pool: Pool) -> None:
+        said: dict[str, Any] = {"slot": 4, "provider": "by hand", "provider_ref": "tty1", "capabilities": ("gpu",)}
+
+        worker = await store.membership.join(joining(pool.pool_id, **said))
+
+        assert worker == await store.workers.get(pool.pool_id, W1)
+        assert (worker.status, worker.instance, worker.slot, worker.heartbeat_count) == (WorkerStatus.STARTING, "i1", 4, 1)
+        assert (worker.provider, worker.provider_ref, worker.capabilities) == ("by hand", "tty1", ("gpu",))
+        assert worker.created_at is not None
+        assert [(move["worker_group_id"], move["to"], move["reason"]) for move in await moves(store, pool.pool_id)] == [
+            (4, "starting", "joined")
+        ]
+
+    @pytest.mark.parametrize(("said", "kept"), [(None, "pod-1"), ("pod-2", "pod-2")])
+    async def test_a_row_keeps_its_reference_unless_told_another(
+        self, store: Store, pool: Pool, said: str | None, kept: str
+    ) -> None:
+        await store.workers.add([worker_row(pool, provider="cloud", provider_ref="pod-1", meta={"zone": "a"})])
+
+        worker = await store.membership.join(joining(pool.pool_id, provider_ref=said))
+
+        assert (worker.provider_ref, worker.provider, worker.meta) == (kept, "cloud", {"zone": "a"})
+
+    async def test_joining_again_as_the_same_process_is_harmless(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        events = await told(store, pool.pool_id)
+
+        assert await store.membership.join(joining(pool.pool_id)) == worker
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+        assert await told(store, pool.pool_id) == events
+
+    async def test_a_second_process_does_not_join_under_the_name(self, store: Store, pool: Pool) -> None:
+        worker = await joined(store, pool)
+
+        with pytest.raises(WorkerGone, match="another process"):
+            await store.membership.join(joining(pool.pool_id, instance="i2"))
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+
+    async def test_nobody_joins_under_the_name_of_an_ended_worker(self, store: Store, pool: Pool) -> None:
+        ended = await lost(store, pool)
+
+        for instance in ("i1", "i2"):
+            with pytest.raises(WorkerGone, match="lost"):
+                await store.membership.join(joining(pool.pool_id, instance=instance))
+
+        assert await store.workers.get(pool.pool_id, W1) == ended
+
+    async def test_who_comes_after_its_row_was_closed_is_turned_away(self, store: Store, pool: Pool) -> None:
+        await store.workers.move(await added(store, pool), WorkerStatus.LOST, "never came")
+
+        with pytest.raises(WorkerGone, match="lost"):
+            await store.membership.join(joining(pool.pool_id))
+
+    @pytest.mark.parametrize("asked_for", [True, False], ids=["a row waits", "no row"])
+    async def test_of_many_processes_that_join_at_once_one_does(self, store: Store, pool: Pool, asked_for: bool) -> None:
+        if asked_for:
+            await added(store, pool)
+
+        answers = await asyncio.gather(
+            *(store.membership.join(joining(pool.pool_id, instance=f"i{n}")) for n in range(8)), return_exceptions=True
+        )
+
+        [winner] = [answer for answer in answers if isinstance(answer, Worker)]
+        assert sum(isinstance(answer, WorkerGone) for answer in answers) == 7
+        assert await store.workers.get(pool.pool_id, W1) == winner
+        assert [move["to"] for move in await moves(store, pool.pool_id)].count("starting") == 1
+
+    async def test_joining_needs_a_pool(self, store: Store) -> None:
+        with pytest.raises(NotFound, match="pool-nobody-made"):
+            await store.membership.join(joining(PoolId("pool-nobody-made")))
+
+
+class BeatContract(Given):
+    async def test_a_heartbeat_is_kept_as_it_was_said(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        said: dict[str, Any] = {
+            "phase": "WARMUP",
+            "applied_target": 20,
+            "active": 18,
+            "operations": 2**40,
+            "errors": 3,
+            "error": "too many connections",
+            "cpu_percent": 12.5,
+            "memory_percent": 40.25,
+            "gpu": AWKWARD,
+        }
+        before = await store.now()
+
+        await store.membership.beat(heartbeat(worker, **said))
+
+        row = await store.workers.get(pool.pool_id, W1)
+        assert row.heartbeat_at is not None
+        assert before <= row.heartbeat_at <= await store.now()
+        assert row == replace(worker, heartbeat_count=worker.heartbeat_count + 1, heartbeat_at=row.heartbeat_at, **said)
+
+    async def test_the_last_error_stays_until_there_is_another(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        seen = []
+        for error in ("first", None, "second"):
+            await store.membership.beat(heartbeat(worker, error=error))
+            seen.append((await store.workers.get(pool.pool_id, W1)).error)
+
+        assert seen == ["first", "first", "second"]
+
+    @pytest.mark.parametrize(
+        "path",
+        [
+            (),
+            (WorkerStatus.WAITING,),
+            (WorkerStatus.WAITING, WorkerStatus.ACTIVE),
+            (WorkerStatus.WAITING, WorkerStatus.ACTIVE, WorkerStatus.DRAINING),
+        ],
+        ids=["starting", "waiting", "active", "draining"],
+    )
+    async def test_a_worker_beats_in_every_live_state(self, store: Store, pool: Pool, path: tuple[WorkerStatus, ...]) -> None:
+        worker = await moved(store, await joined(store, pool), *path)
+
+        orders = await store.membership.beat(heartbeat(worker))
+
+        assert orders.status is worker.status
+        assert (await store.workers.get(pool.pool_id, W1)).heartbeat_count == 2
+
+    async def test_every_heartbeat_is_counted(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+
+        await asyncio.gather(*(store.membership.beat(heartbeat(worker)) for _ in range(10)))
+
+        assert (await store.workers.get(pool.pool_id, W1)).heartbeat_count == 11
+
+    async def test_a_heartbeat_writes_no_event(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        events = await told(store, pool.pool_id)
+
+        await store.membership.beat(heartbeat(worker, sample=sample(1, 10)))
+
+        assert await told(store, pool.pool_id) == events
+
+    async def test_a_heartbeat_brings_the_stores_time(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        before = await store.now()
+
+        orders = await store.membership.beat(heartbeat(worker))
+
+        assert before <= orders.now <= await store.now()
+
+    async def test_a_heartbeat_brings_the_events_after_those_read(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        events = await store.events.append(pool.pool_id, [start(1), stop("enough")])
+
+        orders = await store.membership.beat(heartbeat(worker, read_to=events[0].sequence_id))
+
+        assert orders.events == [events[1]]
+        assert (await store.membership.beat(heartbeat(worker, read_to=events[1].sequence_id))).events == []
+
+    async def test_a_heartbeat_brings_others_events_too(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        read_to = len(await told(store, pool.pool_id))
+        for_others = [
+            NewEvent(type=EventType.STOP, scope=Scope.WORKER, worker_id=W2),
+            NewEvent(type=EventType.STOP, scope=Scope.WORKER_GROUP, slot=9),
+        ]
+        await store.events.append(pool.pool_id, for_others)
+
+        orders = await store.membership.beat(heartbeat(worker, read_to))
+
+        assert [(event.scope, event.worker_id, event.slot) for event in orders.events] == [
+            (Scope.WORKER, W2, None),
+            (Scope.WORKER_GROUP, None, 9),
+        ]
+
+    async def test_a_heartbeat_brings_one_batch_at_most(self, store: Store, pool: Pool) -> None:
+        worker = await joined(store, pool)
+        await store.events.append(pool.pool_id, [NewEvent(type="COUNT") for _ in range(250)])
+
+        batches = [(await store.membership.beat(heartbeat(worker, read_to))).events for read_to in (1, 101, 201, 251)]
+
+        assert [len(batch) for batch in batches] == [BATCH, BATCH, 50, 0]
+        assert [event.sequence_id for batch in batches for event in batch] == list(range(2, 252))
+
+    async def test_a_heartbeat_brings_target_and_drain_deadline(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        plain = await store.membership.beat(heartbeat(worker))
+        [event] = await store.workers.set_targets(pool.pool_id, {W1: Target(connections=12, reason="so")})
+        await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE)
+
+        orders = await store.membership.beat(heartbeat(worker))
+
+        assert (plain.target, plain.target_seq, plain.drain_deadline) == (0, 0, None)
+        assert (orders.target, orders.target_seq) == (12, event.sequence_id)
+        assert orders.drain_deadline == (await store.workers.get(pool.pool_id, W1)).drain_deadline is not None
+
+    async def test_a_heartbeat_brings_the_runs_status_and_phase(self, store: Store) -> None:
+        run = await new_run(store)
+        worker = await store.membership.join(joining(PoolId(run.run_id)))
+        before = await store.membership.beat(heartbeat(worker))
+        await store.runs.update(run, RunChange(status=RunStatus.STARTING, phase="WARMUP"))
+
+        after = await store.membership.beat(heartbeat(worker))
+
+        assert (before.run_status, before.run_phase) == (RunStatus.PREPARED, None)
+        assert (after.run_status, after.run_phase) == (RunStatus.STARTING, "WARMUP")
+
+    async def test_a_pool_that_is_no_runs_has_no_run_status(self, store: Store, pool: Pool) -> None:
+        orders = await store.membership.beat(heartbeat(await joined(store, pool)))
+
+        assert (orders.run_status, orders.run_phase) == (None, None)
+
+    async def test_a_heartbeat_brings_the_end_of_the_controllers_lease(self, store: Store, pool: Pool, lease: Lease) -> None:
+        worker = await joined(store, pool)
+        orders = await store.membership.beat(heartbeat(worker))
+        assert orders.controller_until == lease.expires_at
+
+        renewed = await store.leases.renew(lease, timedelta(hours=3))
+        orders = await store.membership.beat(heartbeat(worker))
+        assert orders.controller_until == renewed.expires_at
+
+    async def test_a_lease_that_ran_out_is_brought_with_its_past_end(
+        self, store: Store, pool: Pool, lease: Lease, elapse: Elapse
+    ) -> None:
+        worker = await joined(store, pool)
+        await elapse(timedelta(hours=2))
+
+        orders = await store.membership.beat(heartbeat(worker))
+
+        assert orders.controller_until is not None
+        assert timedelta(minutes=59) < orders.now - orders.controller_until < timedelta(minutes=61)
+
+    async def test_a_pool_that_never_had_a_controller_has_no_lease_to_end(self, store: Store, pool: Pool) -> None:
+        orders = await store.membership.beat(heartbeat(await joined(store, pool)))
+
+        assert orders.controller_until is None
+
+    async def test_a_sample_comes_with_the_heartbeat(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+
+        await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))
+
+        [kept] = await store.samples.list(pool.pool_id)
+        assert (kept.worker_id, kept.n, kept.operations, kept.latency.count) == (W1, 1, 2, 2)
+
+    async def test_a_repeated_heartbeats_sample_counts_once(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        for _ in range(2):
+            await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))
+        await store.membership.beat(heartbeat(worker, sample=sample(2, 30)))
+
+        assert [(kept.n, kept.operations) for kept in await store.samples.list(pool.pool_id)] == [(1, 2), (2, 1)]
+
+
+class MoveOneselfContract(Given):
+    async def test_a_worker_moves_itself_and_it_is_told(self, store: Store, pool: Pool) -> None:
+        worker = await joined(store, pool)
+
+        after = await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.WAITING, "connections are open")
+
+        assert after.ready_at is not None
+        assert after == await store.workers.get(pool.pool_id, W1)
+        assert after == replace(worker, status=WorkerStatus.WAITING, ready_at=after.ready_at)
+        assert (await moves(store, pool.pool_id))[-1] == {
+            "worker_id": "w1",
+            "worker_group_id": 0,
+            "from": "starting",
+            "to": "waiting",
+            "reason": "connections are open",
+        }
+
+    async def test_a_worker_leaves_with_its_exit_code(self, store: Store, pool: Pool) -> None:
+        await active(store, pool)
+        leaving = Change(exit_code=4, error="out of memory", meta=AWKWARD)
+
+        after = await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.ERROR, "fatal", leaving)
+
+        assert (after.status, after.exit_code, after.error, after.meta) == (WorkerStatus.ERROR, 4, "out of memory", AWKWARD)
+        assert after.ended_at is not None
+        last = (await moves(store, pool.pool_id))[-1]
+        assert (last["to"], last["exit_code"], last["error"]) == ("error", 4, "out of memory")
+
+    async def test_an_exit_code_of_nought_is_kept_and_told(self, store: Store, pool: Pool) -> None:
+        await active(store, pool)
+
+        after = await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.TERMINATED, "done", Change(exit_code=0))
+
+        assert after.exit_code == 0
+        assert (await moves(store, pool.pool_id))[-1]["exit_code"] == 0
+
+    @pytest.mark.parametrize("to", [WorkerStatus.DRAINING, WorkerStatus.TERMINATED])
+    async def test_moving_to_where_one_is_already_is_harmless(self, store: Store, pool: Pool, to: WorkerStatus) -> None:
+        there = await moved(store, await active(store, pool), to)
+        events = await told(store, pool.pool_id)
+
+        assert await store.membership.move(pool.pool_id, W1, "i1", to, "once more") == there
+
+        assert await store.workers.get(pool.pool_id, W1) == there
+        assert await told(store, pool.pool_id) == events
+
+    async def test_a_worker_may_not_skip_a_state(self, store: Store, pool: Pool) -> None:
+        worker = await joined(store, pool)
+
+        with pytest.raises(IllegalMove, match="starting"):
+            await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.ACTIVE, "in haste")
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+        assert len(await told(store, pool.pool_id)) == 1
+
+    async def test_moves_and_heartbeats_at_once_lose_neither(self, store: Store, pool: Pool) -> None:
+        worker = await moved(store, await joined(store, pool), WorkerStatus.WAITING)
+        beats = [store.membership.beat(heartbeat(worker)) for _ in range(5)]
+
+        await asyncio.gather(*beats, store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.ACTIVE, "START"))
+
+        row = await store.workers.get(pool.pool_id, W1)
+        assert (row.status, row.heartbeat_count) == (WorkerStatus.ACTIVE, 6)
+
+
+Write = Callable[[Store, Worker, str], Awaitable[None]]
+
+
+async def beats_late(store: Store, worker: Worker, instance: str) -> None:
+    await store.membership.beat(heartbeat(worker, instance=instance, error="late", sample=sample(9, 10)))
+
+
+async def moves_late(store: Store, worker: Worker, instance: str) -> None:
+    await store.membership.move(worker.pool_id, worker.worker_id, instance, WorkerStatus.DRAINING, "late")
+
+
+async def measures_late(store: Store, worker: Worker, instance: str) -> None:
+    await store.samples.append(worker.pool_id, worker.worker_id, instance, [sample(9, 10)])
+
+
+every_write = pytest.mark.parametrize("write", [beats_late, moves_late, measures_late])
+
+
+class GoneContract(Given):
+    """Only the process that joined may write, and only while its row is live."""
+
+    async def expect_refused(self, store: Store, worker: Worker, write: Write, instance: str, why: str) -> None:
+        """The write is refused, saying why, and leaves no trace."""
+        events = await told(store, worker.pool_id)
+        with pytest.raises(WorkerGone, match=why):
+            await write(store, worker, instance)
+
+        assert await store.workers.list(worker.pool_id) == ([worker] if worker.created_at else [])
+        assert await store.samples.list(worker.pool_id) == []
+        assert await told(store, worker.pool_id) == events
+
+    @every_write
+    async def test_late_writes_of_a_lost_worker_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+        await self.expect_refused(store, await lost(store, pool), write, "i1", "lost")
+
+    @every_write
+    async def test_late_writes_of_a_worker_that_left_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+        gone = await moved(store, await active(store, pool), WorkerStatus.TERMINATED)
+
+        await self.expect_refused(store, gone, write, "i1", "terminated")
+
+    @every_write
+    async def test_writes_of_another_process_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+        await self.expect_refused(store, await active(store, pool), write, "i2", "another process")
+
+    @every_write
+    async def test_writes_before_joining_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+        await self.expect_refused(store, await added(store, pool), write, "i1", "w1")
+
+    @every_write
+    async def test_writes_for_a_worker_that_never_was_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+        await self.expect_refused(store, worker_row(pool), write, "i1", "no such worker")
+
+    @every_write
+    async def test_writes_to_a_pool_that_is_gone_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+        gone = await moved(store, await active(store, pool), WorkerStatus.TERMINATED)
+        await store.pools.delete(pool.pool_id)
+
+        await self.expect_refused(store, replace(gone, created_at=None), write, "i1", "no such worker")
+
+
+class MembershipContract(JoinContract, BeatContract, MoveOneselfContract, GoneContract):
+    """The registry, as a worker sees it."""

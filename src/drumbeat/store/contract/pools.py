@@ -1,0 +1,175 @@
+"""What every store must do with pools."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.beat import NewBeat
+from drumbeat.core.errors import AlreadyExists, Fenced, NotFound, Refused
+from drumbeat.core.event import start
+from drumbeat.core.lease import Lease
+from drumbeat.core.log import NewLog
+from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind
+from drumbeat.core.worker import WorkerStatus
+from drumbeat.store.contract.given import (
+    AWKWARD,
+    SECOND,
+    Elapse,
+    Given,
+    added,
+    heartbeat,
+    joined,
+    moved,
+    new_pool,
+    new_run,
+    outdated,
+    sample,
+    told,
+    unique,
+)
+from drumbeat.store.interface import Store
+
+
+class PoolsContract(Given):
+    async def test_a_pool_comes_back_as_it_was_made(self, store: Store) -> None:
+        thresholds = replace(PRESETS[PoolKind.FLEET], drain_within=timedelta(seconds=7, milliseconds=250))
+        made = await store.pools.create(replace(new_pool(PoolKind.FLEET, **AWKWARD), thresholds=thresholds))
+
+        found = await store.pools.get(made.pool_id)
+
+        assert found == made
+        assert (found.kind, found.thresholds, found.policy) == (PoolKind.FLEET, thresholds, AWKWARD)
+
+    async def test_a_new_pool_is_stamped_by_the_store(self, store: Store) -> None:
+        before = await store.now()
+        made = await store.pools.create(new_pool())
+
+        assert made.created_at is not None
+        assert before <= made.created_at <= await store.now()
+
+    async def test_a_pool_is_made_once(self, store: Store, pool: Pool) -> None:
+        with pytest.raises(AlreadyExists, match=pool.pool_id):
+            await store.pools.create(replace(pool, kind=PoolKind.JOBS))
+
+        assert (await store.pools.get(pool.pool_id)).kind is PoolKind.BENCH
+
+    async def test_of_many_that_make_a_pool_at_once_one_does(self, store: Store) -> None:
+        pool = new_pool()
+
+        answers = await asyncio.gather(*(store.pools.create(pool) for _ in range(8)), return_exceptions=True)
+
+        assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 7 + ["Pool"]
+
+    async def test_an_unknown_pool_is_not_got_and_not_found(self, store: Store) -> None:
+        with pytest.raises(NotFound, match="pool-nobody-made"):
+            await store.pools.get(PoolId("pool-nobody-made"))
+
+        assert await store.pools.find(PoolId("pool-nobody-made")) is None
+
+    async def test_a_pool_can_be_found(self, store: Store, pool: Pool) -> None:
+        assert await store.pools.find(pool.pool_id) == pool
+
+    async def test_pools_are_listed_oldest_first(self, store: Store, elapse: Elapse) -> None:
+        made = []
+        for _ in range(3):
+            made.append((await store.pools.create(new_pool())).pool_id)
+            await elapse(SECOND)
+
+        assert [pool.pool_id for pool in await store.pools.list() if pool.pool_id in made] == made
+
+    async def test_pools_can_be_listed_by_kind(self, store: Store) -> None:
+        made = {kind: (await store.pools.create(new_pool(kind))).pool_id for kind in PoolKind}
+
+        listed = {pool.pool_id: pool.kind for pool in await store.pools.list(PoolKind.JOBS)}
+
+        assert set(listed.values()) == {PoolKind.JOBS}
+        assert listed.keys() & set(made.values()) == {made[PoolKind.JOBS]}
+
+    async def test_saving_replaces_thresholds_policy_and_pause(self, store: Store, pool: Pool) -> None:
+        pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
+        wanted = replace(pool, thresholds=PRESETS[PoolKind.JOBS], policy={"max": 3}, paused_until=pause)
+
+        saved = await store.pools.save(wanted)
+
+        assert saved == await store.pools.get(pool.pool_id) == wanted
+
+    async def test_saving_ends_a_pause(self, store: Store, pool: Pool) -> None:
+        await store.pools.save(replace(pool, paused_until=await store.now()))
+
+        assert (await store.pools.save(replace(pool, paused_until=None))).paused_until is None
+
+    async def test_saving_changes_neither_kind_nor_age(self, store: Store, pool: Pool) -> None:
+        saved = await store.pools.save(replace(pool, kind=PoolKind.FLEET, created_at=None, policy={"max": 4}))
+
+        assert saved == replace(pool, policy={"max": 4})
+
+    async def test_an_unknown_pool_is_not_saved(self, store: Store) -> None:
+        with pytest.raises(NotFound):
+            await store.pools.save(new_pool())
+
+    async def test_the_holder_of_the_lease_may_save_a_pool(self, store: Store, pool: Pool, lease: Lease) -> None:
+        await store.pools.save(replace(pool, policy={"max": 5}), fence=lease.fence)
+
+        assert (await store.pools.get(pool.pool_id)).policy == {"max": 5}
+
+    async def test_an_outdated_controller_saves_no_pool(self, store: Store, pool: Pool, lease: Lease) -> None:
+        with pytest.raises(Fenced):
+            await store.pools.save(replace(pool, policy={"max": 5}), fence=await outdated(store, lease))
+
+        assert await store.pools.get(pool.pool_id) == pool
+
+    async def test_a_pool_with_live_workers_is_not_deleted(self, store: Store, pool: Pool) -> None:
+        worker = await added(store, pool)
+
+        with pytest.raises(Refused, match=pool.pool_id):
+            await store.pools.delete(pool.pool_id)
+
+        assert await store.workers.list(pool.pool_id) == [worker]
+        assert len(await store.events.read(pool.pool_id, 0)) == 1
+
+    async def test_all_that_belongs_to_a_pool_goes_with_it(self, store: Store) -> None:
+        run = await new_run(store)
+        pool = await store.pools.get(PoolId(run.run_id))
+        worker = await joined(store, pool)
+        await store.membership.beat(heartbeat(worker, sample=sample(1, 10)))
+        await moved(store, worker, WorkerStatus.TERMINATED)
+        await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
+        await store.logs.append(pool.pool_id, [NewLog(level="INFO", logger="x", message="said")])
+
+        await store.pools.delete(pool.pool_id)
+
+        assert await store.pools.find(pool.pool_id) is None
+        assert await store.workers.list(pool.pool_id) == []
+        assert await store.events.read(pool.pool_id, 0) == []
+        assert await store.samples.list(pool.pool_id) == []
+        assert await store.beats.last(pool.pool_id) is None
+        assert await store.logs.list(pool.pool_id) == []
+        with pytest.raises(NotFound):
+            await store.runs.get(run.run_id)
+
+    async def test_deleting_touches_no_other_pool(self, store: Store, pool: Pool) -> None:
+        other = await store.pools.create(new_pool())
+        worker = await added(store, other)
+
+        await store.pools.delete(pool.pool_id)
+
+        assert await store.pools.get(other.pool_id) == other
+        assert await store.workers.list(other.pool_id) == [worker]
+
+    async def test_deleting_again_is_harmless(self, store: Store, pool: Pool) -> None:
+        await store.pools.delete(pool.pool_id)
+        await store.pools.delete(pool.pool_id)
+        await store.pools.delete(PoolId(unique("never-made")))
+
+        assert await store.pools.find(pool.pool_id) is None
+
+    async def test_a_pool_made_anew_counts_its_events_from_one(self, store: Store, pool: Pool) -> None:
+        await store.events.append(pool.pool_id, [start(1), start(2)])
+        await store.pools.delete(pool.pool_id)
+        await store.pools.create(pool)
+
+        await store.events.append(pool.pool_id, [start(3)])
+
+        assert await told(store, pool.pool_id) == [(1, "START")]

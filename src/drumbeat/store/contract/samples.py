@@ -1,0 +1,128 @@
+"""What every store must do with samples."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.histogram import Histogram, merged
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.sample import Sample
+from drumbeat.core.worker import Worker
+from drumbeat.store.contract.given import AWKWARD, MINUTE, SECOND, W1, W2, Elapse, Given, active, heartbeat, joined, sample
+from drumbeat.store.interface import Store
+
+
+async def keep(store: Store, worker: Worker, *samples: Sample) -> None:
+    await store.samples.append(worker.pool_id, worker.worker_id, worker.instance or "", samples)
+
+
+class SamplesContract(Given):
+    @pytest.mark.parametrize("by_heartbeat", [True, False], ids=["with a heartbeat", "afterwards"])
+    async def test_a_sample_comes_back_as_it_was(self, store: Store, pool: Pool, by_heartbeat: bool) -> None:
+        measured: dict[str, Any] = {
+            "phase": "MEASUREMENT",
+            "reads": 2,
+            "writes": 1,
+            "errors": 4,
+            "active": 18,
+            "target": 20,
+            "cpu_percent": 12.5,
+            "memory_percent": 40.25,
+            "gpu": AWKWARD,
+            "extra": AWKWARD,
+        }
+        given = replace(sample(7, 1_000, 2_000_000, 3_600_000_000_000, **measured), interval=timedelta(milliseconds=1250))
+        worker = await joined(store, pool)
+        before = await store.now()
+
+        await (store.membership.beat(heartbeat(worker, sample=given)) if by_heartbeat else keep(store, worker, given))
+
+        [kept] = await store.samples.list(pool.pool_id)
+        assert before <= kept.at <= await store.now()
+        assert (kept.pool_id, kept.worker_id, kept.n, kept.interval) == (pool.pool_id, W1, 7, given.interval)
+        assert (kept.operations, kept.qps) == (3, 2.4)
+        assert {name: getattr(kept, name) for name in measured} == measured
+        assert kept.latency == given.latency
+
+    async def test_an_idle_interval_comes_back_as_one(self, store: Store, pool: Pool) -> None:
+        await keep(store, await joined(store, pool), sample(1))
+
+        [kept] = await store.samples.list(pool.pool_id)
+
+        assert kept.latency == Histogram()
+        assert (kept.operations, kept.phase, kept.cpu_percent, kept.gpu, kept.extra) == (0, None, None, None, {})
+
+    async def test_what_is_measured_later_does_not_change_what_was_kept(self, store: Store, pool: Pool) -> None:
+        given = sample(1, 10)
+        await keep(store, await joined(store, pool), given)
+
+        given.latency.record(20)
+
+        [kept] = await store.samples.list(pool.pool_id)
+        assert kept.latency.count == 1
+
+    async def test_workers_histograms_merge_to_the_whole(self, store: Store, pool: Pool) -> None:
+        for slot, name in enumerate((W1, W2)):
+            worker = await joined(store, pool, name, slot)
+            await keep(store, worker, sample(1, *range(slot, 2_000_000, 9_999)), sample(2, 5, 50_000))
+
+        kept = await store.samples.list(pool.pool_id)
+
+        whole = sample(1, *range(0, 2_000_000, 9_999), *range(1, 2_000_000, 9_999), 5, 50_000, 5, 50_000)
+        assert merged(one.latency for one in kept) == whole.latency
+
+    async def test_a_sample_that_is_there_already_is_passed_over(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        await keep(store, worker, sample(1, 10), sample(2, 10))
+        await keep(store, worker, sample(2, 10, 20, 30), sample(3, 10))
+
+        kept = await store.samples.list(pool.pool_id)
+
+        assert sorted((one.n, one.operations) for one in kept) == [(1, 1), (2, 1), (3, 1)]
+
+    async def test_two_workers_may_have_samples_of_one_number(self, store: Store, pool: Pool) -> None:
+        for name in (W1, W2):
+            await keep(store, await joined(store, pool, name), sample(1, 10))
+
+        assert {one.worker_id for one in await store.samples.list(pool.pool_id)} == {W1, W2}
+
+    async def test_no_samples_is_nothing_to_keep(self, store: Store, pool: Pool) -> None:
+        await keep(store, await joined(store, pool))
+
+        assert await store.samples.list(pool.pool_id) == []
+
+    async def test_a_sample_kept_back_is_dated_when_it_was_measured(self, store: Store, pool: Pool) -> None:
+        before = await store.now()
+        await keep(store, await joined(store, pool), sample(1, age=20 * SECOND))
+
+        [kept] = await store.samples.list(pool.pool_id)
+
+        assert before - 20 * SECOND <= kept.at <= await store.now() - 20 * SECOND
+
+    async def test_samples_are_listed_oldest_first(self, store: Store, pool: Pool) -> None:
+        ages = [5, 30, 0, 12]
+        await keep(store, await joined(store, pool), *(sample(n, age=age * SECOND) for n, age in enumerate(ages)))
+
+        assert [one.n for one in await store.samples.list(pool.pool_id)] == [1, 3, 0, 2]
+        assert [one.n for one in await store.samples.list(pool.pool_id, limit=2)] == [1, 3]
+
+    async def test_samples_are_listed_since_a_time(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        worker = await joined(store, pool)
+        await keep(store, worker, sample(1))
+        await elapse(5 * MINUTE)
+        await keep(store, worker, sample(2), sample(3, age=3 * MINUTE))
+
+        listed = await store.samples.list(pool.pool_id, since=await store.now() - MINUTE)
+
+        assert [one.n for one in listed] == [2]
+
+    async def test_samples_are_listed_by_worker(self, store: Store, pool: Pool) -> None:
+        for name in (W1, W2):
+            await keep(store, await joined(store, pool, name), sample(1))
+
+        assert [one.worker_id for one in await store.samples.list(pool.pool_id, worker_id=W2)] == [W2]
+
+    async def test_a_pool_nobody_made_has_no_samples(self, store: Store) -> None:
+        assert await store.samples.list(PoolId("pool-nobody-made")) == []

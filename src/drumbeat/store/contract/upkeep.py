@@ -1,0 +1,172 @@
+"""What every store must do about its own upkeep."""
+
+import asyncio
+from datetime import timedelta
+
+from drumbeat.core.beat import NewBeat
+from drumbeat.core.event import start
+from drumbeat.core.log import NewLog
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.run import RunStatus
+from drumbeat.core.worker import WorkerStatus
+from drumbeat.store.contract.given import (
+    DAY,
+    MINUTE,
+    W1,
+    W2,
+    Elapse,
+    Given,
+    active,
+    heartbeat,
+    joined,
+    lost,
+    moved,
+    new_run,
+    sample,
+    taken,
+    told,
+)
+from drumbeat.store.interface import RunChange, Store
+
+TABLES = {"pools", "workers", "events", "leases", "beats", "samples", "runs", "logs"}
+
+
+async def fill(store: Store, pool_id: PoolId) -> None:
+    """One ended worker that measured once, two beats, a log line."""
+    pool = await store.pools.get(pool_id)
+    worker = await active(store, pool)
+    await store.membership.beat(heartbeat(worker, sample=sample(1, 10)))
+    await moved(store, worker, WorkerStatus.TERMINATED)
+    for _ in range(2):
+        await store.beats.append(pool_id, NewBeat(owner="a", epoch=1, view={}))
+    await store.logs.append(pool_id, [NewLog(level="INFO", logger="a", message="said")])
+
+
+async def left(store: Store, pool_id: PoolId) -> dict[str, int]:
+    return {
+        "samples": len(await store.samples.list(pool_id)),
+        "logs": len(await store.logs.list(pool_id)),
+        "beats": len(await store.beats.list(pool_id)),
+        "workers": len(await store.workers.list(pool_id)),
+        "events": len(await store.events.read(pool_id, 0)),
+    }
+
+
+class UpkeepContract(Given):
+    async def test_an_open_store_is_up_to_date(self, store: Store, pool: Pool) -> None:
+        answers = await asyncio.gather(*(store.upkeep.migrate() for _ in range(4)))
+
+        assert [list(answer) for answer in answers] == [[]] * 4
+        assert await store.pools.get(pool.pool_id) == pool
+
+    async def test_a_check_tells_what_the_store_is(self, store: Store) -> None:
+        before = await store.now()
+        report = await store.upkeep.check()
+
+        assert report.backend == store.traits.name
+        assert report.schema_version == report.latest_version
+        assert report.location
+        assert report.server
+        assert list(report.problems) == []
+        assert before <= report.now <= await store.now()
+
+    async def test_a_check_counts_every_tables_rows(self, store: Store) -> None:
+        before = (await store.upkeep.check()).rows
+        run = await new_run(store)
+        await fill(store, PoolId(run.run_id))
+        await taken(store, run.run_id)
+
+        after = (await store.upkeep.check()).rows
+
+        assert before.keys() >= TABLES
+        assert {table: after[table] - before[table] for table in TABLES} == {
+            "pools": 1,
+            "runs": 1,
+            "leases": 1,
+            "workers": 1,
+            "events": 4,
+            "samples": 1,
+            "beats": 2,
+            "logs": 1,
+        }
+
+    async def test_a_check_changes_nothing(self, store: Store, pool: Pool) -> None:
+        await fill(store, pool.pool_id)
+        before = await left(store, pool.pool_id)
+
+        assert (await store.upkeep.check()).rows == (await store.upkeep.check()).rows
+        assert await left(store, pool.pool_id) == before
+
+    async def test_pruning_takes_what_is_old_and_counts_it(self, store: Store, elapse: Elapse) -> None:
+        await elapse(DAY)
+        await store.upkeep.prune(MINUTE)
+        run = await new_run(store)
+        pool_id = PoolId(run.run_id)
+        await fill(store, pool_id)
+        await store.runs.update(run, RunChange(status=RunStatus.FAILED, ended=True), [start(1)])
+        await elapse(DAY)
+
+        gone = await store.upkeep.prune(timedelta(hours=1))
+
+        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 5}
+        assert await left(store, pool_id) == {"samples": 0, "logs": 0, "beats": 1, "workers": 0, "events": 0}
+        assert (await store.runs.get(run.run_id)).status is RunStatus.FAILED
+
+    async def test_pruning_leaves_what_is_young(self, store: Store, elapse: Elapse) -> None:
+        run = await new_run(store)
+        await fill(store, PoolId(run.run_id))
+        await store.runs.update(run, RunChange(status=RunStatus.FAILED, ended=True))
+        before = await left(store, PoolId(run.run_id))
+        await elapse(30 * MINUTE)
+
+        await store.upkeep.prune(timedelta(hours=1))
+
+        assert await left(store, PoolId(run.run_id)) == before
+
+    async def test_pruning_again_finds_nothing(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await fill(store, pool.pool_id)
+        await elapse(DAY)
+        await store.upkeep.prune(MINUTE)
+
+        assert await store.upkeep.prune(MINUTE) == {"samples": 0, "logs": 0, "beats": 0, "workers": 0, "events": 0}
+
+    async def test_pruning_keeps_live_workers_however_old(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await joined(store, pool, W1)
+        await lost(store, pool, W2)
+        await elapse(DAY)
+
+        await store.upkeep.prune(MINUTE)
+
+        assert [worker.worker_id for worker in await store.workers.list(pool.pool_id)] == [W1]
+
+    async def test_pruning_keeps_the_last_beat_of_a_pool(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await fill(store, pool.pool_id)
+        await elapse(DAY)
+
+        await store.upkeep.prune(MINUTE)
+
+        last = await store.beats.last(pool.pool_id)
+        assert last is not None
+        assert last.n == 2
+        assert (await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view={}))).n == 3
+
+    async def test_pruning_keeps_the_events_of_what_has_not_ended(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        run = await new_run(store)
+        for pool_id in (pool.pool_id, PoolId(run.run_id)):
+            await store.events.append(pool_id, [start(1)])
+        await elapse(DAY)
+
+        await store.upkeep.prune(MINUTE)
+
+        assert await told(store, pool.pool_id) == [(1, "START")]
+        assert await told(store, PoolId(run.run_id)) == [(1, "START")]
+
+    async def test_pruned_events_numbers_are_not_used_again(self, store: Store, elapse: Elapse) -> None:
+        run = await new_run(store)
+        await store.runs.update(run, RunChange(status=RunStatus.FAILED), [start(1), start(2)])
+        await elapse(DAY)
+        await store.upkeep.prune(MINUTE)
+
+        await store.events.append(PoolId(run.run_id), [start(3)])
+
+        assert await told(store, PoolId(run.run_id)) == [(3, "START")]

@@ -1,0 +1,471 @@
+"""What every store must do with workers, as a controller sees them."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import AlreadyExists, Fenced, IllegalMove, NotFound, StaleWrite
+from drumbeat.core.event import EventType, Scope, Target
+from drumbeat.core.lease import Lease
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
+from drumbeat.store.contract.given import (
+    AWKWARD,
+    MINUTE,
+    SECOND,
+    W1,
+    W2,
+    W3,
+    Elapse,
+    Given,
+    active,
+    added,
+    heartbeat,
+    joined,
+    lost,
+    moved,
+    moves,
+    new_pool,
+    outdated,
+    told,
+    worker_row,
+)
+from drumbeat.store.interface import Change, Store
+
+
+class AddContract(Given):
+    async def test_a_row_exists_before_its_process(self, store: Store, pool: Pool) -> None:
+        before = await store.now()
+        known: dict[str, Any] = {"provider": "local", "provider_ref": "pod-1", "capabilities": ("gpu", "ssd"), "meta": AWKWARD}
+        await store.workers.add([worker_row(pool, W1, 3, **known)])
+
+        row = await store.workers.get(pool.pool_id, W1)
+
+        assert row.created_at is not None
+        assert before <= row.created_at <= await store.now()
+        assert row == worker_row(pool, W1, 3, **known, created_at=row.created_at)
+
+    async def test_a_new_row_never_beat_whatever_its_maker_says(self, store: Store, pool: Pool) -> None:
+        said: dict[str, Any] = {"status": WorkerStatus.ACTIVE, "instance": "i9", "heartbeat_count": 9}
+        await store.workers.add([worker_row(pool, W1, heartbeat_at=await store.now(), **said)])
+
+        row = await store.workers.get(pool.pool_id, W1)
+
+        assert (row.status, row.instance, row.heartbeat_at, row.heartbeat_count) == (WorkerStatus.SPAWNING, None, None, 0)
+
+    async def test_each_new_row_is_told_by_an_event(self, store: Store, pool: Pool) -> None:
+        await added(store, pool, W1, W2)
+
+        events = await store.events.read(pool.pool_id, 0)
+
+        assert [(event.type, event.scope) for event in events] == [(EventType.WORKER_MOVED, Scope.RUN)] * 2
+        asked = {"from": None, "to": "spawning", "reason": "asked for"}
+        assert [event.payload for event in events] == [
+            {"worker_id": "w1", "worker_group_id": 0, **asked},
+            {"worker_id": "w2", "worker_group_id": 1, **asked},
+        ]
+
+    async def test_a_name_is_given_once(self, store: Store, pool: Pool) -> None:
+        first = await added(store, pool, W1)
+
+        with pytest.raises(AlreadyExists, match="w1"):
+            await store.workers.add([worker_row(pool, W2), worker_row(pool, W1, slot=7)])
+
+        assert await store.workers.list(pool.pool_id) == [first]
+        assert len(await told(store, pool.pool_id)) == 1
+
+    async def test_a_name_is_not_given_twice_at_once(self, store: Store, pool: Pool) -> None:
+        with pytest.raises(AlreadyExists):
+            await store.workers.add([worker_row(pool, W1), worker_row(pool, W1)])
+
+        assert await store.workers.list(pool.pool_id) == []
+
+    async def test_of_many_that_add_a_worker_one_does(self, store: Store, pool: Pool) -> None:
+        adding = (store.workers.add([worker_row(pool, W1)]) for _ in range(8))
+
+        answers = await asyncio.gather(*adding, return_exceptions=True)
+
+        assert sum(answer is None for answer in answers) == 1
+        assert len(await told(store, pool.pool_id)) == 1
+
+    async def test_the_name_of_an_ended_worker_is_not_given_again(self, store: Store, pool: Pool) -> None:
+        ended = await lost(store, pool)
+
+        with pytest.raises(AlreadyExists):
+            await store.workers.add([worker_row(pool, W1)])
+
+        assert await store.workers.get(pool.pool_id, W1) == ended
+
+    async def test_one_name_in_two_pools_is_two_workers(self, store: Store, pool: Pool) -> None:
+        other = await store.pools.create(new_pool())
+        await active(store, pool, W1)
+        await added(store, other, W1)
+
+        assert (await store.workers.get(pool.pool_id, W1)).status is WorkerStatus.ACTIVE
+        assert (await store.workers.get(other.pool_id, W1)).status is WorkerStatus.SPAWNING
+
+    async def test_no_workers_is_nothing_to_add(self, store: Store, pool: Pool) -> None:
+        await store.workers.add([])
+
+        assert await told(store, pool.pool_id) == []
+
+    async def test_a_worker_needs_a_pool(self, store: Store, pool: Pool) -> None:
+        with pytest.raises(NotFound):
+            await store.workers.add([worker_row(pool, W1), worker_row(new_pool(), W2)])
+
+        assert await store.workers.list(pool.pool_id) == []
+
+    async def test_the_holder_of_the_lease_may_add(self, store: Store, pool: Pool, lease: Lease) -> None:
+        await store.workers.add([worker_row(pool)], fence=lease.fence)
+
+        assert len(await store.workers.list(pool.pool_id)) == 1
+
+    async def test_an_outdated_controller_adds_nobody(self, store: Store, pool: Pool, lease: Lease) -> None:
+        with pytest.raises(Fenced):
+            await store.workers.add([worker_row(pool)], fence=await outdated(store, lease))
+
+        assert await store.workers.list(pool.pool_id) == []
+        assert await told(store, pool.pool_id) == []
+
+
+class LookContract(Given):
+    async def test_an_unknown_worker_is_not_got(self, store: Store, pool: Pool) -> None:
+        with pytest.raises(NotFound, match="w1"):
+            await store.workers.get(pool.pool_id, W1)
+        with pytest.raises(NotFound):
+            await store.workers.get(PoolId("pool-nobody-made"), W1)
+
+    async def test_workers_are_listed_by_slot_then_age(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        for name, slot in [("c", 1), ("b", 0), ("a", 1), ("d", 0)]:
+            await store.workers.add([worker_row(pool, WorkerId(name), slot)])
+            await elapse(SECOND)
+
+        assert [worker.worker_id for worker in await store.workers.list(pool.pool_id)] == ["b", "d", "c", "a"]
+
+    async def test_only_the_live_are_listed_if_asked(self, store: Store, pool: Pool) -> None:
+        await lost(store, pool, W1)
+        await moved(store, await active(store, pool, W2), WorkerStatus.DRAINING)
+        await added(store, pool, W3)
+
+        assert {worker.worker_id for worker in await store.workers.list(pool.pool_id)} == {W1, W2, W3}
+        assert {worker.worker_id for worker in await store.workers.list(pool.pool_id, live=True)} == {W2, W3}
+
+    async def test_a_pool_nobody_made_has_no_workers(self, store: Store) -> None:
+        assert await store.workers.list(PoolId("pool-nobody-made")) == []
+
+
+class MoveContract(Given):
+    async def test_a_move_is_kept_and_told(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        before = await store.now()
+
+        after = await store.workers.move(worker, WorkerStatus.LOST, "silent for 61 s", Change(exit_code=-9, error="killed"))
+
+        assert after.ended_at is not None
+        assert before <= after.ended_at <= await store.now()
+        ended: dict[str, Any] = {"status": WorkerStatus.LOST, "exit_code": -9, "error": "killed", "ended_at": after.ended_at}
+        assert after == await store.workers.get(pool.pool_id, W1) == replace(worker, **ended)
+        assert (await moves(store, pool.pool_id))[-1] == {
+            "worker_id": "w1",
+            "worker_group_id": 0,
+            "from": "active",
+            "to": "lost",
+            "reason": "silent for 61 s",
+            "exit_code": -9,
+            "error": "killed",
+        }
+
+    async def test_what_does_not_change_is_neither_overwritten_nor_told(self, store: Store, pool: Pool) -> None:
+        await store.workers.add([worker_row(pool, provider_ref="pod-1", meta={"zone": "a"})])
+        worker = await store.workers.get(pool.pool_id, W1)
+
+        after = await store.workers.move(worker, WorkerStatus.ERROR, "it said so")
+
+        assert (after.provider_ref, after.meta, after.exit_code, after.error) == ("pod-1", {"zone": "a"}, None, None)
+        assert (await moves(store, pool.pool_id))[-1].keys() == {"worker_id", "worker_group_id", "from", "to", "reason"}
+
+    async def test_reference_and_notes_may_change_with_a_move(self, store: Store, pool: Pool) -> None:
+        worker = await added(store, pool)
+
+        after = await store.workers.move(worker, WorkerStatus.STARTING, "up", Change(provider_ref="pod-2", meta=AWKWARD))
+
+        assert (after.provider_ref, after.meta) == ("pod-2", AWKWARD)
+        assert await store.workers.get(pool.pool_id, W1) == after
+
+    async def test_the_move_to_waiting_is_stamped_as_ready(self, store: Store, pool: Pool) -> None:
+        worker = await joined(store, pool)
+        before = await store.now()
+
+        after = await store.workers.move(worker, WorkerStatus.WAITING, "ready")
+
+        assert worker.ready_at is None
+        assert after.ready_at is not None
+        assert before <= after.ready_at <= await store.now()
+        assert after.ended_at is None
+
+    @pytest.mark.parametrize("end", sorted(TERMINAL))
+    async def test_an_end_is_never_left(self, store: Store, pool: Pool, end: WorkerStatus) -> None:
+        ended = await store.workers.move(await active(store, pool), end, "over")
+
+        for to in WorkerStatus:
+            with pytest.raises(IllegalMove, match="w1"):
+                await store.workers.move(ended, to, "once more")
+
+        assert await store.workers.get(pool.pool_id, W1) == ended
+
+    async def test_a_move_the_diagram_does_not_have_changes_nothing(self, store: Store, pool: Pool) -> None:
+        worker = await added(store, pool)
+
+        with pytest.raises(IllegalMove, match="spawning"):
+            await store.workers.move(worker, WorkerStatus.ACTIVE, "in haste", Change(error="spoiled"))
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+        assert len(await told(store, pool.pool_id)) == 1
+
+    async def test_a_worker_that_has_beaten_since_is_not_moved(self, store: Store, pool: Pool) -> None:
+        seen = await active(store, pool)
+        await store.membership.beat(heartbeat(seen))
+        events = await told(store, pool.pool_id)
+
+        with pytest.raises(StaleWrite, match="w1"):
+            await store.workers.move(seen, WorkerStatus.LOST, "silent")
+
+        assert (await store.workers.get(pool.pool_id, W1)).status is WorkerStatus.ACTIVE
+        assert await told(store, pool.pool_id) == events
+
+    async def test_a_worker_that_has_moved_since_is_not_moved(self, store: Store, pool: Pool) -> None:
+        seen = await active(store, pool)
+        draining = await moved(store, seen, WorkerStatus.DRAINING)
+
+        with pytest.raises(StaleWrite):
+            await store.workers.move(seen, WorkerStatus.LOST, "silent")
+
+        assert await store.workers.get(pool.pool_id, W1) == draining
+
+    async def test_what_is_both_stale_and_illegal_is_called_stale(self, store: Store, pool: Pool) -> None:
+        seen = await active(store, pool)
+        await store.workers.move(seen, WorkerStatus.LOST, "silent")
+
+        with pytest.raises(StaleWrite):
+            await store.workers.move(seen, WorkerStatus.WAITING, "back")
+
+    async def test_of_many_moves_of_one_worker_one_wins(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        ends = sorted(TERMINAL) * 4
+
+        answers = await asyncio.gather(
+            *(store.workers.move(worker, to, f"try {n}") for n, to in enumerate(ends)), return_exceptions=True
+        )
+
+        [winner] = [answer for answer in answers if isinstance(answer, Worker)]
+        assert sum(isinstance(answer, StaleWrite) for answer in answers) == len(ends) - 1
+        assert await store.workers.get(pool.pool_id, W1) == winner
+        assert [move["to"] for move in await moves(store, pool.pool_id)][3:] == [winner.status]
+
+    async def test_an_unknown_worker_is_not_moved(self, store: Store, pool: Pool) -> None:
+        with pytest.raises(NotFound):
+            await store.workers.move(worker_row(pool), WorkerStatus.LOST, "silent")
+
+    async def test_the_holder_of_the_lease_may_move(self, store: Store, pool: Pool, lease: Lease) -> None:
+        after = await store.workers.move(await added(store, pool), WorkerStatus.LOST, "never came", fence=lease.fence)
+
+        assert after.status is WorkerStatus.LOST
+
+    async def test_an_outdated_controller_moves_nobody(self, store: Store, pool: Pool, lease: Lease) -> None:
+        worker = await added(store, pool)
+
+        with pytest.raises(Fenced):
+            await store.workers.move(worker, WorkerStatus.LOST, "silent", fence=await outdated(store, lease))
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+        assert len(await told(store, pool.pool_id)) == 1
+
+
+class TargetsContract(Given):
+    async def test_targets_are_set_and_told_together(self, store: Store, pool: Pool) -> None:
+        await added(store, pool, W1, W2)
+        first = Target(connections=20, reason="step 2", ramp=timedelta(seconds=2.5), step_id="s2")
+
+        events = await store.workers.set_targets(pool.pool_id, {W2: first, W1: Target(connections=5, reason="back off")})
+
+        assert events == (await store.events.read(pool.pool_id, 0))[2:]
+        assert [(event.type, event.scope, event.worker_id, event.payload) for event in events] == [
+            (
+                EventType.SET_WORKER_TARGET,
+                Scope.WORKER,
+                W2,
+                {"target_connections": 20, "reason": "step 2", "ramp_seconds": 2.5, "step_id": "s2"},
+            ),
+            (EventType.SET_WORKER_TARGET, Scope.WORKER, W1, {"target_connections": 5, "reason": "back off"}),
+        ]
+        rows = await store.workers.list(pool.pool_id)
+        assert [(row.worker_id, row.target, row.target_seq) for row in rows] == [(W1, 5, 4), (W2, 20, 3)]
+
+    async def test_a_later_target_replaces_an_earlier_one(self, store: Store, pool: Pool) -> None:
+        await added(store, pool)
+        for connections in (5, 0):
+            await store.workers.set_targets(pool.pool_id, {W1: Target(connections=connections, reason="so")})
+
+        row = await store.workers.get(pool.pool_id, W1)
+
+        assert (row.target, row.target_seq) == (0, 3)
+
+    async def test_row_and_event_agree_when_targets_are_set_at_once(self, store: Store, pool: Pool) -> None:
+        await added(store, pool)
+        setting = (store.workers.set_targets(pool.pool_id, {W1: Target(connections=n, reason="so")}) for n in range(12))
+
+        await asyncio.gather(*setting)
+
+        row = await store.workers.get(pool.pool_id, W1)
+        last = (await store.events.read(pool.pool_id, 0))[-1]
+        assert (row.target, row.target_seq) == (last.payload["target_connections"], 13)
+
+    @pytest.mark.parametrize("other", ["ended", "unknown"])
+    async def test_a_target_for_one_who_is_not_live_sets_none(self, store: Store, pool: Pool, other: str) -> None:
+        worker = await added(store, pool, W1)
+        if other == "ended":
+            await lost(store, pool, W2)
+        events = await told(store, pool.pool_id)
+
+        with pytest.raises(NotFound, match="w2"):
+            await store.workers.set_targets(pool.pool_id, dict.fromkeys((W1, W2), Target(connections=5, reason="so")))
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+        assert await told(store, pool.pool_id) == events
+
+    async def test_no_targets_is_nothing_to_set(self, store: Store, pool: Pool) -> None:
+        assert await store.workers.set_targets(pool.pool_id, {}) == []
+
+    async def test_the_holder_of_the_lease_may_set_targets(self, store: Store, pool: Pool, lease: Lease) -> None:
+        await added(store, pool)
+
+        await store.workers.set_targets(pool.pool_id, {W1: Target(connections=5, reason="so")}, fence=lease.fence)
+
+        assert (await store.workers.get(pool.pool_id, W1)).target == 5
+
+    async def test_an_outdated_controller_sets_no_target(self, store: Store, pool: Pool, lease: Lease) -> None:
+        worker = await added(store, pool)
+        fence = await outdated(store, lease)
+
+        with pytest.raises(Fenced):
+            await store.workers.set_targets(pool.pool_id, {W1: Target(connections=5, reason="so")}, fence=fence)
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+        assert len(await told(store, pool.pool_id)) == 1
+
+
+class DrainContract(Given):
+    async def test_who_is_asked_to_drain_has_a_deadline_and_an_event(self, store: Store, pool: Pool) -> None:
+        await added(store, pool, W1, W2)
+        before = await store.now()
+
+        assert await store.workers.ask_to_drain(pool.pool_id, [W2], "scale down", MINUTE) == [W2]
+
+        left, asked = await store.workers.list(pool.pool_id)
+        assert left.drain_deadline is None
+        assert asked.drain_deadline is not None
+        assert before + MINUTE <= asked.drain_deadline <= await store.now() + MINUTE
+        event = (await store.events.read(pool.pool_id, 0))[-1]
+        assert (event.type, event.scope, event.worker_id) == (EventType.STOP, Scope.WORKER, W2)
+        assert event.payload == {"reason": "scale down", "drain_timeout_seconds": 60.0}
+
+    async def test_asking_does_not_move_the_worker(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
+
+        row = await store.workers.get(pool.pool_id, W1)
+
+        assert replace(row, drain_deadline=None) == worker
+
+    async def test_asking_again_changes_nothing(self, store: Store, pool: Pool) -> None:
+        await added(store, pool)
+        await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
+        asked, events = await store.workers.get(pool.pool_id, W1), await told(store, pool.pool_id)
+
+        assert await store.workers.ask_to_drain(pool.pool_id, [W1], "again", 5 * MINUTE) == []
+
+        assert await store.workers.get(pool.pool_id, W1) == asked
+        assert await told(store, pool.pool_id) == events
+
+    async def test_who_asks_at_once_asks_once(self, store: Store, pool: Pool) -> None:
+        await added(store, pool)
+
+        asking = (store.workers.ask_to_drain(pool.pool_id, [W1, W1], "scale down", MINUTE) for _ in range(8))
+        answers = await asyncio.gather(*asking)
+
+        assert sorted(map(list, answers)) == [[]] * 7 + [[W1]]
+        assert [event for _, event in await told(store, pool.pool_id)].count("STOP") == 1
+
+    async def test_ended_and_unknown_workers_are_passed_over(self, store: Store, pool: Pool) -> None:
+        ended = await lost(store, pool, W1)
+        await joined(store, pool, W2)
+
+        asked = await store.workers.ask_to_drain(pool.pool_id, [W1, W3, W2], "all must go", MINUTE)
+
+        assert asked == [W2]
+        assert await store.workers.get(pool.pool_id, W1) == ended
+
+    async def test_the_holder_of_the_lease_may_ask_to_drain(self, store: Store, pool: Pool, lease: Lease) -> None:
+        await added(store, pool)
+
+        assert await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE, fence=lease.fence) == [W1]
+
+    async def test_an_outdated_controller_asks_nobody_to_drain(self, store: Store, pool: Pool, lease: Lease) -> None:
+        worker = await added(store, pool)
+
+        with pytest.raises(Fenced):
+            await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE, fence=await outdated(store, lease))
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+        assert len(await told(store, pool.pool_id)) == 1
+
+
+class ReapContract(Given):
+    async def test_an_ended_worker_is_marked_reaped(self, store: Store, pool: Pool) -> None:
+        await lost(store, pool)
+        before = await store.now()
+
+        await store.workers.mark_reaped(pool.pool_id, W1)
+
+        row = await store.workers.get(pool.pool_id, W1)
+        assert row.status is WorkerStatus.LOST
+        assert row.reaped_at is not None
+        assert before <= row.reaped_at <= await store.now()
+
+    async def test_marking_again_keeps_the_first_time(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await lost(store, pool)
+        await store.workers.mark_reaped(pool.pool_id, W1)
+        await elapse(5 * MINUTE)
+
+        await store.workers.mark_reaped(pool.pool_id, W1)
+
+        row = await store.workers.get(pool.pool_id, W1)
+        assert row.reaped_at is not None
+        assert await store.now() - row.reaped_at >= 5 * MINUTE
+
+    async def test_a_live_worker_is_not_marked_reaped(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+
+        with pytest.raises(StaleWrite, match="w1"):
+            await store.workers.mark_reaped(pool.pool_id, W1)
+
+        assert await store.workers.get(pool.pool_id, W1) == worker
+
+    async def test_an_unknown_worker_is_not_marked_reaped(self, store: Store, pool: Pool) -> None:
+        with pytest.raises(NotFound):
+            await store.workers.mark_reaped(pool.pool_id, W1)
+
+    async def test_an_outdated_controller_marks_nobody_reaped(self, store: Store, pool: Pool, lease: Lease) -> None:
+        ended = await lost(store, pool)
+
+        with pytest.raises(Fenced):
+            await store.workers.mark_reaped(pool.pool_id, W1, fence=await outdated(store, lease))
+
+        assert await store.workers.get(pool.pool_id, W1) == ended
+
+
+class WorkersContract(AddContract, LookContract, MoveContract, TargetsContract, DrainContract, ReapContract):
+    """The registry, as a controller sees it."""

@@ -1,0 +1,390 @@
+"""What every store promises. Each method is one atomic operation: all of it happened, or none of it.
+
+Times are the store's own: rows are stamped, and ages and expiries are judged, by the database's clock, never the caller's.
+A method given a ``fence`` refuses with Fenced once another controller has taken the lease. Every method may raise
+StoreUnavailable, after which the caller does not know whether the write happened: that is why every write is safe to repeat.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from drumbeat.core.beat import Beat, NewBeat
+from drumbeat.core.event import Event, NewEvent, Target
+from drumbeat.core.lease import Fence, Lease
+from drumbeat.core.log import Log, NewLog
+from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.run import Run, RunId, RunStatus
+from drumbeat.core.sample import Sample, StoredSample
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+
+BATCH = 100  #: how many events one read brings at most
+
+
+class Pools(Protocol):
+    """Named sets of workers."""
+
+    async def create(self, pool: Pool) -> Pool:
+        """Make a pool, with its events counted from 1. Raises AlreadyExists."""
+        ...
+
+    async def get(self, pool_id: PoolId) -> Pool:
+        """Raises NotFound."""
+        ...
+
+    async def find(self, pool_id: PoolId) -> Pool | None: ...
+
+    async def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+        """All pools, oldest first."""
+        ...
+
+    async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+        """Replace a pool's thresholds, policy and pause. Raises NotFound."""
+        ...
+
+    async def delete(self, pool_id: PoolId) -> None:
+        """Remove a pool and everything that belongs to it. Raises Refused while it has live workers."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What may change with a worker's move. What is None stays as it is."""
+
+    exit_code: int | None = None
+    error: str | None = None
+    provider_ref: str | None = None
+    meta: Mapping[str, Any] | None = None
+
+
+class Workers(Protocol):
+    """The registry, as a controller sees it. Every move of a worker is told by an event in the same transaction."""
+
+    async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
+        """Make rows for workers whose processes do not exist yet; all or none. Raises AlreadyExists, NotFound (the pool)."""
+        ...
+
+    async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
+        """Raises NotFound."""
+        ...
+
+    async def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
+        """The workers of a pool by slot, then age; only those in a live state if asked."""
+        ...
+
+    async def move(
+        self,
+        worker: Worker,
+        to: WorkerStatus,
+        reason: str,
+        change: Change | None = None,
+        *,
+        fence: Fence | None = None,
+    ) -> Worker:
+        """Move a worker that is still as ``worker`` shows it: same state, same heartbeat count.
+
+        Raises IllegalMove if the diagram has no such arrow, StaleWrite if the row has moved or beaten since it was read.
+        """
+        ...
+
+    async def set_targets(
+        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+    ) -> Sequence[Event]:
+        """Set workers' targets and tell them, in one transaction. Raises NotFound for a worker that is not live."""
+        ...
+
+    async def ask_to_drain(
+        self,
+        pool_id: PoolId,
+        workers: Sequence[WorkerId],
+        reason: str,
+        within: timedelta,
+        *,
+        fence: Fence | None = None,
+    ) -> Sequence[WorkerId]:
+        """Give live workers a drain deadline and a STOP event each; answers with those newly asked. Harmless to repeat."""
+        ...
+
+    async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
+        """Record that an ended worker's instance is gone. Raises StaleWrite while it is live, NotFound."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joining:
+    """Who a new process says it is."""
+
+    pool_id: PoolId
+    worker_id: WorkerId
+    slot: int
+    instance: str  #: unique to this process: the only one that may write for the row from now on
+    host: str
+    pid: int
+    provider: str | None = None
+    provider_ref: str | None = None
+    capabilities: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """One worker's sign of life, with what it measured and how far it has read."""
+
+    pool_id: PoolId
+    worker_id: WorkerId
+    instance: str
+    read_to: int  #: the last event it has obeyed
+    phase: str | None = None
+    applied_target: int = 0
+    active: int = 0
+    operations: int = 0
+    errors: int = 0
+    error: str | None = None
+    cpu_percent: float | None = None
+    memory_percent: float | None = None
+    gpu: Mapping[str, Any] | None = None
+    sample: Sample | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a heartbeat brings back: news, and the truth to reconcile with."""
+
+    now: datetime  #: the store's clock
+    events: Sequence[Event]  #: after ``read_to``, at most BATCH; a full batch means there may be more
+    status: WorkerStatus
+    target: int
+    target_seq: int
+    drain_deadline: datetime | None
+    run_status: RunStatus | None  #: None when the pool is not a run's
+    run_phase: str | None
+    controller_until: datetime | None  #: when the pool's controller lease runs out; None when there never was one
+
+
+class Membership(Protocol):
+    """The registry, as a worker sees it. Only the process that joined may write, and only while its row is live."""
+
+    async def join(self, joining: Joining) -> Worker:
+        """Take a row that waits for its process, or make one. Joining again as the same instance is harmless.
+
+        Raises WorkerGone when the row is closed or another process has joined under the name, NotFound without a pool.
+        """
+        ...
+
+    async def beat(self, heartbeat: Heartbeat) -> Orders:
+        """Heartbeat, sample and new events in one round trip. Raises WorkerGone, and then keeps neither."""
+        ...
+
+    async def move(
+        self,
+        pool_id: PoolId,
+        worker_id: WorkerId,
+        instance: str,
+        to: WorkerStatus,
+        reason: str,
+        change: Change | None = None,
+    ) -> Worker:
+        """Move oneself. Moving to where one is already is harmless. Raises IllegalMove, WorkerGone."""
+        ...
+
+
+class Events(Protocol):
+    """One ordered log per pool: numbers rise by one, in commit order, so whoever reads past N never misses N+1."""
+
+    async def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
+        """Number and keep events. Raises NotFound without a pool."""
+        ...
+
+    async def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:
+        """The events that follow ``after``, in order."""
+        ...
+
+
+class Leases(Protocol):
+    """Who may act now. Expiry is judged by the store's clock; epochs rise and are never used twice."""
+
+    async def acquire(self, name: str, owner: str, ttl: timedelta) -> Lease | None:
+        """Take a lease nobody holds, under a new epoch. None while another, or oneself, holds it."""
+        ...
+
+    async def renew(self, lease: Lease, ttl: timedelta) -> Lease:
+        """Keep a lease for ``ttl`` from now. Raises Fenced if it ran out and was taken, or was released."""
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Let go, so that the next may take it at once. Harmless when it is no longer held."""
+        ...
+
+    async def find(self, name: str) -> Lease | None:
+        """The last known holder, even if the lease has run out."""
+        ...
+
+
+class Beats(Protocol):
+    """What controllers saw, decided and did."""
+
+    async def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat: ...
+
+    async def list(
+        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+    ) -> Sequence[Beat]:
+        """Beats numbered above ``after``, oldest first."""
+        ...
+
+    async def last(self, pool_id: PoolId) -> Beat | None: ...
+
+
+class Samples(Protocol):
+    """What workers measured. Written by heartbeats; ``append`` is for those kept back while the store was away."""
+
+    async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
+        """Keep samples; one whose ``n`` is there already is passed over. Raises WorkerGone."""
+        ...
+
+    async def list(
+        self,
+        pool_id: PoolId,
+        *,
+        since: datetime | None = None,
+        worker_id: WorkerId | None = None,
+        limit: int = 10_000,
+    ) -> Sequence[StoredSample]:
+        """Samples whose interval ended after ``since``, oldest first."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChange:
+    """What may change with a run. What is None stays as it is."""
+
+    status: RunStatus | None = None
+    phase: str | None = None
+    completion_reason: str | None = None
+    expected_workers: int | None = None
+    operations: int | None = None
+    errors: int | None = None
+    qps: float | None = None
+    controller_state: Mapping[str, Any] | None = None
+    custom_metrics: Mapping[str, Any] | None = None
+    started: bool = False  #: stamp the time, once
+    warmup_started: bool = False
+    warmup_ended: bool = False
+    ended: bool = False
+
+
+class Runs(Protocol):
+    """Benchmark executions. A run's pool is made with it and has its id."""
+
+    async def create(self, run: Run, pool: Pool) -> Run:
+        """Raises AlreadyExists."""
+        ...
+
+    async def get(self, run_id: RunId) -> Run:
+        """Raises NotFound."""
+        ...
+
+    async def list(self, *, statuses: Sequence[RunStatus] = (), limit: int = 100) -> Sequence[Run]:
+        """Runs, newest first."""
+        ...
+
+    async def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
+        """Change a run whose status is still as ``run`` shows it, and tell its workers, in one transaction.
+
+        Raises IllegalMove, StaleWrite.
+        """
+        ...
+
+
+class Logs(Protocol):
+    """Log lines, kept beside what they are about."""
+
+    async def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None: ...
+
+    async def list(
+        self,
+        pool_id: PoolId,
+        *,
+        after: int = 0,
+        worker_id: WorkerId | None = None,
+        level: str | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Log]:
+        """Lines numbered above ``after``, oldest first; ``level`` is the least to bring."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReport:
+    """What ``drumbeat store check`` tells."""
+
+    backend: str
+    location: str  #: without secrets
+    schema_version: int
+    latest_version: int
+    server: str
+    now: datetime
+    rows: Mapping[str, int]
+    problems: Sequence[str]
+
+
+class Upkeep(Protocol):
+    """Schema and housekeeping."""
+
+    async def migrate(self) -> Sequence[int]:
+        """Bring the schema up to date; safe from several processes at once. Answers with the versions applied."""
+        ...
+
+    async def check(self) -> StoreReport:
+        """Look at everything, change nothing."""
+        ...
+
+    async def prune(self, older_than: timedelta) -> Mapping[str, int]:
+        """Delete samples, logs, beats and ended workers older than this; events of ended runs too. Counts by table."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """How stores differ, declared."""
+
+    name: str
+    durable: bool  #: outlives its process
+    shared: bool  #: other processes see it
+    networked: bool  #: other machines can reach it
+
+
+class Store(Protocol):
+    """Everything above, behind one door. An async context manager: nothing of it outlives the block."""
+
+    @property
+    def traits(self) -> Traits: ...
+    @property
+    def pools(self) -> Pools: ...
+    @property
+    def workers(self) -> Workers: ...
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def leases(self) -> Leases: ...
+    @property
+    def beats(self) -> Beats: ...
+    @property
+    def samples(self) -> Samples: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def logs(self) -> Logs: ...
+    @property
+    def upkeep(self) -> Upkeep: ...
+
+    async def now(self) -> datetime:
+        """The store's clock."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

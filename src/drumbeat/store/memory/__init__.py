@@ -1,0 +1,68 @@
+"""The store in dictionaries: the reference for every other, and the fake for tests."""
+
+from contextlib import AbstractContextManager
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from drumbeat.core.clock import Clock, SystemClock
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.store.interface import Traits
+from drumbeat.store.memory.beats import MemoryBeats
+from drumbeat.store.memory.events import MemoryEvents
+from drumbeat.store.memory.leases import MemoryLeases
+from drumbeat.store.memory.logs import MemoryLogs
+from drumbeat.store.memory.membership import MemoryMembership
+from drumbeat.store.memory.pools import MemoryPools
+from drumbeat.store.memory.runs import MemoryRuns
+from drumbeat.store.memory.samples import MemorySamples
+from drumbeat.store.memory.state import State
+from drumbeat.store.memory.upkeep import MemoryUpkeep
+from drumbeat.store.memory.workers import MemoryWorkers
+
+__all__ = ["MemoryStore"]
+
+
+class MemoryStore:
+    """A whole Store in this process. Its operations never wait, so each is over before another begins.
+
+    It is gone with the object, not with the ``async with`` block: tests may leave the block and look at what is left.
+    Tests take it away with ``unavailable`` and ``fail_next``.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._state = State(clock=clock or SystemClock())
+        self.traits = Traits(name="memory", durable=False, shared=False, networked=False)
+        self.pools = MemoryPools(self._state)
+        self.workers = MemoryWorkers(self._state)
+        self.membership = MemoryMembership(self._state)
+        self.events = MemoryEvents(self._state)
+        self.leases = MemoryLeases(self._state)
+        self.beats = MemoryBeats(self._state)
+        self.samples = MemorySamples(self._state)
+        self.runs = MemoryRuns(self._state)
+        self.logs = MemoryLogs(self._state)
+        self.upkeep = MemoryUpkeep(self._state)
+
+    async def now(self) -> datetime:
+        with self._state.faults.around():
+            return self._state.now()
+
+    def unavailable(self) -> AbstractContextManager[None]:
+        """``with store.unavailable():`` every operation inside raises StoreUnavailable and changes nothing."""
+        return self._state.faults.outage()
+
+    def fail_next(self, times: int = 1, error: DrumbeatError | None = None, *, kept: bool = False) -> None:
+        """Make the next operations raise ``error`` (StoreUnavailable) and change nothing.
+
+        With ``kept`` each does its work first and only its answer is lost: the case in which a caller cannot know.
+        """
+        self._state.faults.plan(times, error, kept=kept)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None

@@ -1,0 +1,28 @@
+"""Events, in memory."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from drumbeat.core.event import Event, NewEvent
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.store.interface import BATCH
+from drumbeat.store.memory.state import PoolRows, Table, operation
+
+
+class MemoryEvents(Table):
+    @operation
+    def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
+        self.state.admit(fence)
+        return self.state.tell(self.state.rows(pool_id), events)
+
+    @operation
+    def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:
+        rows = self.state.pools.get(pool_id)
+        return following(rows, after, limit) if rows else []
+
+
+def following(rows: PoolRows, after: int, limit: int) -> Sequence[Event]:
+    """The events of a pool numbered above ``after``, in order."""
+    first = bisect_right(rows.events, after, key=lambda event: event.sequence_id)
+    return rows.events[first : first + limit]

@@ -1,0 +1,55 @@
+"""Log lines, in memory."""
+
+from collections.abc import Sequence
+
+from drumbeat.core.log import Log, NewLog
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.memory.state import Table, operation, plain
+
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+class MemoryLogs(Table):
+    @operation
+    def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None:
+        rows = self.state.rows(pool_id)
+        now = self.state.now()
+        kept = [
+            Log(
+                pool_id=pool_id,
+                log_id=number,
+                at=now - entry.age,
+                level=entry.level,
+                logger=entry.logger,
+                message=entry.message,
+                worker_id=entry.worker_id,
+                details=plain(entry.details),
+            )
+            for number, entry in enumerate(entries, start=self.state.last_log + 1)
+        ]
+        rows.logs.extend(kept)
+        self.state.last_log += len(kept)
+
+    @operation
+    def list(
+        self,
+        pool_id: PoolId,
+        *,
+        after: int = 0,
+        worker_id: WorkerId | None = None,
+        level: str | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Log]:
+        rows = self.state.pools.get(pool_id)
+        least = _rank(level) if level else 0
+        return [
+            log
+            for log in (rows.logs if rows else ())
+            if log.log_id > after and worker_id in (None, log.worker_id) and _rank(log.level) >= least
+        ][:limit]
+
+
+def _rank(level: str) -> int:
+    """How grave a level is; one we do not know counts as the least."""
+    return _LEVELS.index(level.upper()) if level.upper() in _LEVELS else 0

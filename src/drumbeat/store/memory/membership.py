@@ -1,0 +1,107 @@
+"""Workers as they see themselves, in memory."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from drumbeat.core.errors import WorkerGone
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.store.interface import BATCH, Change, Heartbeat, Joining, Orders
+from drumbeat.store.memory.events import following
+from drumbeat.store.memory.moves import NOTHING_ELSE, keep, move, moved_event
+from drumbeat.store.memory.samples import keep_sample
+from drumbeat.store.memory.state import Table, another_holds, closed, operation, plain
+
+
+class MemoryMembership(Table):
+    @operation
+    def join(self, joining: Joining) -> Worker:
+        row = self.state.rows(joining.pool_id).workers.get(joining.worker_id)
+        now = self.state.now()
+        if row is None:
+            worker = _joined(_row_for(joining, now), joining, now)
+        elif row.status is WorkerStatus.SPAWNING:
+            worker = _joined(row, joining, now)
+        elif not row.is_live:
+            raise WorkerGone(closed(row))
+        elif row.instance != joining.instance:
+            raise WorkerGone(another_holds(row))
+        else:
+            return row
+        return keep(self.state, worker, moved_event(worker, row.status if row else None, "joined"))
+
+    @operation
+    def beat(self, heartbeat: Heartbeat) -> Orders:
+        row = self.state.own(heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
+        after = _beaten(row, heartbeat, self.state.now())
+        if heartbeat.sample is not None:
+            keep_sample(self.state, row, heartbeat.sample)
+        return self._orders(keep(self.state, after), heartbeat.read_to)
+
+    @operation
+    def move(
+        self,
+        pool_id: PoolId,
+        worker_id: WorkerId,
+        instance: str,
+        to: WorkerStatus,
+        reason: str,
+        change: Change | None = None,
+    ) -> Worker:
+        rows = self.state.pools.get(pool_id)
+        row = rows.workers.get(worker_id) if rows else None
+        if row and row.instance == instance and row.status is to:
+            return row
+        return move(self.state, self.state.own(pool_id, worker_id, instance), to, reason, change or NOTHING_ELSE)
+
+    def _orders(self, worker: Worker, read_to: int) -> Orders:
+        rows = self.state.rows(worker.pool_id)
+        controller = self.state.leases.get(worker.pool_id)
+        return Orders(
+            now=self.state.now(),
+            events=following(rows, read_to, BATCH),
+            status=worker.status,
+            target=worker.target,
+            target_seq=worker.target_seq,
+            drain_deadline=worker.drain_deadline,
+            run_status=rows.run.status if rows.run else None,
+            run_phase=rows.run.phase if rows.run else None,
+            controller_until=controller.lease.expires_at if controller else None,
+        )
+
+
+def _row_for(joining: Joining, now: datetime) -> Worker:
+    return Worker(pool_id=joining.pool_id, worker_id=joining.worker_id, slot=joining.slot, created_at=now)
+
+
+def _joined(row: Worker, joining: Joining, now: datetime) -> Worker:
+    return replace(
+        row,
+        status=WorkerStatus.STARTING,
+        instance=joining.instance,
+        host=joining.host,
+        pid=joining.pid,
+        provider=joining.provider or row.provider,
+        provider_ref=joining.provider_ref or row.provider_ref,
+        capabilities=joining.capabilities or row.capabilities,
+        started_at=now,
+        heartbeat_at=now,
+        heartbeat_count=1,
+    )
+
+
+def _beaten(row: Worker, heartbeat: Heartbeat, now: datetime) -> Worker:
+    return replace(
+        row,
+        heartbeat_at=now,
+        heartbeat_count=row.heartbeat_count + 1,
+        phase=heartbeat.phase,
+        applied_target=heartbeat.applied_target,
+        active=heartbeat.active,
+        operations=heartbeat.operations,
+        errors=heartbeat.errors,
+        error=row.error if heartbeat.error is None else heartbeat.error,
+        cpu_percent=heartbeat.cpu_percent,
+        memory_percent=heartbeat.memory_percent,
+        gpu=plain(heartbeat.gpu),
+    )

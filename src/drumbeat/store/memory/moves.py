@@ -1,0 +1,56 @@
+"""How a worker's row moves, and the event that tells of it."""
+
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from drumbeat.core.event import EventType, NewEvent
+from drumbeat.core.worker import TERMINAL, Worker, WorkerStatus, check_move
+from drumbeat.store.interface import Change
+from drumbeat.store.memory.state import State, plain
+
+NOTHING_ELSE = Change()
+
+
+def move(state: State, worker: Worker, to: WorkerStatus, reason: str, change: Change = NOTHING_ELSE) -> Worker:
+    """Move a worker and tell of it. Raises IllegalMove."""
+    check_move(worker.worker_id, worker.status, to)
+    after = _moved(worker, to, change, state.now())
+    return keep(state, after, moved_event(after, worker.status, reason, change))
+
+
+def keep(state: State, worker: Worker, *told: NewEvent) -> Worker:
+    """Write a worker's row, with the events that tell of it."""
+    rows = state.rows(worker.pool_id)
+    state.tell(rows, told)
+    rows.workers[worker.worker_id] = worker
+    return worker
+
+
+def moved_event(worker: Worker, before: WorkerStatus | None, reason: str, change: Change = NOTHING_ELSE) -> NewEvent:
+    """What the record says of a worker that has come to its status from another, or from nothing."""
+    payload: dict[str, Any] = {
+        "worker_id": worker.worker_id,
+        "worker_group_id": worker.slot,
+        "from": before,
+        "to": worker.status,
+        "reason": reason,
+    }
+    if change.exit_code is not None:
+        payload["exit_code"] = change.exit_code
+    if change.error is not None:
+        payload["error"] = change.error
+    return NewEvent(type=EventType.WORKER_MOVED, payload=payload)
+
+
+def _moved(worker: Worker, to: WorkerStatus, change: Change, now: datetime) -> Worker:
+    return replace(
+        worker,
+        status=to,
+        ready_at=now if to is WorkerStatus.WAITING else worker.ready_at,
+        ended_at=now if to in TERMINAL else worker.ended_at,
+        exit_code=worker.exit_code if change.exit_code is None else change.exit_code,
+        error=worker.error if change.error is None else change.error,
+        provider_ref=worker.provider_ref if change.provider_ref is None else change.provider_ref,
+        meta=worker.meta if change.meta is None else plain(change.meta),
+    )

@@ -1,0 +1,52 @@
+"""Pools, in memory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from drumbeat.core.errors import AlreadyExists, Refused
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.store.memory.state import PoolRows, State, Table, operation, plain
+
+
+class MemoryPools(Table):
+    @operation
+    def create(self, pool: Pool) -> Pool:
+        return make_pool(self.state, pool).pool
+
+    @operation
+    def get(self, pool_id: PoolId) -> Pool:
+        return self.state.rows(pool_id).pool
+
+    @operation
+    def find(self, pool_id: PoolId) -> Pool | None:
+        rows = self.state.pools.get(pool_id)
+        return rows.pool if rows else None
+
+    @operation
+    def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+        return [rows.pool for rows in self.state.pools.values() if kind is None or rows.pool.kind is kind]
+
+    @operation
+    def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+        self.state.admit(fence)
+        rows = self.state.rows(pool.pool_id)
+        rows.pool = replace(rows.pool, thresholds=pool.thresholds, policy=plain(pool.policy), paused_until=pool.paused_until)
+        return rows.pool
+
+    @operation
+    def delete(self, pool_id: PoolId) -> None:
+        rows = self.state.pools.get(pool_id)
+        live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []
+        if live:
+            raise Refused(f"pool {pool_id} has {len(live)} live workers ({', '.join(live[:5])}); drain them first")
+        self.state.pools.pop(pool_id, None)
+
+
+def make_pool(state: State, pool: Pool) -> PoolRows:
+    """A new pool with nothing in it yet. Raises AlreadyExists."""
+    if pool.pool_id in state.pools:
+        raise AlreadyExists(f"pool {pool.pool_id} is there already; choose another id, or save it to change it")
+    rows = PoolRows(pool=replace(pool, policy=plain(pool.policy), created_at=state.now()))
+    state.pools[pool.pool_id] = rows
+    return rows

@@ -1,0 +1,84 @@
+"""Runs, in memory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
+from drumbeat.core.event import NewEvent
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.run import Run, RunId, RunStatus, check_run_move
+from drumbeat.store.interface import RunChange
+from drumbeat.store.memory.pools import make_pool
+from drumbeat.store.memory.state import PoolRows, Table, operation, plain
+
+
+class MemoryRuns(Table):
+    @operation
+    def create(self, run: Run, pool: Pool) -> Run:
+        if PoolId(run.run_id) in self.state.pools:
+            raise AlreadyExists(f"run {run.run_id}, or a pool of that id, is there already; choose another id")
+        now = self.state.now()
+        made = replace(
+            run,
+            config=plain(run.config),
+            controller_state=plain(run.controller_state),
+            custom_metrics=plain(run.custom_metrics),
+            created_at=now,
+            updated_at=now,
+        )
+        make_pool(self.state, replace(pool, pool_id=PoolId(run.run_id))).run = made
+        return made
+
+    @operation
+    def get(self, run_id: RunId) -> Run:
+        return self._find(run_id)[1]
+
+    @operation
+    def list(self, *, statuses: Sequence[RunStatus] = (), limit: int = 100) -> Sequence[Run]:
+        runs = [rows.run for rows in reversed(self.state.pools.values()) if rows.run]
+        return [run for run in runs if not statuses or run.status in statuses][:limit]
+
+    @operation
+    def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
+        self.state.admit(fence)
+        rows, row = self._find(run.run_id)
+        if row.status is not run.status:
+            raise StaleWrite(f"run {run.run_id}: expected {run.status}, got {row.status}; read it again and decide again")
+        if change.status is not None and change.status is not row.status:
+            check_run_move(run.run_id, row.status, change.status)
+        after = _changed(row, change, self.state.now())
+        self.state.tell(rows, events)
+        rows.run = after
+        return after
+
+    def _find(self, run_id: RunId) -> tuple[PoolRows, Run]:
+        rows = self.state.pools.get(PoolId(run_id))
+        if rows is None or rows.run is None:
+            raise NotFound(f"no run {run_id}; create it first, or list the runs there are")
+        return rows, rows.run
+
+
+def _changed(row: Run, change: RunChange, now: datetime) -> Run:
+    return replace(
+        row,
+        status=row.status if change.status is None else change.status,
+        phase=row.phase if change.phase is None else change.phase,
+        completion_reason=row.completion_reason if change.completion_reason is None else change.completion_reason,
+        expected_workers=row.expected_workers if change.expected_workers is None else change.expected_workers,
+        operations=row.operations if change.operations is None else change.operations,
+        errors=row.errors if change.errors is None else change.errors,
+        qps=row.qps if change.qps is None else change.qps,
+        controller_state=row.controller_state if change.controller_state is None else plain(change.controller_state),
+        custom_metrics=row.custom_metrics if change.custom_metrics is None else plain(change.custom_metrics),
+        updated_at=now,
+        started_at=_stamped(row.started_at, now, wanted=change.started),
+        warmup_started_at=_stamped(row.warmup_started_at, now, wanted=change.warmup_started),
+        warmup_ended_at=_stamped(row.warmup_ended_at, now, wanted=change.warmup_ended),
+        ended_at=_stamped(row.ended_at, now, wanted=change.ended),
+    )
+
+
+def _stamped(stamp: datetime | None, now: datetime, *, wanted: bool) -> datetime | None:
+    return now if wanted and stamp is None else stamp

@@ -1,0 +1,168 @@
+"""All that a memory store knows, and the rules its tables share."""
+
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+import msgspec
+
+from drumbeat.core.beat import Beat
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import Fenced, NotFound, WorkerGone
+from drumbeat.core.event import Event, NewEvent
+from drumbeat.core.lease import Fence, Lease
+from drumbeat.core.log import Log
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.run import Run
+from drumbeat.core.sample import StoredSample
+from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.store.memory.faults import Faults
+
+
+def plain(value: Any) -> Any:
+    """A copy of a value as JSON would bring it back, so that no caller's later change reaches the store."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptSample:
+    """A sample without its histogram, and that histogram's compact bytes."""
+
+    row: StoredSample
+    latency: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class PoolRows:
+    """A pool and everything that goes with it when it is deleted."""
+
+    pool: Pool
+    run: Run | None = None
+    workers: dict[WorkerId, Worker] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    beats: list[Beat] = field(default_factory=list)
+    samples: dict[tuple[WorkerId, int], KeptSample] = field(default_factory=dict)
+    logs: list[Log] = field(default_factory=list)
+    last_event: int = 0
+    last_beat: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLease:
+    """The last holder of a lease, and whether it let go."""
+
+    lease: Lease
+    released: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """Every row. Leases are apart from pools, for they outlive them: an epoch is never used twice."""
+
+    clock: Clock
+    faults: Faults = field(default_factory=Faults)
+    pools: dict[PoolId, PoolRows] = field(default_factory=dict)
+    leases: dict[str, KeptLease] = field(default_factory=dict)
+    last_log: int = 0
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def rows(self, pool_id: PoolId) -> PoolRows:
+        """What belongs to a pool. Raises NotFound."""
+        try:
+            return self.pools[pool_id]
+        except KeyError:
+            raise NotFound(f"no pool {pool_id}; create it first, or list the pools there are") from None
+
+    def worker(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
+        """One worker's row. Raises NotFound."""
+        rows = self.pools.get(pool_id)
+        if rows is None or worker_id not in rows.workers:
+            raise NotFound(f"no worker {worker_id} in pool {pool_id}; list the pool's workers to see which there are")
+        return rows.workers[worker_id]
+
+    def own(self, pool_id: PoolId, worker_id: WorkerId, instance: str) -> Worker:
+        """The row that ``instance`` may write, being the process that joined, while it is live. Raises WorkerGone."""
+        rows = self.pools.get(pool_id)
+        worker = rows.workers.get(worker_id) if rows else None
+        if worker is None:
+            raise WorkerGone(f"no such worker: {worker_id} in pool {pool_id}; join before writing")
+        if worker.instance != instance:
+            raise WorkerGone(another_holds(worker))
+        if not worker.is_live:
+            raise WorkerGone(closed(worker))
+        return worker
+
+    def admit(self, fence: Fence | None) -> None:
+        """Raise Fenced unless the fence's lease is still its own."""
+        if fence is None:
+            return
+        kept = self.leases.get(fence.name)
+        if kept is None:
+            raise Fenced(f"no lease {fence.name}, expected one of epoch {fence.epoch}; acquire it and look again")
+        if kept.released or kept.lease.epoch != fence.epoch:
+            how = "was released" if kept.released else f"is held by {kept.lease.owner} under epoch {kept.lease.epoch}"
+            raise Fenced(f"lease {fence.name} {how}, expected epoch {fence.epoch}; acquire it and look again")
+
+    def tell(self, rows: PoolRows, events: Sequence[NewEvent]) -> list[Event]:
+        """Number events and keep them: all, or none if one cannot be JSON."""
+        now = self.now()
+        told = [
+            Event(
+                pool_id=rows.pool.pool_id,
+                sequence_id=number,
+                created_at=now,
+                type=str(event.type),
+                payload=plain(event.payload),
+                scope=event.scope,
+                worker_id=event.worker_id,
+                slot=event.slot,
+            )
+            for number, event in enumerate(events, start=rows.last_event + 1)
+        ]
+        rows.events.extend(told)
+        rows.last_event += len(told)
+        return told
+
+
+def closed(worker: Worker) -> str:
+    """Why the process of an ended worker may not write."""
+    because = f" ({worker.error})" if worker.error else ""
+    return f"worker {worker.worker_id} of pool {worker.pool_id} is closed as {worker.status}{because}; end this process"
+
+
+def another_holds(worker: Worker) -> str:
+    """Why a process that is not the one that joined may not write."""
+    if worker.instance is None:
+        return f"no process has joined as worker {worker.worker_id} of pool {worker.pool_id}; join before writing"
+    state = "" if worker.is_live else f", and is closed as {worker.status}"
+    return (
+        f"worker {worker.worker_id} of pool {worker.pool_id}: another process joined under the name "
+        f"({worker.host}, pid {worker.pid}){state}; end this process"
+    )
+
+
+class Table:
+    """Some of a store's operations over the state they all share."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+
+
+_T = TypeVar("_T", bound=Table)
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def operation(step: Callable[Concatenate[_T, _P], _R]) -> Callable[Concatenate[_T, _P], Coroutine[Any, Any, _R]]:
+    """Make an operation of a step that never awaits, and which nothing can therefore come between."""
+
+    @wraps(step)
+    async def operate(table: _T, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        with table.state.faults.around():
+            return step(table, *args, **kwargs)
+
+    return operate

@@ -1,0 +1,64 @@
+"""Housekeeping, in memory."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from drumbeat.core.run import RUN_ENDED
+from drumbeat.store.interface import StoreReport
+from drumbeat.store.memory.state import PoolRows, Table, operation
+
+_PRUNED = ("samples", "logs", "beats", "workers", "events")
+_NO_SCHEMA = 0
+
+
+class MemoryUpkeep(Table):
+    @operation
+    def migrate(self) -> Sequence[int]:
+        return []
+
+    @operation
+    def check(self) -> StoreReport:
+        return StoreReport(
+            backend="memory",
+            location="memory",
+            schema_version=_NO_SCHEMA,
+            latest_version=_NO_SCHEMA,
+            server="this process",
+            now=self.state.now(),
+            rows=self._row_counts(),
+            problems=[],
+        )
+
+    @operation
+    def prune(self, older_than: timedelta) -> Mapping[str, int]:
+        before = self.state.now() - older_than
+        gone = Counter(dict.fromkeys(_PRUNED, 0))
+        for rows in self.state.pools.values():
+            gone.update(_prune(rows, before))
+        return dict(gone)
+
+    def _row_counts(self) -> dict[str, int]:
+        pools = self.state.pools.values()
+        return {
+            "pools": len(pools),
+            "runs": sum(rows.run is not None for rows in pools),
+            "leases": len(self.state.leases),
+            **{table: sum(len(getattr(rows, table)) for rows in pools) for table in _PRUNED},
+        }
+
+
+def _prune(rows: PoolRows, before: datetime) -> Mapping[str, int]:
+    had = _sizes(rows)
+    rows.samples = {key: kept for key, kept in rows.samples.items() if kept.row.at >= before}
+    rows.logs = [log for log in rows.logs if log.at >= before]
+    rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n == rows.last_beat]
+    rows.workers = {name: row for name, row in rows.workers.items() if row.ended_at is None or row.ended_at >= before}
+    if rows.run and rows.run.status in RUN_ENDED:
+        rows.events = [event for event in rows.events if event.created_at >= before]
+    has = _sizes(rows)
+    return {table: had[table] - has[table] for table in _PRUNED}
+
+
+def _sizes(rows: PoolRows) -> dict[str, int]:
+    return {table: len(getattr(rows, table)) for table in _PRUNED}

@@ -1,0 +1,123 @@
+"""Workers as a controller sees them, in memory."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
+from drumbeat.core.event import Event, Target, set_worker_target, stop
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.store.interface import Change
+from drumbeat.store.memory.moves import NOTHING_ELSE, keep, move, moved_event
+from drumbeat.store.memory.state import PoolRows, Table, operation, plain
+
+
+class MemoryWorkers(Table):
+    @operation
+    def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
+        self.state.admit(fence)
+        made: dict[tuple[PoolId, WorkerId], Worker] = {}
+        for worker in workers:
+            key = (worker.pool_id, worker.worker_id)
+            if key in made or worker.worker_id in self.state.rows(worker.pool_id).workers:
+                raise AlreadyExists(f"worker {worker.worker_id} of pool {worker.pool_id} is there already; choose another name")
+            made[key] = _new_row(worker, self.state.now())
+        for worker in made.values():
+            keep(self.state, worker, moved_event(worker, None, "asked for"))
+
+    @operation
+    def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
+        return self.state.worker(pool_id, worker_id)
+
+    @operation
+    def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
+        rows = self.state.pools.get(pool_id)
+        workers = rows.workers.values() if rows else ()
+        return sorted((worker for worker in workers if worker.is_live or not live), key=lambda worker: worker.slot)
+
+    @operation
+    def move(
+        self,
+        worker: Worker,
+        to: WorkerStatus,
+        reason: str,
+        change: Change | None = None,
+        *,
+        fence: Fence | None = None,
+    ) -> Worker:
+        self.state.admit(fence)
+        row = self.state.worker(worker.pool_id, worker.worker_id)
+        if (row.status, row.heartbeat_count) != (worker.status, worker.heartbeat_count):
+            raise StaleWrite(
+                f"worker {worker.worker_id}: expected {worker.status} with {worker.heartbeat_count} heartbeats, "
+                f"got {row.status} with {row.heartbeat_count}; read it again and decide again"
+            )
+        return move(self.state, row, to, reason, change or NOTHING_ELSE)
+
+    @operation
+    def set_targets(
+        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+    ) -> Sequence[Event]:
+        self.state.admit(fence)
+        rows = self.state.rows(pool_id)
+        _expect_live(rows, targets)
+        told = self.state.tell(rows, [set_worker_target(worker_id, target) for worker_id, target in targets.items()])
+        for event, (worker_id, target) in zip(told, targets.items(), strict=True):
+            row = rows.workers[worker_id]
+            rows.workers[worker_id] = replace(row, target=target.connections, target_seq=event.sequence_id)
+        return told
+
+    @operation
+    def ask_to_drain(
+        self,
+        pool_id: PoolId,
+        workers: Sequence[WorkerId],
+        reason: str,
+        within: timedelta,
+        *,
+        fence: Fence | None = None,
+    ) -> Sequence[WorkerId]:
+        self.state.admit(fence)
+        deadline = self.state.now() + within
+        asked = self._undrained(pool_id, workers)
+        for worker in asked:
+            keep(self.state, replace(worker, drain_deadline=deadline), stop(reason, within, worker.worker_id))
+        return [worker.worker_id for worker in asked]
+
+    @operation
+    def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
+        self.state.admit(fence)
+        row = self.state.worker(pool_id, worker_id)
+        if row.is_live:
+            raise StaleWrite(f"worker {worker_id}: expected an ended one, got {row.status}; move it to its end first")
+        keep(self.state, replace(row, reaped_at=row.reaped_at or self.state.now()))
+
+    def _undrained(self, pool_id: PoolId, workers: Sequence[WorkerId]) -> Sequence[Worker]:
+        """Those of the named workers, each once, that are live and have not been asked."""
+        rows = self.state.pools.get(pool_id)
+        known = [rows.workers[name] for name in dict.fromkeys(workers) if name in rows.workers] if rows else []
+        return [worker for worker in known if worker.is_live and worker.drain_deadline is None]
+
+
+def _new_row(worker: Worker, now: datetime) -> Worker:
+    return Worker(
+        pool_id=worker.pool_id,
+        worker_id=worker.worker_id,
+        slot=worker.slot,
+        provider=worker.provider,
+        provider_ref=worker.provider_ref,
+        capabilities=worker.capabilities,
+        target=worker.target,
+        created_at=now,
+        meta=plain(worker.meta),
+    )
+
+
+def _expect_live(rows: PoolRows, targets: Mapping[WorkerId, Target]) -> None:
+    for worker_id in targets:
+        row = rows.workers.get(worker_id)
+        if row is None or not row.is_live:
+            got = f"one that is {row.status}" if row else "no such worker"
+            raise NotFound(f"worker {worker_id} of pool {rows.pool.pool_id}: expected a live one, got {got}; no target was set")

@@ -1,0 +1,102 @@
+"""From a URL to a store."""
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.store.interface import Store
+from drumbeat.store.memory import MemoryStore
+
+DEFAULT_URL = "sqlite:///drumbeat.db"
+_EXPECTED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+
+
+def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
+    """The store at a URL, to be entered with ``async with``.
+
+    ``create`` makes missing tables first; else a store without them is refused, unless ``check_version`` is off.
+    Raises InvalidSettings when the URL is not one of ours.
+    """
+    parts = urlsplit(url)
+    opener = _OPENERS.get(parts.scheme)
+    if opener is None:
+        raise InvalidSettings(f"no store for {_scheme_of(url)}; expected {_EXPECTED}")
+    return opener(parts, create, check_version)
+
+
+def _open_sqlite(parts: SplitResult, create: bool, check_version: bool) -> Store:
+    from drumbeat.store.sql.sqlite import SqliteDatabase
+    from drumbeat.store.sql.store import SqlStore
+
+    if parts.netloc:
+        raise InvalidSettings(f"expected sqlite:///FILE (three slashes), got a host {parts.netloc!r} in the store's URL")
+    path = parts.path.removeprefix("/")
+    if not path:
+        raise InvalidSettings("expected sqlite:///FILE, got no file in the store's URL")
+    options = _options(parts, {"synchronous": str.upper, "busy_timeout": _seconds})
+    return SqlStore(SqliteDatabase(Path(path), create=create, **options), create=create, check_version=check_version)  # type: ignore[arg-type]
+
+
+def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Store:
+    from drumbeat.store.sql.postgres import PostgresDatabase
+    from drumbeat.store.sql.store import SqlStore
+
+    ours: Mapping[str, Callable[[str], object]] = {
+        "schema": str,
+        "connections": _count,
+        "command_timeout": _seconds,
+        "connect_timeout": _seconds,
+    }
+    options = _options(parts, ours, strict=False)
+    theirs = urlencode([(name, value) for name, value in parse_qsl(parts.query) if name not in ours])
+    url = urlunsplit(("postgresql", parts.netloc, parts.path, theirs, ""))
+    return SqlStore(PostgresDatabase(url, **options), create=create, check_version=check_version)  # type: ignore[arg-type]
+
+
+def _open_memory(parts: SplitResult, create: bool, check_version: bool) -> Store:
+    return MemoryStore()
+
+
+_OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
+    "sqlite": _open_sqlite,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+    "memory": _open_memory,
+}
+
+
+def _options(parts: SplitResult, known: Mapping[str, Callable[[str], object]], *, strict: bool = True) -> dict[str, object]:
+    """The options a URL carries after its question mark, each read by its own reader."""
+    found: dict[str, object] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in known:
+            found[name] = _read_option(name, value, known[name])
+        elif strict:
+            raise InvalidSettings(f"the store's URL has an unknown option {name!r}; expected one of {', '.join(known)}")
+    return found
+
+
+def _read_option(name: str, value: str, reader: Callable[[str], object]) -> object:
+    try:
+        return reader(value)
+    except ValueError as exc:
+        raise InvalidSettings(f"the store's URL has {name}={value!r}; expected a positive number") from exc
+
+
+def _seconds(text: str) -> timedelta:
+    if (seconds := float(text)) <= 0:
+        raise ValueError(text)
+    return timedelta(seconds=seconds)
+
+
+def _count(text: str) -> int:
+    if (count := int(text)) <= 0:
+        raise ValueError(text)
+    return count
+
+
+def _scheme_of(url: str) -> str:
+    """What was given in place of a scheme, without anything that may be secret."""
+    return repr(url.split(":", 1)[0] + ":") if ":" in url else "a name without a scheme"

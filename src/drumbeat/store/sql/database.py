@@ -1,0 +1,70 @@
+"""What a SQL database must do for the tables: run a named query, or a script of them in one transaction.
+
+A script is a generator: it yields a query's name and values, is sent that query's rows, and returns its result. So the tables'
+logic is written once, whether the driver awaits (PostgreSQL) or blocks in a thread (SQLite). To raise is to roll back.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from drumbeat.core.errors import Fenced
+from drumbeat.core.lease import Fence
+from drumbeat.store.interface import Traits
+
+T = TypeVar("T")
+Values = Mapping[str, Any]
+
+
+class Row(Protocol):
+    """A row by column name."""
+
+    def __getitem__(self, column: str, /) -> Any: ...
+
+
+Rows = Sequence[Row]
+Step = tuple[str, Values]
+Script = Generator[Step, Rows, T]
+
+
+class Database(Protocol):
+    """One database, with its driver's errors translated to ours at this edge."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def location(self) -> str:
+        """Where it is, without secrets."""
+        ...
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def read(self, query: str, values: Values | None = None) -> Rows:
+        """Run a query that changes nothing."""
+        ...
+
+    async def write(self, query: str, values: Values) -> Rows:
+        """Run one named query in a transaction of its own."""
+        ...
+
+    async def transact(self, script: Script[T]) -> T:
+        """Run a script in one transaction."""
+        ...
+
+    async def describe(self) -> str:
+        """The server's name and version."""
+        ...
+
+    async def examine(self) -> Sequence[str]:
+        """Problems found by the database's own checks."""
+        ...
+
+
+def check_fence(fence: Fence | None) -> Script[None]:
+    """Refuse the script unless the lease is still the caller's."""
+    if fence is None:
+        return
+    if not (yield "check_fence", {"name": fence.name, "epoch": fence.epoch}):
+        raise Fenced(f"the lease on {fence.name} was taken over since epoch {fence.epoch}; this controller must stop acting")

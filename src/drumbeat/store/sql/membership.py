@@ -1,0 +1,135 @@
+"""The registry, as a worker sees it."""
+
+from typing import Any
+
+from drumbeat.core.errors import WorkerGone
+from drumbeat.core.pool import PoolId
+from drumbeat.core.run import RunStatus
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move
+from drumbeat.store.interface import Change, Heartbeat, Joining, Orders
+from drumbeat.store.sql.database import Database, Row, Script
+from drumbeat.store.sql.events import append_events, moved
+from drumbeat.store.sql.pools import no_pool
+from drumbeat.store.sql.rows import dump, event_of, instant, load, moment, sample_values, worker_of
+from drumbeat.store.sql.workers import NO_CHANGE, locked, move_row
+
+
+class SqlMembership:
+    """The registry, as a worker sees it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def join(self, joining: Joining) -> Worker:
+        return await self._database.transact(_join(joining))
+
+    async def beat(self, heartbeat: Heartbeat) -> Orders:
+        rows = await self._database.write("worker_beat", _heartbeat_values(heartbeat))
+        if not rows:
+            await self._database.transact(_explain_gone(heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance))
+        return _orders_of(heartbeat.pool_id, rows[0])
+
+    async def move(
+        self,
+        pool_id: PoolId,
+        worker_id: WorkerId,
+        instance: str,
+        to: WorkerStatus,
+        reason: str,
+        change: Change | None = None,
+    ) -> Worker:
+        return await self._database.transact(_move_self(pool_id, worker_id, instance, to, reason, change or NO_CHANGE))
+
+
+def _join(joining: Joining) -> Script[Worker]:
+    existing = yield from locked(joining.pool_id, joining.worker_id)
+    if existing is not None and existing.instance == joining.instance and existing.is_live:
+        return existing
+    rows = yield "join_worker", _joining_values(joining)
+    if rows:
+        worker = worker_of(rows[0])
+        before = existing.status if existing else None
+        yield from append_events(joining.pool_id, [moved(worker, before, WorkerStatus.STARTING, "joined", NO_CHANGE)])
+        return worker
+    if existing is None and not (yield "find_pool", {"pool_id": joining.pool_id}):
+        raise no_pool(joining.pool_id)
+    raise (yield from _gone(joining.pool_id, joining.worker_id, joining.instance))
+
+
+def _joining_values(joining: Joining) -> dict[str, Any]:
+    return {
+        "pool_id": joining.pool_id,
+        "worker_id": joining.worker_id,
+        "slot": joining.slot,
+        "instance": joining.instance,
+        "host": joining.host,
+        "pid": joining.pid,
+        "provider": joining.provider,
+        "provider_ref": joining.provider_ref,
+        "capabilities": dump(list(joining.capabilities)),
+    }
+
+
+def _gone(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[WorkerGone]:
+    """Why this process may not write for this row."""
+    row = yield from locked(pool_id, worker_id)
+    if row is None:
+        return WorkerGone(f"there is no such worker as {worker_id!r} in pool {pool_id!r}; it never joined, or was removed")
+    if not row.is_live:
+        return WorkerGone(f"worker {worker_id} was closed as {row.status}; nothing more is taken from it")
+    return WorkerGone(f"worker {worker_id} is run by another process ({row.host} pid {row.pid}), not by {instance}")
+
+
+def check_member(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[Worker]:
+    """The worker's own row, locked; raises WorkerGone unless it is live and this process's."""
+    row = yield from locked(pool_id, worker_id)
+    if row is None or not row.is_live or row.instance != instance:
+        raise (yield from _gone(pool_id, worker_id, instance))
+    return row
+
+
+def _explain_gone(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script[None]:
+    raise (yield from _gone(pool_id, worker_id, instance))
+
+
+def _move_self(
+    pool_id: PoolId, worker_id: WorkerId, instance: str, to: WorkerStatus, reason: str, change: Change
+) -> Script[Worker]:
+    row = yield from locked(pool_id, worker_id)
+    if row is not None and row.instance == instance and row.status is to:
+        return row
+    row = yield from check_member(pool_id, worker_id, instance)
+    check_move(worker_id, row.status, to)
+    return (yield from move_row(row, to, reason, change))
+
+
+def _heartbeat_values(beat: Heartbeat) -> dict[str, Any]:
+    return {
+        "pool_id": beat.pool_id,
+        "worker_id": beat.worker_id,
+        "instance": beat.instance,
+        "read_to": beat.read_to,
+        "phase": beat.phase,
+        "applied_target": beat.applied_target,
+        "active": beat.active,
+        "operations": beat.operations,
+        "errors": beat.errors,
+        "error": beat.error,
+        "cpu_percent": beat.cpu_percent,
+        "memory_percent": beat.memory_percent,
+        "gpu": None if beat.gpu is None else dump(dict(beat.gpu)),
+    } | sample_values(beat.sample)
+
+
+def _orders_of(pool_id: PoolId, row: Row) -> Orders:
+    return Orders(
+        now=instant(row["now"]),
+        events=[event_of(pool_id, each) for each in load(row["events"]) or ()],
+        status=WorkerStatus(row["status"]),
+        target=row["target"],
+        target_seq=row["target_seq"],
+        drain_deadline=moment(row["drain_deadline"]),
+        run_status=None if row["run_status"] is None else RunStatus(row["run_status"]),
+        run_phase=row["run_phase"],
+        controller_until=moment(row["controller_until"]),
+    )

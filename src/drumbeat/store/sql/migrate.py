@@ -1,0 +1,27 @@
+"""The schema by numbered migrations: one script, safe to run from several processes at once."""
+
+from drumbeat.store.sql.database import Script
+from drumbeat.store.sql.queries import migration_texts, view_names
+
+LATEST = max(migration_texts())
+
+
+def find_version() -> Script[int]:
+    """The schema's version; 0 when there are no tables."""
+    if not (yield "find_version_table", {}):
+        return 0
+    return int((yield "read_version", {})[0]["version"])
+
+
+def migrate() -> Script[list[int]]:
+    """Apply what is missing, and rebuild the views over it."""
+    yield "lock_migrations", {}
+    yield "make_version_table", {}
+    current = yield from find_version()
+    missing = [number for number in migration_texts() if number > current]
+    for number in missing:
+        yield f"migration_{number}", {}
+        yield "add_version", {"version": number}
+    for view in view_names() if missing else []:
+        yield view, {}
+    return missing

@@ -1,0 +1,75 @@
+"""Named sets of workers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drumbeat.core.errors import AlreadyExists, NotFound, Refused
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.store.sql.database import Database, Script, check_fence
+from drumbeat.store.sql.rows import at_us, dump, pool_of, thresholds_json
+
+
+class SqlPools:
+    """Named sets of workers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, pool: Pool) -> Pool:
+        return await self._database.transact(create_pool(pool))
+
+    async def get(self, pool_id: PoolId) -> Pool:
+        found = await self.find(pool_id)
+        if found is None:
+            raise no_pool(pool_id)
+        return found
+
+    async def find(self, pool_id: PoolId) -> Pool | None:
+        rows = await self._database.read("find_pool", {"pool_id": pool_id})
+        return pool_of(rows[0]) if rows else None
+
+    async def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+        return [pool_of(row) for row in await self._database.read("list_pools", {"kind": kind})]
+
+    async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+        return await self._database.transact(_save_pool(pool, fence))
+
+    async def delete(self, pool_id: PoolId) -> None:
+        await self._database.transact(_delete_pool(pool_id))
+
+
+def no_pool(pool_id: str) -> NotFound:
+    return NotFound(f"there is no pool {pool_id!r}; see: drumbeat pools list")
+
+
+def create_pool(pool: Pool) -> Script[Pool]:
+    rows = yield "add_pool", _pool_values(pool) | {"kind": pool.kind}
+    if not rows:
+        raise AlreadyExists(f"there is a pool {pool.pool_id!r} already; choose another name")
+    return pool_of(rows[0])
+
+
+def _save_pool(pool: Pool, fence: Fence | None) -> Script[Pool]:
+    yield from check_fence(fence)
+    rows = yield "save_pool", _pool_values(pool)
+    if not rows:
+        raise no_pool(pool.pool_id)
+    return pool_of(rows[0])
+
+
+def _pool_values(pool: Pool) -> dict[str, Any]:
+    return {
+        "pool_id": pool.pool_id,
+        "thresholds": thresholds_json(pool.thresholds),
+        "policy": dump(dict(pool.policy)),
+        "paused_until": at_us(pool.paused_until),
+    }
+
+
+def _delete_pool(pool_id: PoolId) -> Script[None]:
+    yield "lock_pool", {"pool_id": pool_id}
+    live = (yield "count_live_workers", {"pool_id": pool_id})[0]["live"]
+    if live:
+        raise Refused(f"pool {pool_id!r} still has {live} live workers; drain them first")
+    yield "delete_pool", {"pool_id": pool_id}

@@ -1,0 +1,120 @@
+"""Named queries: SQL as text, read once, put into a dialect's words.
+
+A query is headed ``-- name: find_worker`` and holds one statement, or several that make one transaction. Values are bound as
+``:name``. ``drumbeat.`` names our schema; ``@now``, ``@json`` and the like stand for what databases write differently.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+
+_HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
+_CALL = re.compile(r"@(\w+)\(")
+_WORD = re.compile(r"@(\w+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement and the names of its values, in the order the driver wants them."""
+
+    text: str
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One or several statements under a name; its rows are the last statement's."""
+
+    name: str
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one database says what others say differently."""
+
+    name: str
+    words: Mapping[str, str]  #: ``@now`` and such
+    calls: Mapping[str, Callable[..., str]]  #: ``@time(x)`` and such
+    schema: str  #: what ``drumbeat.`` becomes
+    numbered: bool  #: values as $1, $2 instead of :name
+
+    def translate(self, text: str) -> str:
+        """The text in this database's words."""
+        text = _expand_calls(text, self.calls)
+        text = _WORD.sub(lambda word: self.words[word.group(1)], text)
+        return text.replace("drumbeat.", self.schema)
+
+
+def load_queries(dialect: Dialect) -> Mapping[str, Query]:
+    """Every named query: the portable ones, over them the dialect's own, then the views and the numbered migrations."""
+    texts = dict(_sections("portable.sql")) | dict(_sections(f"{dialect.name}.sql")) | dict(_sections("views.sql"))
+    migrations = {f"migration_{number}": text for number, text in migration_texts().items()}
+    return {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
+
+
+def migration_texts() -> Mapping[int, str]:
+    """The numbered migrations, in order."""
+    folder = files(__package__).joinpath("migrations")
+    named = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
+    return {int(name[:4]): folder.joinpath(name).read_text(encoding="utf-8") for name in named}
+
+
+def view_names() -> list[str]:
+    """The views' names, as queries that rebuild them."""
+    return [name for name, _ in _sections("views.sql")]
+
+
+def split(text: str) -> Iterator[str]:
+    """The statements of a script, without comments."""
+    bare = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+    for statement in re.split(r";\s*(?:\n|$)", bare):
+        if statement.strip():
+            yield statement.strip()
+
+
+def _sections(name: str) -> Iterator[tuple[str, str]]:
+    text = files(__package__).joinpath("text", name).read_text(encoding="utf-8")
+    headers = list(_HEADER.finditer(text))
+    ends = [header.start() for header in headers[1:]] + [len(text)]
+    for header, end in zip(headers, ends, strict=True):
+        yield header.group(1), text[header.end() : end].strip()
+
+
+def _query(name: str, text: str, dialect: Dialect) -> Query:
+    return Query(name, tuple(_statement(each, dialect.numbered) for each in split(dialect.translate(text))))
+
+
+def _statement(text: str, numbered: bool) -> Statement:
+    names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
+    if numbered:
+        text = _PARAMETER.sub(lambda found: f"${names.index(found.group(1)) + 1}", text)
+    return Statement(text, names)
+
+
+def _expand_calls(text: str, calls: Mapping[str, Callable[..., str]]) -> str:
+    """Innermost last: an argument's own calls are put in its dialect's words too."""
+    while found := _CALL.search(text):
+        end, arguments = _arguments(text, found.end())
+        text = text[: found.start()] + calls[found.group(1)](*arguments) + text[end:]
+    return text
+
+
+def _arguments(text: str, start: int) -> tuple[int, list[str]]:
+    """Where a call's brackets close, and what stands between its top-level commas."""
+    depth, begin = 1, start
+    arguments: list[str] = []
+    for position in range(start, len(text)):
+        match text[position]:
+            case "(":
+                depth += 1
+            case ")" if depth == 1:
+                return position + 1, [*arguments, text[begin:position].strip()]
+            case ")":
+                depth -= 1
+            case "," if depth == 1:
+                arguments.append(text[begin:position].strip())
+                begin = position + 1
+    raise ValueError(f"a call is never closed: {text[start - 20 : start + 40]!r}")

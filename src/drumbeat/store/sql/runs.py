@@ -1,0 +1,103 @@
+"""Benchmark executions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
+from drumbeat.core.event import NewEvent
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.run import Run, RunId, RunStatus, check_run_move
+from drumbeat.store.interface import RunChange
+from drumbeat.store.sql.database import Database, Script, check_fence
+from drumbeat.store.sql.events import append_events
+from drumbeat.store.sql.pools import create_pool
+from drumbeat.store.sql.rows import dump, run_of
+
+
+class SqlRuns:
+    """Runs, each with a pool of its id."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, run: Run, pool: Pool) -> Run:
+        return await self._database.transact(_create(run, pool))
+
+    async def get(self, run_id: RunId) -> Run:
+        rows = await self._database.read("find_run", {"run_id": run_id})
+        if not rows:
+            raise _no_run(run_id)
+        return run_of(rows[0])
+
+    async def list(self, *, statuses: Sequence[RunStatus] = (), limit: int = 100) -> Sequence[Run]:
+        wanted = f",{','.join(statuses)}," if statuses else ""
+        return [run_of(row) for row in await self._database.read("list_runs", {"statuses": wanted, "limit": limit})]
+
+    async def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
+        return await self._database.transact(_update(run, change, events, fence))
+
+
+def _no_run(run_id: str) -> NotFound:
+    return NotFound(f"there is no run {run_id!r} in this store; see: drumbeat runs list")
+
+
+def _create(run: Run, pool: Pool) -> Script[Run]:
+    if pool.pool_id != PoolId(run.run_id):
+        raise ValueError(f"expected the run's pool to have its id {run.run_id!r}, got {pool.pool_id!r}")
+    rows = yield (
+        "add_run",
+        {
+            "run_id": run.run_id,
+            "name": run.name,
+            "template_id": run.template_id,
+            "config": dump(dict(run.config)),
+            "status": run.status,
+            "phase": run.phase,
+            "expected_workers": run.expected_workers,
+            "controller_state": dump(dict(run.controller_state)),
+            "custom_metrics": dump(dict(run.custom_metrics)),
+        },
+    )
+    if not rows:
+        raise AlreadyExists(f"there is a run {run.run_id!r} already")
+    yield from create_pool(pool)
+    return run_of(rows[0])
+
+
+def _update(run: Run, change: RunChange, events: Sequence[NewEvent], fence: Fence | None) -> Script[Run]:
+    yield from check_fence(fence)
+    rows = yield "lock_run", {"run_id": run.run_id}
+    if not rows:
+        raise _no_run(run.run_id)
+    before = RunStatus(rows[0]["status"])
+    if before is not run.status:
+        raise StaleWrite(f"run {run.run_id} was seen {run.status} and is now {before}; look again before deciding")
+    if change.status is not None and change.status is not before:
+        check_run_move(run.run_id, before, change.status)
+    updated = yield "update_run", _change_values(run.run_id, change)
+    yield from append_events(PoolId(run.run_id), events)
+    return run_of(updated[0])
+
+
+def _change_values(run_id: RunId, change: RunChange) -> dict[str, Any]:
+    return {
+        "run_id": run_id,
+        "status": change.status,
+        "phase": change.phase,
+        "completion_reason": change.completion_reason,
+        "expected_workers": change.expected_workers,
+        "operations": change.operations,
+        "errors": change.errors,
+        "qps": change.qps,
+        "controller_state": _json(change.controller_state),
+        "custom_metrics": _json(change.custom_metrics),
+        "started": int(change.started),
+        "warmup_started": int(change.warmup_started),
+        "warmup_ended": int(change.warmup_ended),
+        "ended": int(change.ended),
+    }
+
+
+def _json(value: Mapping[str, Any] | None) -> str | None:
+    return None if value is None else dump(dict(value))

@@ -1,0 +1,298 @@
+"""SQLite: one file, many processes. The standard driver in threads: one that writes, one that reads.
+
+The writing thread takes whatever waits for it into one transaction and commits once (group commit), each piece of work in a
+savepoint of its own, so one refusal leaves its neighbours alone. Between processes the file's own lock decides.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from drumbeat.core.errors import InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
+from drumbeat.store.interface import Traits
+from drumbeat.store.sql.database import Rows, Script, Values
+from drumbeat.store.sql.queries import Dialect, Query, load_queries
+
+T = TypeVar("T")
+
+DIALECT = Dialect(
+    name="sqlite",
+    schema="",
+    numbered=False,
+    words={
+        "now": "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000",
+        "json": "TEXT",
+        "bytes": "BLOB",
+        "real": "REAL",
+        "hot": "WITHOUT ROWID",
+        "clustered": "WITHOUT ROWID",
+        "for_share": "",
+        "for_update": "",
+    },
+    calls={
+        "time": lambda us: f"strftime('%Y-%m-%d %H:%M:%f', ({us}) / 1000000.0, 'unixepoch')",
+        "json_object": lambda *parts: f"json_object({', '.join(parts)})",
+        "json_merge": lambda left, right: f"json_patch({left}, {right})",
+        "json_part": lambda document, key: f"json_extract({document}, '$.' || {key})",
+        "json_number": lambda document, key: f"json_extract({document}, '$.' || {key})",
+        "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
+    },
+)
+
+_MOST_AT_ONCE = 128
+_OLDEST_SQLITE = (3, 35, 0)
+_SYNCHRONOUS = ("FULL", "NORMAL")
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Work for a thread, and who waits for it."""
+
+    work: Callable[[sqlite3.Connection], Any]
+    waiter: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+@dataclass(slots=True)
+class _Outcome:
+    piece: _Piece
+    result: Any = None
+    error: BaseException | None = None
+
+
+class SqliteDatabase:
+    """One SQLite file."""
+
+    traits = Traits(name="sqlite", durable=True, shared=True, networked=False)
+
+    def __init__(
+        self, path: Path, *, synchronous: str = "FULL", busy_timeout: timedelta = timedelta(seconds=10), create: bool = False
+    ) -> None:
+        if synchronous not in _SYNCHRONOUS:
+            raise InvalidSettings(f"expected synchronous to be one of {', '.join(_SYNCHRONOUS)}, got {synchronous!r}")
+        if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+            raise InvalidSettings(f"Drumbeat needs SQLite 3.35 or newer, this Python has {sqlite3.sqlite_version}")
+        self._path = path
+        self._synchronous = synchronous
+        self._busy_timeout = busy_timeout
+        self._create = create
+        self._queries = load_queries(DIALECT)
+        self._writer = _Lane("writer", self._connect, self._write_batch)
+        self._reader = _Lane("reader", self._connect, self._read_batch)
+
+    @property
+    def location(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    async def open(self) -> None:
+        await self._writer.open()
+        try:
+            await self._reader.open()
+        except BaseException:
+            await self._writer.close()
+            raise
+
+    async def close(self) -> None:
+        await self._writer.close()
+        await self._reader.close()
+
+    async def read(self, query: str, values: Values | None = None) -> Rows:
+        found = self._queries[query]
+        rows: Rows = await self._reader.submit(lambda connection: _run(connection, found, values or {}))
+        return rows
+
+    async def write(self, query: str, values: Values) -> Rows:
+        found = self._queries[query]
+        rows: Rows = await self._writer.submit(lambda connection: _run(connection, found, values))
+        return rows
+
+    async def transact(self, script: Script[T]) -> T:
+        result: T = await self._writer.submit(lambda connection: self._drive(connection, script))
+        return result
+
+    async def describe(self) -> str:
+        return f"SQLite {sqlite3.sqlite_version}, synchronous {self._synchronous}"
+
+    async def examine(self) -> Sequence[str]:
+        rows = await self._reader.submit(lambda connection: connection.execute("PRAGMA quick_check").fetchall())
+        return [] if [row[0] for row in rows] == ["ok"] else [f"integrity: {row[0]}" for row in rows]
+
+    def _connect(self) -> sqlite3.Connection:
+        if not self._create and not self._path.exists():
+            raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
+        try:
+            return self._configured(
+                sqlite3.connect(self._path, isolation_level=None, timeout=self._busy_timeout.total_seconds())
+            )
+        except sqlite3.Error as exc:
+            raise self._translated(exc) from exc
+
+    def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
+        connection.execute("PRAGMA cache_size = -16000")
+        return connection
+
+    def _drive(self, connection: sqlite3.Connection, script: Script[T]) -> T:
+        """Run a script to its end in this thread."""
+        try:
+            name, values = next(script)
+            while True:
+                name, values = script.send(_run(connection, self._queries[name], values))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        finally:
+            script.close()
+
+    def _read_batch(self, connection: sqlite3.Connection, pieces: Sequence[_Piece]) -> list[_Outcome]:
+        return [self._attempt(connection, piece) for piece in pieces]
+
+    def _write_batch(self, connection: sqlite3.Connection, pieces: Sequence[_Piece]) -> list[_Outcome]:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            outcomes = [self._attempt_apart(connection, piece) for piece in pieces]
+            connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return [_Outcome(piece, error=_caused(self._translated(exc), exc)) for piece in pieces]
+        return outcomes
+
+    def _attempt_apart(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
+        connection.execute("SAVEPOINT piece")
+        outcome = self._attempt(connection, piece)
+        if outcome.error is not None and connection.in_transaction:
+            connection.execute("ROLLBACK TO piece")
+        connection.execute("RELEASE piece")
+        return outcome
+
+    def _attempt(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
+        try:
+            return _Outcome(piece, result=piece.work(connection))
+        except sqlite3.Error as exc:
+            return _Outcome(piece, error=_caused(self._translated(exc), exc))
+        except Exception as exc:
+            return _Outcome(piece, error=exc)
+
+    def _translated(self, exc: sqlite3.Error) -> StoreError:
+        said = str(exc)
+        if "locked" in said or "busy" in said:
+            return StoreUnavailable(
+                f"SQLite at {self._path} was locked by another process for over {self._busy_timeout.total_seconds():g} s; "
+                "trying again may help"
+            )
+        if "not a database" in said or "malformed" in said:
+            return StoreCorrupt(
+                f"expected a SQLite database at {self._path}, got a file that is damaged or something else ({said})"
+            )
+        if "disk is full" in said:
+            return StoreUnavailable(f"no room left for SQLite at {self._path}; free some disk space")
+        return StoreUnavailable(f"SQLite at {self._path}: {said}")
+
+
+class _Lane:
+    """A thread with a connection of its own, and a queue before it."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], sqlite3.Connection],
+        perform: Callable[[sqlite3.Connection, Sequence[_Piece]], list[_Outcome]],
+    ) -> None:
+        self._name = name
+        self._connect = connect
+        self._perform = perform
+        self._queue: queue.SimpleQueue[_Piece | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def open(self) -> None:
+        opened = asyncio.get_running_loop().create_future()
+        piece = _Piece(lambda connection: None, opened, asyncio.get_running_loop())
+        self._thread = threading.Thread(target=self._work, args=(piece,), name=f"sqlite-{self._name}", daemon=True)
+        self._thread.start()
+        await opened
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            self._queue.put(None)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+
+    async def submit(self, work: Callable[[sqlite3.Connection], Any]) -> Any:
+        if self._thread is None:
+            raise StoreUnavailable("this store is closed; open it before use")
+        loop = asyncio.get_running_loop()
+        piece = _Piece(work, loop.create_future(), loop)
+        self._queue.put(piece)
+        return await piece.waiter
+
+    def _work(self, opened: _Piece) -> None:
+        try:
+            connection = self._connect()
+        except Exception as exc:
+            _tell([_Outcome(opened, error=exc)])
+            return
+        _tell([_Outcome(opened)])
+        try:
+            while pieces := self._waiting():
+                _tell(self._perform(connection, pieces))
+        finally:
+            connection.close()
+
+    def _waiting(self) -> list[_Piece]:
+        """The next piece and whatever waits behind it; nothing once told to end."""
+        first = self._queue.get()
+        if first is None:
+            return []
+        pieces = [first]
+        while len(pieces) < _MOST_AT_ONCE:
+            try:
+                piece = self._queue.get_nowait()
+            except queue.Empty:
+                break
+            if piece is None:
+                self._queue.put(None)
+                break
+            pieces.append(piece)
+        return pieces
+
+
+def _tell(outcomes: Sequence[_Outcome]) -> None:
+    """Wake those who wait, each in its own loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Outcome]] = {}
+    for outcome in outcomes:
+        by_loop.setdefault(outcome.piece.loop, []).append(outcome)
+    for loop, told in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, told)
+
+
+def _settle(outcomes: Sequence[_Outcome]) -> None:
+    for outcome in outcomes:
+        waiter = outcome.piece.waiter
+        if waiter.done():
+            continue
+        if outcome.error is not None:
+            waiter.set_exception(outcome.error)
+        else:
+            waiter.set_result(outcome.result)
+
+
+def _caused(error: StoreError, cause: BaseException) -> StoreError:
+    error.__cause__ = cause
+    return error
+
+
+def _run(connection: sqlite3.Connection, query: Query, values: Values) -> Rows:
+    rows: Rows = ()
+    for statement in query.statements:
+        rows = connection.execute(statement.text, values).fetchall()
+    return rows

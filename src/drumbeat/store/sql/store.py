@@ -1,0 +1,77 @@
+"""A store over any SQL database."""
+
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from drumbeat.core.errors import StoreNotReady
+from drumbeat.store.interface import Traits
+from drumbeat.store.sql.beats import SqlBeats
+from drumbeat.store.sql.database import Database
+from drumbeat.store.sql.events import SqlEvents
+from drumbeat.store.sql.leases import SqlLeases
+from drumbeat.store.sql.logs import SqlLogs
+from drumbeat.store.sql.membership import SqlMembership
+from drumbeat.store.sql.migrate import LATEST, find_version, migrate
+from drumbeat.store.sql.pools import SqlPools
+from drumbeat.store.sql.rows import instant
+from drumbeat.store.sql.runs import SqlRuns
+from drumbeat.store.sql.samples import SqlSamples
+from drumbeat.store.sql.upkeep import SqlUpkeep, refuse_newer
+from drumbeat.store.sql.workers import SqlWorkers
+
+
+class SqlStore:
+    """The tables of one database, behind the Store's door."""
+
+    def __init__(self, database: Database, *, create: bool = False, check_version: bool = True) -> None:
+        self._database = database
+        self._create = create
+        self._check_version = check_version
+        self.pools = SqlPools(database)
+        self.workers = SqlWorkers(database)
+        self.membership = SqlMembership(database)
+        self.events = SqlEvents(database)
+        self.leases = SqlLeases(database)
+        self.beats = SqlBeats(database)
+        self.samples = SqlSamples(database)
+        self.runs = SqlRuns(database)
+        self.logs = SqlLogs(database)
+        self.upkeep = SqlUpkeep(database)
+
+    @property
+    def traits(self) -> Traits:
+        return self._database.traits
+
+    @property
+    def database(self) -> Database:
+        return self._database
+
+    async def now(self) -> datetime:
+        return instant((await self._database.read("now"))[0]["now"])
+
+    async def __aenter__(self) -> Self:
+        await self._database.open()
+        try:
+            await self._prepare()
+        except BaseException:
+            await self._database.close()
+            raise
+        return self
+
+    async def _prepare(self) -> None:
+        version = await self._database.transact(find_version())
+        refuse_newer(self._database.location, version)
+        if self._create and version < LATEST:
+            await self._database.transact(migrate())
+        elif self._check_version and version < LATEST:
+            found = f"tables of version {version}" if version else "no tables of Drumbeat"
+            raise StoreNotReady(
+                f"expected the store at {self._database.location} to have tables of version {LATEST}, "
+                f"found {found}; run: drumbeat store {'migrate' if version else 'init'}"
+            )
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._database.close()

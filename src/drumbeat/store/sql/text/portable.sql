@@ -1,0 +1,279 @@
+-- Named queries every SQL database understands. ``drumbeat.`` is our schema; ``@`` words are the dialect's own.
+
+-- name: now
+SELECT @now AS now;
+
+-- name: make_version_table
+CREATE TABLE IF NOT EXISTS drumbeat.schema_version (version INTEGER PRIMARY KEY, applied_at BIGINT NOT NULL);
+
+-- name: read_version
+SELECT COALESCE(MAX(version), 0) AS version FROM drumbeat.schema_version;
+
+-- name: add_version
+INSERT INTO drumbeat.schema_version (version, applied_at) VALUES (:version, @now);
+
+-- name: check_fence
+-- Held until the end of the transaction, so the lease cannot change hands between this look and the write it guards.
+SELECT epoch FROM drumbeat.leases WHERE name = :name AND epoch = :epoch AND released = 0 @for_share;
+
+-- name: add_pool
+INSERT INTO drumbeat.pools (pool_id, kind, thresholds, policy, paused_until, created_at)
+VALUES (:pool_id, :kind, CAST(:thresholds AS @json), CAST(:policy AS @json), :paused_until, @now)
+ON CONFLICT (pool_id) DO NOTHING
+RETURNING *;
+
+-- name: find_pool
+SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id;
+
+-- name: list_pools
+SELECT * FROM drumbeat.pools WHERE CAST(:kind AS TEXT) IS NULL OR kind = :kind ORDER BY created_at, pool_id;
+
+-- name: save_pool
+UPDATE drumbeat.pools
+   SET thresholds = CAST(:thresholds AS @json), policy = CAST(:policy AS @json), paused_until = :paused_until
+ WHERE pool_id = :pool_id
+RETURNING *;
+
+-- name: lock_pool
+-- Whoever changes the members of a pool holds its row, so that two changes see each other.
+SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
+
+-- name: count_live_workers
+SELECT COUNT(*) AS live FROM drumbeat.workers WHERE pool_id = :pool_id AND ended_at IS NULL;
+
+-- name: delete_pool
+DELETE FROM drumbeat.pools WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.workers WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.events WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.beats WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.samples WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.logs WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.job_attempts WHERE job_id IN (SELECT job_id FROM drumbeat.jobs WHERE pool_id = :pool_id);
+DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
+DELETE FROM drumbeat.results WHERE run_id = :pool_id;
+DELETE FROM drumbeat.executions WHERE run_id = :pool_id;
+DELETE FROM drumbeat.runs WHERE run_id = :pool_id;
+
+-- name: take_event_numbers
+-- The pool's row stays locked until commit: numbers are handed out in commit order, so a reader never sees 11 before 10.
+UPDATE drumbeat.pools SET next_event = next_event + CAST(:count AS BIGINT) WHERE pool_id = :pool_id
+RETURNING next_event - CAST(:count AS BIGINT) AS first, @now AS now;
+
+-- name: read_events
+SELECT * FROM drumbeat.events
+ WHERE pool_id = :pool_id AND sequence_id > CAST(:after AS BIGINT) ORDER BY sequence_id LIMIT CAST(:limit AS INTEGER);
+
+-- name: add_worker
+-- A name can be taken once; a second row under it is refused by the primary key.
+INSERT INTO drumbeat.workers (pool_id, worker_id, slot, status, provider, provider_ref, capabilities, target, meta, created_at)
+VALUES (:pool_id, :worker_id, :slot, 'spawning', :provider, :provider_ref, CAST(:capabilities AS @json), :target,
+        CAST(:meta AS @json), @now)
+ON CONFLICT (pool_id, worker_id) DO NOTHING
+RETURNING worker_id;
+
+-- name: find_worker
+SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_id;
+
+-- name: lock_worker
+-- What is decided on this row holds until commit.
+SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_id @for_update;
+
+-- name: list_workers
+SELECT * FROM drumbeat.workers
+ WHERE pool_id = :pool_id AND (CAST(:live AS INTEGER) = 0 OR ended_at IS NULL) ORDER BY slot, created_at, worker_id;
+
+-- name: move_worker
+UPDATE drumbeat.workers
+   SET status = :to_status,
+       ready_at = CASE WHEN CAST(:to_status AS TEXT) = 'waiting' THEN @now ELSE ready_at END,
+       ended_at = CASE WHEN CAST(:to_status AS TEXT) IN ('terminated', 'error', 'lost') THEN @now ELSE ended_at END,
+       exit_code = COALESCE(:exit_code, exit_code), error = COALESCE(:error, error),
+       provider_ref = COALESCE(:provider_ref, provider_ref), meta = COALESCE(CAST(:meta AS @json), meta)
+ WHERE pool_id = :pool_id AND worker_id = :worker_id
+RETURNING *;
+
+-- name: set_target
+UPDATE drumbeat.workers SET target = :target, target_seq = :target_seq
+ WHERE pool_id = :pool_id AND worker_id = :worker_id AND ended_at IS NULL
+RETURNING worker_id;
+
+-- name: set_drain_deadline
+UPDATE drumbeat.workers SET drain_deadline = @now + CAST(:within AS BIGINT)
+ WHERE pool_id = :pool_id AND worker_id = :worker_id AND ended_at IS NULL AND drain_deadline IS NULL
+RETURNING worker_id;
+
+-- name: mark_reaped
+UPDATE drumbeat.workers SET reaped_at = COALESCE(reaped_at, @now)
+ WHERE pool_id = :pool_id AND worker_id = :worker_id AND ended_at IS NOT NULL
+RETURNING worker_id;
+
+-- name: join_worker
+-- Takes a row that waits for its process, or makes one. A row that another process holds, or that is closed, is left alone.
+INSERT INTO drumbeat.workers (pool_id, worker_id, slot, status, instance, host, pid, provider, provider_ref, capabilities, meta,
+                              created_at, started_at, heartbeat_at, heartbeat_count)
+SELECT pool_id, :worker_id, CAST(:slot AS INTEGER), 'starting', :instance, :host, CAST(:pid AS BIGINT), :provider, :provider_ref,
+       CAST(:capabilities AS @json), CAST('{}' AS @json), @now, @now, @now, 1
+  FROM drumbeat.pools WHERE pool_id = :pool_id
+ON CONFLICT (pool_id, worker_id) DO UPDATE
+   SET status = 'starting', instance = excluded.instance, host = excluded.host, pid = excluded.pid, slot = excluded.slot,
+       provider = COALESCE(excluded.provider, workers.provider),
+       provider_ref = COALESCE(excluded.provider_ref, workers.provider_ref), capabilities = excluded.capabilities,
+       started_at = excluded.started_at, heartbeat_at = excluded.heartbeat_at, heartbeat_count = 1
+ WHERE workers.status = 'spawning'
+RETURNING *;
+
+-- name: find_lease
+SELECT * FROM drumbeat.leases WHERE name = :name;
+
+-- name: acquire_lease
+-- One statement: the conflicting row is locked before its expiry is judged, so one of many askers wins.
+INSERT INTO drumbeat.leases (name, owner, epoch, expires_at) VALUES (:name, :owner, 1, @now + CAST(:ttl AS BIGINT))
+ON CONFLICT (name) DO UPDATE
+   SET owner = excluded.owner, epoch = leases.epoch + 1, expires_at = excluded.expires_at, released = 0
+ WHERE leases.expires_at <= @now OR leases.released = 1
+RETURNING *;
+
+-- name: renew_lease
+UPDATE drumbeat.leases SET expires_at = @now + CAST(:ttl AS BIGINT)
+ WHERE name = :name AND owner = :owner AND epoch = :epoch AND released = 0
+RETURNING *;
+
+-- name: release_lease
+UPDATE drumbeat.leases SET expires_at = @now, released = 1 WHERE name = :name AND owner = :owner AND epoch = :epoch;
+
+-- name: take_beat_number
+UPDATE drumbeat.pools SET next_beat = next_beat + 1 WHERE pool_id = :pool_id RETURNING next_beat - 1 AS n;
+
+-- name: add_beat
+INSERT INTO drumbeat.beats (pool_id, n, owner, epoch, at, view, actions, why_not, error, duration_us, summary)
+VALUES (:pool_id, :n, :owner, :epoch, @now, CAST(:view AS @json), CAST(:actions AS @json), :why_not, :error, :duration_us,
+        CAST(:summary AS @json))
+RETURNING *;
+
+-- name: list_beats
+SELECT * FROM drumbeat.beats
+ WHERE pool_id = :pool_id AND n > CAST(:after AS BIGINT) AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
+ ORDER BY n LIMIT CAST(:limit AS INTEGER);
+
+-- name: last_beat
+SELECT * FROM drumbeat.beats WHERE pool_id = :pool_id ORDER BY n DESC LIMIT 1;
+
+-- name: add_sample
+-- Only for a live row of this very process; a number that is there already changes nothing.
+INSERT INTO drumbeat.samples (pool_id, worker_id, n, at, interval_us, phase, operations, reads, writes, errors, latency,
+                              p50_ms, p95_ms, p99_ms, avg_ms, min_ms, max_ms, active, target, cpu_percent, memory_percent, gpu, extra)
+VALUES (:pool_id, :worker_id, :n, @now - CAST(:age_us AS BIGINT), :interval_us, :sample_phase, :sample_operations, :reads, :writes,
+        :sample_errors, :latency, :p50_ms, :p95_ms, :p99_ms, :avg_ms, :min_ms, :max_ms, :sample_active, :target,
+        :sample_cpu, :sample_memory, CAST(:sample_gpu AS @json), CAST(:extra AS @json))
+ON CONFLICT (pool_id, worker_id, n) DO NOTHING;
+
+-- name: list_samples
+SELECT * FROM drumbeat.samples
+ WHERE pool_id = :pool_id AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
+   AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+ ORDER BY at, worker_id, n LIMIT CAST(:limit AS INTEGER);
+
+-- name: add_run
+INSERT INTO drumbeat.runs (run_id, name, template_id, config, status, phase, expected_workers, controller_state, custom_metrics,
+                           created_at, updated_at)
+VALUES (:run_id, :name, :template_id, CAST(:config AS @json), :status, :phase, :expected_workers,
+        CAST(:controller_state AS @json), CAST(:custom_metrics AS @json), @now, @now)
+ON CONFLICT (run_id) DO NOTHING
+RETURNING *;
+
+-- name: find_run
+SELECT * FROM drumbeat.runs WHERE run_id = :run_id;
+
+-- name: lock_run
+SELECT * FROM drumbeat.runs WHERE run_id = :run_id @for_update;
+
+-- name: list_runs
+SELECT * FROM drumbeat.runs
+ WHERE CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
+ ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER);
+
+-- name: update_run
+UPDATE drumbeat.runs
+   SET status = COALESCE(:status, status), phase = COALESCE(:phase, phase),
+       completion_reason = COALESCE(:completion_reason, completion_reason),
+       expected_workers = COALESCE(:expected_workers, expected_workers), operations = COALESCE(:operations, operations),
+       errors = COALESCE(:errors, errors), qps = COALESCE(:qps, qps),
+       controller_state = COALESCE(CAST(:controller_state AS @json), controller_state),
+       custom_metrics = COALESCE(CAST(:custom_metrics AS @json), custom_metrics), updated_at = @now,
+       started_at = COALESCE(started_at, CASE WHEN CAST(:started AS INTEGER) = 1 THEN @now END),
+       warmup_started_at = COALESCE(warmup_started_at, CASE WHEN CAST(:warmup_started AS INTEGER) = 1 THEN @now END),
+       warmup_ended_at = COALESCE(warmup_ended_at, CASE WHEN CAST(:warmup_ended AS INTEGER) = 1 THEN @now END),
+       ended_at = COALESCE(ended_at, CASE WHEN CAST(:ended AS INTEGER) = 1 THEN @now END)
+ WHERE run_id = :run_id
+RETURNING *;
+
+-- name: take_log_numbers
+UPDATE drumbeat.pools SET next_log = next_log + CAST(:count AS BIGINT) WHERE pool_id = :pool_id
+RETURNING next_log - CAST(:count AS BIGINT) AS first;
+
+-- name: list_logs
+SELECT * FROM drumbeat.logs
+ WHERE pool_id = :pool_id AND log_id > CAST(:after AS BIGINT) AND severity >= CAST(:severity AS INTEGER)
+   AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+ ORDER BY log_id LIMIT CAST(:limit AS INTEGER);
+
+-- name: prune_samples
+DELETE FROM drumbeat.samples WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
+
+-- name: prune_logs
+DELETE FROM drumbeat.logs WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
+
+-- name: prune_beats
+-- The last beat of each pool stays: it says what its controller knew.
+DELETE FROM drumbeat.beats WHERE at < @now - CAST(:age AS BIGINT)
+   AND n < (SELECT p.next_beat - 1 FROM drumbeat.pools p WHERE p.pool_id = beats.pool_id) RETURNING 1;
+
+-- name: prune_workers
+DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT) RETURNING 1;
+
+-- name: prune_events
+DELETE FROM drumbeat.events WHERE created_at < @now - CAST(:age AS BIGINT)
+   AND pool_id IN (SELECT r.run_id FROM drumbeat.runs r WHERE r.status IN ('COMPLETED', 'FAILED', 'CANCELLED')) RETURNING 1;
+
+-- name: count_pools
+SELECT COUNT(*) AS rows FROM drumbeat.pools;
+
+-- name: count_workers
+SELECT COUNT(*) AS rows FROM drumbeat.workers;
+
+-- name: count_events
+SELECT COUNT(*) AS rows FROM drumbeat.events;
+
+-- name: count_leases
+SELECT COUNT(*) AS rows FROM drumbeat.leases;
+
+-- name: count_beats
+SELECT COUNT(*) AS rows FROM drumbeat.beats;
+
+-- name: count_samples
+SELECT COUNT(*) AS rows FROM drumbeat.samples;
+
+-- name: count_runs
+SELECT COUNT(*) AS rows FROM drumbeat.runs;
+
+-- name: count_steps
+SELECT COUNT(*) AS rows FROM drumbeat.steps;
+
+-- name: count_results
+SELECT COUNT(*) AS rows FROM drumbeat.results;
+
+-- name: count_executions
+SELECT COUNT(*) AS rows FROM drumbeat.executions;
+
+-- name: count_templates
+SELECT COUNT(*) AS rows FROM drumbeat.templates;
+
+-- name: count_jobs
+SELECT COUNT(*) AS rows FROM drumbeat.jobs;
+
+-- name: count_job_attempts
+SELECT COUNT(*) AS rows FROM drumbeat.job_attempts;
+
+-- name: count_logs
+SELECT COUNT(*) AS rows FROM drumbeat.logs;

@@ -1,0 +1,163 @@
+"""The registry, as a controller sees it."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
+from drumbeat.core.event import Event, Target, set_worker_target, stop
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move
+from drumbeat.store.interface import Change
+from drumbeat.store.sql.database import Database, Script, check_fence
+from drumbeat.store.sql.events import append_events, moved
+from drumbeat.store.sql.rows import dump, to_us, worker_of
+
+NO_CHANGE = Change()
+
+
+class SqlWorkers:
+    """The registry, as a controller sees it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
+        await self._database.transact(_add_workers(workers, fence))
+
+    async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
+        rows = await self._database.read("find_worker", {"pool_id": pool_id, "worker_id": worker_id})
+        if not rows:
+            raise _no_worker(pool_id, worker_id)
+        return worker_of(rows[0])
+
+    async def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
+        return [worker_of(row) for row in await self._database.read("list_workers", {"pool_id": pool_id, "live": int(live)})]
+
+    async def move(
+        self, worker: Worker, to: WorkerStatus, reason: str, change: Change | None = None, *, fence: Fence | None = None
+    ) -> Worker:
+        return await self._database.transact(_move_seen(worker, to, reason, change or NO_CHANGE, fence))
+
+    async def set_targets(
+        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+    ) -> Sequence[Event]:
+        return await self._database.transact(_set_targets(pool_id, targets, fence))
+
+    async def ask_to_drain(
+        self, pool_id: PoolId, workers: Sequence[WorkerId], reason: str, within: timedelta, *, fence: Fence | None = None
+    ) -> Sequence[WorkerId]:
+        return await self._database.transact(_ask_to_drain(pool_id, workers, reason, within, fence))
+
+    async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
+        await self._database.transact(_mark_reaped(pool_id, worker_id, fence))
+
+
+def _no_worker(pool_id: str, worker_id: str) -> NotFound:
+    return NotFound(f"there is no worker {worker_id!r} in pool {pool_id!r}; see: drumbeat workers list {pool_id}")
+
+
+def _add_workers(workers: Sequence[Worker], fence: Fence | None) -> Script[None]:
+    yield from check_fence(fence)
+    for pool_id in dict.fromkeys(worker.pool_id for worker in workers):
+        members = [worker for worker in workers if worker.pool_id == pool_id]
+        for worker in members:
+            yield from _add_worker(worker)
+        told = [moved(worker, None, WorkerStatus.SPAWNING, "asked for", NO_CHANGE) for worker in members]
+        yield from append_events(pool_id, told)
+
+
+def _add_worker(worker: Worker) -> Script[None]:
+    rows = yield (
+        "add_worker",
+        {
+            "pool_id": worker.pool_id,
+            "worker_id": worker.worker_id,
+            "slot": worker.slot,
+            "provider": worker.provider,
+            "provider_ref": worker.provider_ref,
+            "capabilities": dump(list(worker.capabilities)),
+            "target": worker.target,
+            "meta": dump(dict(worker.meta)),
+        },
+    )
+    if not rows:
+        raise AlreadyExists(f"pool {worker.pool_id!r} has a worker {worker.worker_id!r} already; names are used once")
+
+
+def locked(pool_id: PoolId, worker_id: WorkerId) -> Script[Worker | None]:
+    rows = yield "lock_worker", {"pool_id": pool_id, "worker_id": worker_id}
+    return worker_of(rows[0]) if rows else None
+
+
+def _move_seen(worker: Worker, to: WorkerStatus, reason: str, change: Change, fence: Fence | None) -> Script[Worker]:
+    yield from check_fence(fence)
+    row = yield from locked(worker.pool_id, worker.worker_id)
+    if row is None:
+        raise _no_worker(worker.pool_id, worker.worker_id)
+    if (row.status, row.heartbeat_count) != (worker.status, worker.heartbeat_count):
+        raise StaleWrite(
+            f"worker {worker.worker_id} was seen {worker.status} after {worker.heartbeat_count} beats, "
+            f"and is now {row.status} after {row.heartbeat_count}; look again before deciding"
+        )
+    check_move(worker.worker_id, row.status, to)
+    return (yield from move_row(row, to, reason, change))
+
+
+def move_row(worker: Worker, to: WorkerStatus, reason: str, change: Change) -> Script[Worker]:
+    rows = yield (
+        "move_worker",
+        {
+            "pool_id": worker.pool_id,
+            "worker_id": worker.worker_id,
+            "to_status": to,
+            "exit_code": change.exit_code,
+            "error": change.error,
+            "provider_ref": change.provider_ref,
+            "meta": None if change.meta is None else dump(dict(worker.meta) | dict(change.meta)),
+        },
+    )
+    yield from append_events(worker.pool_id, [moved(worker, worker.status, to, reason, change)])
+    return worker_of(rows[0])
+
+
+def _set_targets(pool_id: PoolId, targets: Mapping[WorkerId, Target], fence: Fence | None) -> Script[list[Event]]:
+    yield from check_fence(fence)
+    for worker_id in sorted(targets):
+        row = yield from locked(pool_id, worker_id)
+        if row is None or not row.is_live:
+            raise NotFound(f"pool {pool_id!r} has no live worker {worker_id!r} to give a target to")
+    told = yield from append_events(pool_id, [set_worker_target(worker, target) for worker, target in targets.items()])
+    for event, target in zip(told, targets.values(), strict=True):
+        yield (
+            "set_target",
+            {
+                "pool_id": pool_id,
+                "worker_id": event.worker_id,
+                "target": target.connections,
+                "target_seq": event.sequence_id,
+            },
+        )
+    return told
+
+
+def _ask_to_drain(
+    pool_id: PoolId, workers: Sequence[WorkerId], reason: str, within: timedelta, fence: Fence | None
+) -> Script[list[WorkerId]]:
+    yield from check_fence(fence)
+    asked: list[WorkerId] = []
+    for worker_id in sorted(set(workers)):
+        if (yield "set_drain_deadline", {"pool_id": pool_id, "worker_id": worker_id, "within": to_us(within)}):
+            asked.append(worker_id)
+    yield from append_events(pool_id, [stop(reason, within, worker_id) for worker_id in asked])
+    return asked
+
+
+def _mark_reaped(pool_id: PoolId, worker_id: WorkerId, fence: Fence | None) -> Script[None]:
+    yield from check_fence(fence)
+    if (yield "mark_reaped", {"pool_id": pool_id, "worker_id": worker_id}):
+        return
+    row = yield from locked(pool_id, worker_id)
+    if row is None:
+        raise _no_worker(pool_id, worker_id)
+    raise StaleWrite(f"worker {worker_id} is {row.status}, not ended; it cannot be marked as reaped")

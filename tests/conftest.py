@@ -1,0 +1,63 @@
+"""Real servers for tests: each test process starts its own, once, when first asked, and leaves nothing behind.
+
+``postgres``         the shared server; tests make databases on it but do not stop it
+``new_database``     a function that makes a fresh database and answers with its URL; dropped after the test
+``postgres_url``     one such URL
+``private_postgres`` a server of the test's own, to stop, kill and pause
+``pgbouncer``        transaction pooling before the shared server: ``pgbouncer.url(postgres_url)``
+"""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from servers.pgbouncer import PgBouncer, Unavailable
+from servers.places import memory_folder
+from servers.postgres import PostgresServer
+
+pytest.register_assert_rewrite("drumbeat.spawn.contract", "drumbeat.store.contract")
+
+_QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machine that loses power does
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer(settings=_QUICK, folder=memory_folder()) as server:
+        yield server
+
+
+@pytest.fixture
+def private_postgres() -> Iterator[PostgresServer]:
+    with PostgresServer(settings=_QUICK, folder=memory_folder()) as server:
+        yield server
+
+
+@pytest.fixture
+def new_database(postgres: PostgresServer) -> Iterator[Callable[[], str]]:
+    made: list[str] = []
+
+    def make() -> str:
+        made.append(postgres.new_database())
+        return made[-1]
+
+    yield make
+    for url in made:
+        postgres.drop_database(url)
+
+
+@pytest.fixture
+def postgres_url(new_database: Callable[[], str]) -> str:
+    return new_database()
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
+    try:
+        bouncer = PgBouncer(postgres)
+        bouncer.start()
+    except Unavailable as exc:
+        pytest.skip(f"PgBouncer is not available: {exc}")
+    try:
+        yield bouncer
+    finally:
+        bouncer.stop()

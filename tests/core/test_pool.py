@@ -1,0 +1,77 @@
+"""Pools: thresholds that make sense together, and the usual ones of each kind."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, pool
+
+BENCH = PRESETS[PoolKind.BENCH]
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+@pytest.mark.parametrize(
+    ("what", "changed", "says"),
+    [
+        ("stale before the next heartbeat", {"stale_after": seconds(1)}, "heartbeat_every < stale_after"),
+        ("lost as soon as stale", {"lost_after": seconds(30)}, "stale_after < lost_after"),
+        ("a heartbeat too rare", {"heartbeat_every": seconds(31)}, "got 0:00:31, 0:00:30, 0:01:00"),
+        ("giving up as others give it up", {"give_up_after": seconds(60)}, "give_up_after < lost_after"),
+        ("giving up later than others do", {"give_up_after": seconds(61)}, "got 0:01:01 and 0:01:00"),
+    ],
+)
+def test_thresholds_that_make_no_sense_are_refused(what: str, changed: dict[str, timedelta], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        replace(BENCH, **changed)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"heartbeat_every": seconds(29.999)},
+        {"stale_after": seconds(59.999)},
+        {"give_up_after": seconds(59.999)},
+        {"start_within": seconds(1), "drain_within": seconds(0), "controller_gone_after": seconds(1)},
+    ],
+)
+def test_thresholds_that_just_make_sense_are_taken(changed: dict[str, timedelta]) -> None:
+    thresholds = replace(BENCH, **changed)
+
+    assert {name: getattr(thresholds, name) for name in changed} == changed
+
+
+@pytest.mark.parametrize(
+    ("kind", "beat", "stale", "lost", "give_up", "start", "drain"),
+    [
+        (PoolKind.BENCH, 1, 30, 60, 45, 120, 120),
+        (PoolKind.JOBS, 30, 60, 120, 110, 120, 600),
+        (PoolKind.FLEET, 20, 60, 300, 240, 600, 600),
+    ],
+)
+def test_each_kind_has_its_usual_thresholds(
+    kind: PoolKind, beat: float, stale: float, lost: float, give_up: float, start: float, drain: float
+) -> None:
+    usual = PRESETS[kind]
+
+    assert [usual.heartbeat_every, usual.stale_after, usual.lost_after] == [seconds(beat), seconds(stale), seconds(lost)]
+    assert [usual.give_up_after, usual.start_within, usual.drain_within] == [seconds(give_up), seconds(start), seconds(drain)]
+
+
+def test_every_kind_has_usual_thresholds() -> None:
+    assert set(PRESETS) == set(PoolKind)
+
+
+def test_a_pool_has_its_kinds_usual_thresholds_and_its_policy() -> None:
+    wanted = Pool(pool_id=PoolId("p"), kind=PoolKind.FLEET, thresholds=PRESETS[PoolKind.FLEET], policy={"max_workers": 3})
+
+    assert pool("p", PoolKind.FLEET, max_workers=3) == wanted
+
+
+def test_a_pool_may_have_thresholds_of_its_own() -> None:
+    own = replace(BENCH, lost_after=seconds(90))
+
+    assert pool("p", PoolKind.BENCH, own).thresholds == own

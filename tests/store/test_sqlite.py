@@ -1,0 +1,133 @@
+"""SQLite keeps the store's promises, and some of its own."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from store.timeshift import shift_statements
+
+from drumbeat.core.errors import StoreCorrupt, StoreNotReady, StoreTooNew, StoreUnavailable
+from drumbeat.core.event import NewEvent
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.store import Store, open_store
+from drumbeat.store.contract import Elapse, StoreContract
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "drumbeat.db"
+
+
+@pytest.fixture
+def url(path: Path) -> str:
+    return f"sqlite:///{path}"
+
+
+class TestSqliteStore(StoreContract):
+    @pytest.fixture
+    async def store(self, url: str) -> AsyncIterator[Store]:
+        async with open_store(f"{url}?synchronous=normal", create=True) as store:
+            yield store
+
+    @pytest.fixture
+    def elapse(self, path: Path, store: Store) -> Elapse:
+        async def pass_time(passed: timedelta) -> None:
+            connection = sqlite3.connect(path, timeout=10)
+            with connection:
+                for statement in shift_statements(passed):
+                    connection.execute(statement)
+            connection.close()
+
+        return pass_time
+
+
+async def test_a_refused_write_leaves_its_neighbours_in_the_same_commit_alone(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        made = await asyncio.gather(
+            *(store.pools.create(pool(f"p{n % 5}", PoolKind.FLEET)) for n in range(10)), return_exceptions=True
+        )
+
+        assert sorted(each.pool_id for each in await store.pools.list()) == ["p0", "p1", "p2", "p3", "p4"]
+        assert sum(isinstance(each, Exception) for each in made) == 5
+
+
+async def test_a_store_locked_by_another_process_is_waited_for(url: str, path: Path) -> None:
+    async with open_store(url, create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.3, other.execute, ("COMMIT",)).start()
+
+        appended = await store.events.append(PoolId("p"), [NewEvent(type="X")])
+
+        assert [event.sequence_id for event in appended] == [1]
+        other.close()
+
+
+async def test_a_store_locked_for_too_long_is_unavailable_and_recovers(url: str, path: Path) -> None:
+    async with open_store(f"{url}?busy_timeout=0.1", create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+
+        with pytest.raises(StoreUnavailable, match="locked by another process"):
+            await store.events.append(PoolId("p"), [NewEvent(type="X")])
+        other.execute("COMMIT")
+        other.close()
+
+        assert (await store.events.append(PoolId("p"), [NewEvent(type="X")]))[0].sequence_id == 1
+
+
+async def test_a_missing_file_is_not_made_unless_asked(url: str, path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="drumbeat store init"):
+        async with open_store(url):
+            pass
+    assert not path.exists()
+
+
+async def test_a_file_that_is_no_database_is_left_as_it_is(url: str, path: Path) -> None:
+    path.write_bytes(b"this is a poem, not a database, and long enough to be looked at" * 100)
+    before = path.read_bytes()
+
+    with pytest.raises(StoreCorrupt, match="expected a SQLite database"):
+        async with open_store(url, create=True):
+            pass
+    assert path.read_bytes() == before
+
+
+async def test_a_database_of_somebody_else_needs_init_first(url: str, path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+
+    with pytest.raises(StoreNotReady, match="drumbeat store init"):
+        async with open_store(url):
+            pass
+
+
+async def test_a_store_from_a_newer_version_is_refused(url: str, path: Path) -> None:
+    async with open_store(url, create=True):
+        pass
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("INSERT INTO schema_version VALUES (99, 0)")
+    connection.close()
+
+    with pytest.raises(StoreTooNew, match="upgrade Drumbeat"):
+        async with open_store(url, create=True):
+            pass
+
+
+async def test_a_full_disk_is_said_and_nothing_is_half_written(url: str, path: Path) -> None:
+    async with open_store(url, create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        await store.database._writer.submit(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())  # type: ignore[attr-defined]
+
+        with pytest.raises(StoreUnavailable, match="no room left"):
+            await store.events.append(PoolId("p"), [NewEvent(type="X", payload={"big": "x" * 1000}) for _ in range(2000)])
+
+        assert await store.events.read(PoolId("p"), 0) == []
