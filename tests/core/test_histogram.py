@@ -3,6 +3,7 @@
 import math
 import random
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, example, given
@@ -78,7 +79,7 @@ def test_buckets_follow_one_another_without_gap_or_overlap() -> None:
     bounds = [bucket_bounds(bucket) for bucket in range(BUCKETS)]
 
     assert bounds[0][0] == 0
-    assert all(above == low for (_, above), (low, _) in zip(bounds, bounds[1:], strict=False))
+    assert all(above == low for (_, above), (low, _) in pairwise(bounds))
     assert [bucket_of(low) for low, _ in bounds] == list(range(BUCKETS))
     assert bounds[-1][1] > HOUR
 

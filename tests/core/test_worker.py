@@ -50,7 +50,7 @@ def test_a_refusal_names_the_moves_there_are() -> None:
 
 
 def test_a_state_is_live_or_an_end() -> None:
-    assert LIVE | TERMINAL == set(WorkerStatus)
+    assert set(WorkerStatus) == LIVE | TERMINAL
     assert not LIVE & TERMINAL
     assert all(not MOVES[end] for end in TERMINAL)
 

@@ -125,6 +125,7 @@ class PostgresServer:
 
     def stop(self) -> None:
         """Stop it the fast way: clients are cut off, everything committed is on disk."""
+        self.resume()
         self._end(signal.SIGINT, [])
 
     def restart(self) -> None:
@@ -152,9 +153,7 @@ class PostgresServer:
 
     def close(self) -> None:
         """Stop it and remove its folder."""
-        if self.is_running:
-            self.resume()
-            self.stop()
+        self.stop()
         if self._folder is not None:
             self._remove_shared_memory()
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -5,14 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from spawn.programs import CONTROLLER, LEASHED, PARENT, WORKER, eventually, exits, is_alive, process_of, python, said
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, SpawnFailed
@@ -22,6 +22,7 @@ from drumbeat.spawn.contract import OrderFactory, SpawnerContract
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
 from drumbeat.spawn.tagged import Process
+from spawn.programs import CONTROLLER, LEASHED, PARENT, WORKER, eventually, exits, is_alive, process_of, python, said
 
 P = PoolId("p")
 W = WorkerId("w")
@@ -30,6 +31,10 @@ SECRET = "postgresql://ann:s3cret@db/app"
 
 def local_order(worker_id: str = W, pool_id: PoolId = P, command: Sequence[str] = python(WORKER)) -> Order:
     return Order(pool_id=pool_id, worker_id=WorkerId(worker_id), slot=2, group_count=5, command=command)
+
+
+def _left_no_trace(pid: int) -> bool:
+    return not psutil.pid_exists(pid)
 
 
 async def until_exited(spawner: Spawner, worker_id: WorkerId = W) -> Instance:
@@ -52,7 +57,7 @@ async def spawner(tmp_path: Path) -> AsyncIterator[LocalSpawner]:
 class TestLocalSpawner(SpawnerContract):
     @pytest.fixture
     def order(self) -> OrderFactory:
-        def make(worker_id: WorkerId, pool_id: PoolId = P, *, exits: int | None = None, startable: bool = True) -> Order:
+        def make(worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
             program = WORKER if exits is None else f"raise SystemExit({exits})"
             command = python(program) if startable else ("/nowhere/no-such-program",)
             return local_order(worker_id, pool_id, command)
@@ -73,7 +78,7 @@ class TestStart:
         arguments = await asyncio.to_thread(said, spawner.log_path(P, W), "ready")
 
         assert " ".join(arguments) == "--run-id p --worker-id w --worker-group-id 2 --worker-group-count 5"
-        assert WORKER_COMMAND == (sys.executable, "-m", "drumbeat", "worker")
+        assert (sys.executable, "-m", "drumbeat", "worker") == WORKER_COMMAND
 
     async def test_secrets_are_in_the_environment_and_not_on_the_command_line(self, spawner: LocalSpawner) -> None:
         worker = process_of((await spawner.spawn(local_order(command=()))).ref)
@@ -173,7 +178,7 @@ class TestEnd:
 
         for one in ended:
             pid = int(one.ref.partition(":")[0])
-            await asyncio.to_thread(eventually, lambda pid=pid: not psutil.pid_exists(pid), f"no trace of {pid}")
+            await asyncio.to_thread(eventually, partial(_left_no_trace, pid), f"no trace of {pid}")
 
     async def test_leaving_the_spawner_ends_its_workers(self, tmp_path: Path) -> None:
         async with LocalSpawner(tmp_path, {}) as spawner:
@@ -216,7 +221,9 @@ class TestEnd:
 class TestOthers:
     """Workers that another process started."""
 
-    async def test_spawners_with_folders_of_their_own_do_not_see_each_other(self, tmp_path: Path, spawner: LocalSpawner) -> None:
+    async def test_spawners_with_folders_of_their_own_do_not_see_each_other(
+        self, tmp_path: Path, spawner: LocalSpawner
+    ) -> None:
         await spawner.spawn(local_order())
         async with LocalSpawner(tmp_path / "other", {}) as other:
             await other.terminate(P, W)
@@ -249,7 +256,9 @@ class TestOthers:
 
         assert is_alive(process_of(mine.ref))
 
-    async def test_a_worker_that_another_started_anew_takes_the_place_of_ours(self, tmp_path: Path, spawner: LocalSpawner) -> None:
+    async def test_a_worker_that_another_started_anew_takes_the_place_of_ours(
+        self, tmp_path: Path, spawner: LocalSpawner
+    ) -> None:
         await spawner.spawn(local_order(command=exits(3)))
         await until_exited(spawner)
         async with LocalSpawner(tmp_path, {}) as other:
@@ -260,12 +269,17 @@ class TestOthers:
 
 @contextmanager
 def controller(folder: Path, survive: str, program: str, *names: str) -> Iterator[subprocess.Popen[str]]:
-    """A process with a LocalSpawner, ready to start workers once it reads a line, and to leave once it reads another."""
-    command = (sys.executable, "-X", "dev", "-W", "error", "-c", CONTROLLER, str(folder), survive, program, *names)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, **pipes) as process:  # type: ignore[call-overload]
+    """A process with a LocalSpawner that spawns once it reads a line, and leaves once it reads another."""
+    process = subprocess.Popen(
+        (sys.executable, "-X", "dev", "-W", "error", "-c", CONTROLLER, str(folder), survive, program, *names),
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
         try:
-            assert process.stdout.readline() == "started\n"
+            assert answers(process, 1) == ["started"]
             yield process
         finally:
             process.kill()
@@ -283,14 +297,68 @@ def answers(process: subprocess.Popen[str], count: int) -> list[str]:
 
 
 class TestControllers:
-    """Real processes that start workers and die."""
+    """Real processes that start workers and go."""
 
     @pytest.fixture
-    def end_workers(self, tmp_path: Path) -> Iterator[Callable[[], None]]:
-        async def end() -> None:
-            async with LocalSpawner(tmp_path, {}) as spawner:
-                for one in await spawner.list(P):
-                    await spawner.terminate(P, one.worker_id)
+    async def heir(self, tmp_path: Path) -> AsyncIterator[LocalSpawner]:
+        """Another spawner on the same folder, which ends whatever is left."""
+        async with LocalSpawner(tmp_path, {}) as heir:
+            yield heir
+            for one in await heir.list(P):
+                await heir.terminate(P, one.worker_id)
 
-        yield lambda: None
-        asyncio.run(end())
+    async def test_workers_end_with_a_parent_that_is_killed(self, tmp_path: Path, heir: LocalSpawner) -> None:
+        with controller(tmp_path, "leash", LEASHED, "a", "b") as parent:
+            tell(parent)
+            workers = [process_of(ref) for ref in answers(parent, 2)]
+            assert said(heir.log_path(P, WorkerId("a")), "leash") == ["True"]
+            assert all(is_alive(worker) for worker in workers)
+
+            parent.kill()
+
+            eventually(lambda: not any(is_alive(worker) for worker in workers), "both workers to end with their parent")
+
+    async def test_survivors_outlive_a_parent_that_is_killed_and_another_finds_them(
+        self, tmp_path: Path, heir: LocalSpawner
+    ) -> None:
+        with controller(tmp_path, "survive", LEASHED, "a") as parent:
+            tell(parent)
+            [ref] = answers(parent, 1)
+            assert said(heir.log_path(P, WorkerId("a")), "leash") == ["False"]
+            said(heir.log_path(P, WorkerId("a")), "ready")
+            parent.kill()
+            parent.wait()
+
+        assert [(one.ref, one.state) for one in await heir.list(P)] == [(ref, InstanceState.RUNNING)]
+        assert (await heir.spawn(local_order("a"))).ref == ref
+        await heir.drain(P, WorkerId("a"))
+        assert (await until_exited(heir, WorkerId("a"))).ref == ref
+
+    async def test_a_parent_that_leaves_properly_says_nothing_of_its_survivors(
+        self, tmp_path: Path, heir: LocalSpawner
+    ) -> None:
+        with controller(tmp_path, "survive", WORKER, "a") as parent:
+            tell(parent)
+            [ref] = answers(parent, 1)
+            tell(parent)
+
+            assert parent.wait(20) == 0
+            assert parent.stderr is not None
+            assert parent.stderr.read() == ""
+        assert [(one.ref, one.state) for one in await heir.list(P)] == [(ref, InstanceState.RUNNING)]
+
+    async def test_processes_that_spawn_the_same_workers_at_once_start_each_once(
+        self, tmp_path: Path, heir: LocalSpawner
+    ) -> None:
+        names = ["a", "b", "c", "d"]
+        with ExitStack() as stack:
+            parents = [stack.enter_context(controller(tmp_path, "survive", WORKER, *names)) for _ in range(4)]
+            for parent in parents:
+                tell(parent)
+            refs = [answers(parent, len(names)) for parent in parents]
+
+        assert all(answer == refs[0] for answer in refs)
+        assert [one.ref for one in await heir.list(P)] == refs[0]
+        for name in names:
+            said(heir.log_path(P, WorkerId(name)), "ready")
+            assert heir.log_path(P, WorkerId(name)).read_text() == "ready\n"

@@ -6,12 +6,13 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import Clock
+from drumbeat.core.decision import Decision, Reasoned
 from drumbeat.core.errors import Fenced, StoreError
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId
@@ -22,25 +23,9 @@ from drumbeat.store.interface import Store
 log = logging.getLogger(__name__)
 
 
-class Reasoned(Protocol):
-    """An action: a frozen dataclass that names its subject and says why."""
-
-    @property
-    def reason(self) -> str: ...
-
-
 T = TypeVar("T")
 V = TypeVar("V")
 A = TypeVar("A", bound=Reasoned)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision(Generic[A]):
-    """What shall be done, or why nothing is."""
-
-    actions: Sequence[A] = ()
-    why_not: str | None = None
-    summary: Mapping[str, Any] = field(default_factory=dict)  #: kept with the beat, for whoever lists beats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

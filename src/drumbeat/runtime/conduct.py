@@ -44,7 +44,7 @@ class Conduct:
         workload: Workload,
         *,
         clock: Clock,
-        senses: Senses | None,
+        probe: Senses | None,
         gated: bool,
         line: Line,
         samples: Sampling,
@@ -54,7 +54,7 @@ class Conduct:
         self._thresholds = thresholds
         self._workload = workload
         self._clock = clock
-        self._senses = senses
+        self._probe = probe
         self._gated = gated
         self._line = line
         self._samples = samples
@@ -119,7 +119,7 @@ class Conduct:
 
     def _feel(self) -> None:
         try:
-            self._reading = self._senses.read() if self._senses else None
+            self._reading = self._probe.read() if self._probe else None
         except Exception:
             log.debug("this machine could not be read", exc_info=True)
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 FIRST_PAUSE = timedelta(seconds=1)
 LONGEST_PAUSE = timedelta(seconds=30)
-_LONGEST_MOMENT = timedelta(seconds=10)
+_MOMENT = (timedelta(seconds=1), timedelta(seconds=10))  #: the least and the most
 
 
 class Line:
@@ -30,7 +30,7 @@ class Line:
         self._clock = clock
         self._give_up_after = thresholds.give_up_after
         #: how long one thing may take: three of them fit between giving up and being called lost
-        self.moment = min(_LONGEST_MOMENT, (thresholds.lost_after - thresholds.give_up_after) / 3)
+        self.moment = min(max((thresholds.lost_after - thresholds.give_up_after) / 3, _MOMENT[0]), _MOMENT[1])
         self._heard = clock.elapsed()
         self._in_contact_since = self._heard
         self._pause: timedelta | None = None

@@ -71,5 +71,6 @@ def describe(exc: BaseException) -> str:
 
 
 def cut(text: str, longest: int) -> str:
-    """The text, or its beginning and a mark that there was more."""
-    return text if len(text) <= longest else text[:longest] + _CUT
+    """The text as any database takes it: no NUL, nothing that is not Unicode, and if too long its beginning and a mark."""
+    clean = text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode("utf-8")
+    return clean if len(clean) <= longest else clean[:longest] + _CUT

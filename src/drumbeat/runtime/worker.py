@@ -42,7 +42,7 @@ class WorkerLife:
         workload: Workload,
         *,
         clock: Clock,
-        senses: Senses | None = None,
+        probe: Senses | None = None,
         gated: bool = True,
     ) -> None:
         """With ``gated`` off the work begins as soon as it is ready, without START."""
@@ -59,7 +59,7 @@ class WorkerLife:
             thresholds,
             workload,
             clock=clock,
-            senses=senses,
+            probe=probe,
             gated=gated,
             line=line,
             samples=samples,
@@ -99,6 +99,10 @@ class WorkerLife:
         except DrumbeatError as exc:
             self._ending.decide(End(code=ExitCode.CONFIGURATION, reason=f"cannot join: {exc}"))
             return False
+        except Exception as exc:
+            log.exception("joining failed")
+            self._ending.decide(End(code=ExitCode.FATAL, reason=f"cannot join: {describe(exc)}"))
+            return False
         self._conduct.be_born(row)
         self._meta = row.meta
         return True
@@ -120,6 +124,9 @@ class WorkerLife:
             return False
         except (InvalidInput, NotFound, MissingExtra) as exc:
             self._ending.decide(End(code=ExitCode.CONFIGURATION, reason=str(exc)))
+            return False
+        except StoreUnavailable as exc:
+            self._ending.decide(End(code=ExitCode.STORE_LOST, reason=str(exc)))
             return False
         self._pulse.tell(WorkerStatus.WAITING, "ready")
         return not self._ending.over.is_set()
@@ -189,8 +196,8 @@ class WorkerLife:
         change = Change(exit_code=end.code, error=error, meta=self._meta)
         try:
             await answered(self._clock, self._line.moment, self._pulse.leave(end.status, end.reason, change))
-        except DrumbeatError as exc:
-            log.warning("could not write that we left: %s", exc)
+        except Exception as exc:
+            log.warning("could not write that we left: %s", describe(exc))
 
     async def _beat(self) -> None:
         try:

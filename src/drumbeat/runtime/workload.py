@@ -44,7 +44,7 @@ class Workload(Protocol):
 
     ``close`` is always called, once, wherever it ended; ``drain`` only after ``start``, at most once. What may take long must
     await, never block: the heartbeat lives on the same loop. An exception from ``prepare``, ``start``, ``ended`` or ``drain``
-    is the end of the worker: exit code 1 for an InvalidInput from ``prepare``, 4 for all others.
+    is the end of the worker: exit code 1 for an InvalidInput or NotFound from ``prepare``, 4 for almost all others.
     """
 
     async def prepare(self) -> None:

@@ -26,9 +26,7 @@ UNKNOWN = WorkerId("nobody-by-that-name")
 class OrderFactory(Protocol):
     """Makes orders for a worker that runs until it is drained and then leaves with exit code 0."""
 
-    def __call__(
-        self, worker_id: WorkerId, pool_id: PoolId = POOL, *, exits: int | None = None, startable: bool = True
-    ) -> Order:
+    def __call__(self, worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
         """With ``exits`` it leaves of itself with that code; not ``startable``: the provider says no."""
         ...
 
@@ -39,7 +37,7 @@ class SpawnerContract:
     patience = timedelta(seconds=20)  #: how long its instances may take to start, to leave and to be seen
 
     async def test_spawn_answers_with_the_instance_that_was_ordered(self, spawner: Spawner, order: OrderFactory) -> None:
-        instance = await spawner.spawn(order(ANN))
+        instance = await spawner.spawn(order(ANN, POOL))
 
         assert (instance.pool_id, instance.worker_id) == (POOL, ANN)
         assert instance.ref
@@ -47,8 +45,8 @@ class SpawnerContract:
         assert instance.exit_code is None
 
     async def test_a_spawned_instance_is_listed_and_comes_to_run(self, spawner: Spawner, order: OrderFactory) -> None:
-        ann = await spawner.spawn(order(ANN))
-        bob = await spawner.spawn(order(BOB))
+        ann = await spawner.spawn(order(ANN, POOL))
+        bob = await spawner.spawn(order(BOB, POOL))
 
         listed = await self.until(spawner, lambda seen: all(one.state is InstanceState.RUNNING for one in seen))
 
@@ -56,29 +54,29 @@ class SpawnerContract:
         assert all(one.started_at is not None and one.started_at.tzinfo is not None for one in listed)
 
     async def test_spawning_twice_is_spawning_once(self, spawner: Spawner, order: OrderFactory) -> None:
-        first = await spawner.spawn(order(ANN))
-        second = await spawner.spawn(order(ANN))
+        first = await spawner.spawn(order(ANN, POOL))
+        second = await spawner.spawn(order(ANN, POOL))
 
         assert second.ref == first.ref
         assert [one.ref for one in await spawner.list(POOL)] == [first.ref]
 
     async def test_spawning_at_once_from_all_sides_is_spawning_once(self, spawner: Spawner, order: OrderFactory) -> None:
-        answers = await asyncio.gather(*(spawner.spawn(order(ANN)) for _ in range(8)))
+        answers = await asyncio.gather(*(spawner.spawn(order(ANN, POOL)) for _ in range(8)))
 
         assert len({one.ref for one in answers}) == 1
         assert len(await spawner.list(POOL)) == 1
 
     async def test_what_cannot_be_started_fails_and_leaves_nothing(self, spawner: Spawner, order: OrderFactory) -> None:
         with pytest.raises(SpawnFailed, match=ANN):
-            await spawner.spawn(order(ANN, startable=False))
+            await spawner.spawn(order(ANN, POOL, startable=False))
 
         assert alive(await spawner.list(POOL)) == []
 
     async def test_a_name_that_failed_to_start_can_be_spawned_later(self, spawner: Spawner, order: OrderFactory) -> None:
         with pytest.raises(SpawnFailed):
-            await spawner.spawn(order(ANN, startable=False))
+            await spawner.spawn(order(ANN, POOL, startable=False))
 
-        instance = await spawner.spawn(order(ANN))
+        instance = await spawner.spawn(order(ANN, POOL))
 
         assert alive(await spawner.list(POOL)) == [instance.worker_id]
 
@@ -103,8 +101,8 @@ class SpawnerContract:
         assert alive(await spawner.list(OTHER_POOL)) == [ANN]
 
     async def test_drain_lets_it_finish_and_leave(self, spawner: Spawner, order: OrderFactory) -> None:
-        await self.running(spawner, order(ANN))
-        await self.running(spawner, order(BOB))
+        await self.running(spawner, order(ANN, POOL))
+        await self.running(spawner, order(BOB, POOL))
 
         await spawner.drain(POOL, ANN)
 
@@ -113,7 +111,7 @@ class SpawnerContract:
             assert [one.exit_code for one in listed if one.worker_id == ANN] == [0]
 
     async def test_draining_twice_is_harmless(self, spawner: Spawner, order: OrderFactory) -> None:
-        await self.running(spawner, order(ANN))
+        await self.running(spawner, order(ANN, POOL))
 
         await spawner.drain(POOL, ANN)
         await spawner.drain(POOL, ANN)
@@ -121,15 +119,15 @@ class SpawnerContract:
         await spawner.drain(POOL, ANN)
 
     async def test_after_terminate_it_is_gone(self, spawner: Spawner, order: OrderFactory) -> None:
-        await spawner.spawn(order(ANN))
-        await spawner.spawn(order(BOB))
+        await spawner.spawn(order(ANN, POOL))
+        await spawner.spawn(order(BOB, POOL))
 
         await spawner.terminate(POOL, ANN)
 
         assert alive(await spawner.list(POOL)) == [BOB]
 
     async def test_terminating_twice_is_harmless(self, spawner: Spawner, order: OrderFactory) -> None:
-        await spawner.spawn(order(ANN))
+        await spawner.spawn(order(ANN, POOL))
 
         await spawner.terminate(POOL, ANN)
         await spawner.terminate(POOL, ANN)
@@ -137,7 +135,7 @@ class SpawnerContract:
         assert alive(await spawner.list(POOL)) == []
 
     async def test_unknown_names_are_harmless(self, spawner: Spawner, order: OrderFactory) -> None:
-        await spawner.spawn(order(ANN))
+        await spawner.spawn(order(ANN, POOL))
 
         await spawner.drain(POOL, UNKNOWN)
         await spawner.terminate(POOL, UNKNOWN)
@@ -149,7 +147,7 @@ class SpawnerContract:
     async def test_the_exit_code_of_one_that_left_is_told(self, spawner: Spawner, order: OrderFactory) -> None:
         if not spawner.traits.reports_exit_codes:
             pytest.skip(f"{spawner.traits.name} declares that it does not report exit codes")
-        await spawner.spawn(order(ANN, exits=3))
+        await spawner.spawn(order(ANN, POOL, exits=3))
 
         [ann] = await self.until(spawner, lambda seen: alive(seen) == [])
 

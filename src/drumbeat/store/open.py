@@ -32,7 +32,7 @@ def _open_sqlite(parts: SplitResult, create: bool, check_version: bool) -> Store
 
     if parts.netloc:
         raise InvalidSettings(f"expected sqlite:///FILE (three slashes), got a host {parts.netloc!r} in the store's URL")
-    path = parts.path.removeprefix("/")
+    path = parts.path[1:]
     if not path:
         raise InvalidSettings("expected sqlite:///FILE, got no file in the store's URL")
     options = _options(parts, {"synchronous": str.upper, "busy_timeout": _seconds})

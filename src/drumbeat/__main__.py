@@ -1,0 +1,5 @@
+"""python -m drumbeat"""
+
+from drumbeat.cli.main import main
+
+main()

@@ -1,0 +1,88 @@
+"""Values for people: tables and lines; and for programs: JSON."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from drumbeat.core.histogram import Histogram
+
+console = Console()
+errors = Console(stderr=True)
+
+Columns = Mapping[str, Callable[[Any], object]]
+
+
+def show(rows: Sequence[object], columns: Columns, *, as_json: bool, nothing: str) -> None:
+    """Rows as a table, or as a JSON array; with no rows, a word on what to do first."""
+    if as_json:
+        show_json(rows)
+    elif rows:
+        console.print(table(rows, columns))
+    else:
+        console.print(nothing)
+
+
+def show_json(value: object) -> None:
+    """One JSON document on standard output."""
+    print(to_json(value))
+
+
+def to_json(value: object) -> str:
+    encoded = msgspec.json.encode(msgspec.to_builtins(value, enc_hook=_plain, str_keys=True))
+    return encoded.decode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Histogram):
+        return {
+            "count": value.count,
+            "mean_ms": _ms(value.mean),
+            "p50_ms": _ms(value.percentile(50)),
+            "p95_ms": _ms(value.percentile(95)),
+            "p99_ms": _ms(value.percentile(99)),
+        }
+    return repr(value)
+
+
+def _ms(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds() * 1000
+
+
+def table(rows: Sequence[object], columns: Columns, title: str | None = None) -> Table:
+    drawn = Table(*columns, title=title, header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for row in rows:
+        drawn.add_row(*(text(read(row)) for read in columns.values()))
+    return drawn
+
+
+def text(value: object) -> str:
+    match value:
+        case None:
+            return "–"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S}"
+        case timedelta():
+            return brief(value)
+        case float():
+            return f"{value:.1f}"
+        case _:
+            return str(value)
+
+
+def brief(duration: timedelta) -> str:
+    """A duration at a glance."""
+    seconds = duration.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+
+
+def sentence(action: Mapping[str, Any]) -> str:
+    """One action of a beat, with its reason and, if it was not done, its error."""
+    subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or ""
+    failed = f"  [not done: {action['error']}]" if action.get("error") else ""
+    return f"{action['type']} {subject}: {action['reason']}{failed}"

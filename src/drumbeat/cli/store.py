@@ -1,0 +1,93 @@
+"""drumbeat store: make, check, bring up to date and prune the store."""
+
+import asyncio
+import re
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+
+from drumbeat.cli.options import JsonOption, StoreOption, settings_for, with_control_plane
+from drumbeat.cli.render import console, show_json, text
+from drumbeat.control_plane import open_control_plane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.store.interface import StoreReport
+
+app = typer.Typer(no_args_is_help=True, help="Make, check, bring up to date and prune the store.")
+
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+@app.command()
+def init(store: StoreOption = None) -> None:
+    """Make the tables. Harmless when they are there."""
+    _migrate(store, create=True)
+
+
+@app.command()
+def migrate(store: StoreOption = None) -> None:
+    """Bring the tables up to date. Safe from several machines at once."""
+    _migrate(store, create=False)
+
+
+def _migrate(store: str | None, *, create: bool) -> None:
+    async def work() -> tuple[list[int], StoreReport]:
+        settings = settings_for(store)
+        async with open_control_plane(settings, create=create, check_version=False) as plane:
+            applied = list(await plane.store.upkeep.migrate())
+            return applied, await plane.store.upkeep.check()
+
+    applied, report = asyncio.run(work())
+    done = f"applied {', '.join(map(str, applied))}" if applied else "nothing to apply"
+    console.print(f"{report.location}: schema version {report.schema_version} ({done})", highlight=False)
+
+
+@app.command()
+def check(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Look at the store and change nothing. Exit code 1 when something is wrong."""
+
+    async def work() -> StoreReport:
+        async with open_control_plane(settings_for(store), check_version=False) as plane:
+            return await plane.store.upkeep.check()
+
+    report = asyncio.run(work())
+    if as_json:
+        show_json(report)
+    else:
+        _print(report)
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _print(report: StoreReport) -> None:
+    console.print(f"{report.location}  ({report.server})", highlight=False)
+    console.print(f"schema version {report.schema_version} of {report.latest_version}, clock {text(report.now)} UTC")
+    filled = {table: rows for table, rows in report.rows.items() if rows}
+    console.print("rows: " + (", ".join(f"{table} {rows}" for table, rows in filled.items()) or "none yet"))
+    for problem in report.problems:
+        console.print(f"[red]problem:[/] {problem}")
+    if not report.problems:
+        console.print("[green]no problem found[/]")
+
+
+@app.command()
+def prune(
+    older_than: Annotated[str, typer.Option("--older-than", help="An age such as 12h, 30d or 4w.")] = "30d",
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Delete samples, logs, beats and ended workers of an age, and the events of runs that are over."""
+    age = parse_age(older_than)
+    counts = with_control_plane(store, lambda plane: plane.store.upkeep.prune(age))
+    if as_json:
+        show_json(counts)
+    else:
+        console.print("deleted: " + ", ".join(f"{table} {rows}" for table, rows in counts.items()))
+
+
+def parse_age(given: str) -> timedelta:
+    """A duration such as 90s, 15m, 12h, 30d or 4w. Raises InvalidInput."""
+    found = re.fullmatch(r"(\d+)([smhdw])", given.strip())
+    if found is None:
+        raise InvalidInput(f"expected an age such as 12h, 30d or 4w, got {given!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

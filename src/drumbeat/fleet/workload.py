@@ -1,0 +1,93 @@
+"""The metronome: what a fleet's workers run when they are given nothing else to do.
+
+It holds as many tickers as it is told, each due ten times a second, and measures how late each comes. So its samples show how
+promptly a worker's process is served by its machine, and a fleet can be watched, resized and broken before it has real work.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from datetime import timedelta
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.histogram import Histogram
+from drumbeat.runtime.worker import DrainResult, Figures, Measurement
+
+PERIOD = timedelta(milliseconds=100)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ramp:
+    """A number on its way to another."""
+
+    begin: int
+    end: int
+    began: timedelta
+    lasts: timedelta
+
+    def at(self, moment: timedelta) -> int:
+        passed = moment - self.began
+        if passed >= self.lasts:
+            return self.end
+        return self.begin + int((self.end - self.begin) * (passed / self.lasts))
+
+
+class Metronome:
+    """Tickers, and how late they come."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._ramp = _Ramp(begin=0, end=0, began=timedelta(), lasts=timedelta())
+        self._latency = Histogram()
+        self._counted = 0
+        self._operations = 0
+        self._phase: str | None = None
+
+    async def prepare(self) -> None:
+        """There is nothing to get ready."""
+
+    async def start(self, phase: str | None, target: int) -> None:
+        self._phase = phase
+        self.set_target(target, timedelta())
+
+    def set_phase(self, phase: str) -> None:
+        if phase == "MEASUREMENT" and self._phase != phase:
+            self._operations = 0
+        self._phase = phase
+
+    def set_target(self, connections: int, ramp: timedelta) -> None:
+        now = self._clock.elapsed()
+        self._ramp = _Ramp(begin=self._ramp.at(now), end=connections, began=now, lasts=ramp)
+
+    def measure(self) -> Measurement | None:
+        measured = Measurement(operations=self._counted, latency=self._latency)
+        self._latency, self._counted = Histogram(), 0
+        return measured
+
+    @property
+    def figures(self) -> Figures:
+        held = self._ramp.at(self._clock.elapsed())
+        return Figures(active=held, applied_target=held, operations=self._operations)
+
+    async def ended(self) -> None:
+        """Tick for ever: this work has no end of its own."""
+        due = self._clock.elapsed()
+        while True:
+            due += PERIOD
+            await self._clock.sleep(due - self._clock.elapsed())
+            self._tick(due)
+            await asyncio.sleep(0)
+
+    def _tick(self, due: timedelta) -> None:
+        now = self._clock.elapsed()
+        late = (now - due) // _MICROSECOND * 1000
+        held = self._ramp.at(now)
+        self._latency.record_all([late] * held)
+        self._counted += held
+        self._operations += held
+
+    async def drain(self, within: timedelta) -> DrainResult:
+        return DrainResult()
+
+    async def close(self) -> None:
+        """There is nothing to let go of."""

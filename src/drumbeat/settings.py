@@ -1,0 +1,59 @@
+"""Settings: one frozen value, from a file and over it the environment, checked whole at start."""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from drumbeat.core.errors import InvalidSettings
+
+STORE_VARIABLE = "DRUMBEAT_STORE"
+STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
+DEFAULT_FILE = Path("drumbeat.toml")
+DEFAULT_STORE = "sqlite:///drumbeat.db"
+
+_VARIABLES: Mapping[str, str] = {"store": STORE_VARIABLE, "state_dir": STATE_DIR_VARIABLE}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Where things are."""
+
+    store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
+    state_dir: Path = Path(".drumbeat")  #: logs of local workers and the like
+
+    def __repr__(self) -> str:
+        return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
+
+
+def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **given: str | None) -> Settings:
+    """What was given counts most, then the environment, then the file. Raises InvalidSettings."""
+    chosen = _from_file(file)
+    chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
+    chosen |= {name: value for name, value in given.items() if value is not None}
+    state_dir = Path(chosen.get("state_dir", ".drumbeat"))
+    return Settings(store=absolute(chosen.get("store", DEFAULT_STORE)), state_dir=state_dir.absolute())
+
+
+def absolute(store: str) -> str:
+    """A SQLite URL that means the same file from any working directory."""
+    if not store.startswith("sqlite:///"):
+        return store
+    path, mark, options = store.removeprefix("sqlite:///").partition("?")
+    return f"sqlite:///{Path(path).expanduser().absolute()}{mark}{options}" if path else store
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    if not file.exists():
+        return {}
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+        raise InvalidSettings(f"expected TOML in {file}, got something else: {exc}") from exc
+    for name, value in found.items():
+        if name not in _VARIABLES:
+            raise InvalidSettings(f"{file} sets {name!r}; expected only {', '.join(_VARIABLES)}")
+        if not isinstance(value, str):
+            raise InvalidSettings(f"{file} sets {name} to {value!r}; expected text")
+    return found
