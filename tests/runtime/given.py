@@ -107,6 +107,7 @@ class Slow:
         self._table = table
         self._clock = clock
         self.before = self.after = timedelta()
+        self.lose: list[Exception] = []  #: for the next answers: the deed is done, but this is all that comes back
         self.asked: list[tuple[str, timedelta]] = []
 
     def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, Any]]:
@@ -115,6 +116,8 @@ class Slow:
             await self._clock.sleep(self.before)
             answer = await getattr(self._table, name)(*args, **kwargs)
             await self._clock.sleep(self.after)
+            if self.lose:
+                raise self.lose.pop(0)
             return answer
 
         return call
@@ -193,7 +196,6 @@ class Alive:
     life: WorkerLife
     task: asyncio.Task[ExitCode]
 
-    @property
     def code(self) -> ExitCode | None:
         """How it ended; None while it lives."""
         return self.task.result() if self.task.done() else None

@@ -137,8 +137,9 @@ class PostgresServer:
         self._end(signal.SIGKILL, self._children())
 
     def pause(self) -> None:
-        """Freeze it: connections are still accepted by the kernel, and nobody answers."""
-        self._send_all(signal.SIGSTOP)
+        """Freeze it: connections are still accepted by the kernel, and nobody answers. Returns once all of it stands still."""
+        while any(psutil.Process(pid).status() != psutil.STATUS_STOPPED for pid in self.server_pids()):
+            self._send_all(signal.SIGSTOP)
 
     def resume(self) -> None:
         self._send_all(signal.SIGCONT)

@@ -36,6 +36,22 @@ print("children", near.pid, far.pid, flush=True)
 near.wait()
 """
 
+#: leaves with 3, and leaves a child in a session apart
+LEAVES_A_CHILD = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print("children", child.pid, flush=True)
+sys.exit(3)
+"""
+
+#: has a child that carries no tags
+PARENT_OF_A_STRANGER = """
+import subprocess, sys
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={})
+print("children", child.pid, flush=True)
+child.wait()
+"""
+
 #: says the ref of each worker it spawned; sys.argv: folder, survive or not, program, then worker names
 CONTROLLER = """
 import asyncio, sys

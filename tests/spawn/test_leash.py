@@ -61,9 +61,10 @@ class TestHoldLeash:
             eventually(lambda: not is_alive(child), "its child, who ignores SIGTERM too, to be gone")
 
     def test_its_own_children_do_not_see_the_leash(self, leash: Leash) -> None:
-        program = "import os\nhold_leash()\nfd = os.environ.get('DRUMBEAT_LEASH_FD')\n" + SAY + "print(fd, hold_leash())"
-        with start(HOLD + program, leash) as process:
-            assert process.communicate()[0] == "None False\n"
+        hold = "import os\nfd = int(os.environ['DRUMBEAT_LEASH_FD'])\nhold_leash()\n"
+        look = "print(os.environ.get('DRUMBEAT_LEASH_FD'), hold_leash(), os.get_inheritable(fd))"
+        with start(HOLD + hold + SAY + look, leash) as process:
+            assert process.communicate()[0] == "None False False\n"
 
     def test_without_a_leash_nothing_is_held(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(LEASH_FD, raising=False)

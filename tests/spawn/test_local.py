@@ -21,8 +21,21 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import OrderFactory, SpawnerContract
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
-from drumbeat.spawn.tagged import Process
-from spawn.programs import CONTROLLER, LEASHED, PARENT, WORKER, eventually, exits, is_alive, process_of, python, said
+from drumbeat.spawn.tagged import Process, born
+from spawn.programs import (
+    CONTROLLER,
+    LEASHED,
+    LEAVES_A_CHILD,
+    PARENT,
+    PARENT_OF_A_STRANGER,
+    WORKER,
+    eventually,
+    exits,
+    is_alive,
+    process_of,
+    python,
+    said,
+)
 
 P = PoolId("p")
 W = WorkerId("w")
@@ -153,15 +166,16 @@ class TestEnd:
 
         assert not is_alive(worker)
 
-    async def test_a_workers_own_children_go_with_it(self, spawner: LocalSpawner) -> None:
-        worker = await spawner.spawn(local_order(command=python(PARENT)))
+    @pytest.mark.parametrize("program", [PARENT, PARENT_OF_A_STRANGER])
+    async def test_a_workers_own_children_go_with_it(self, spawner: LocalSpawner, program: str) -> None:
+        worker = await spawner.spawn(local_order(command=python(program)))
         family = [process_of(pid) for pid in await asyncio.to_thread(said, spawner.log_path(P, W), "children")]
         assert [one.ref for one in await spawner.list(P)] == [worker.ref]
         assert all(is_alive(child) for child in family)
 
         await spawner.terminate(P, W)
 
-        assert [child for child in family if is_alive(child)] == []
+        await asyncio.to_thread(eventually, lambda: not any(map(is_alive, family)), "its children to be gone")
 
     async def test_children_left_by_a_killed_worker_are_ended_too(self, spawner: LocalSpawner) -> None:
         worker = process_of((await spawner.spawn(local_order(command=python(PARENT)))).ref)
@@ -172,6 +186,18 @@ class TestEnd:
         await spawner.terminate(P, W)
 
         assert [child for child in family if is_alive(child)] == []
+
+    async def test_a_child_that_outlives_its_worker_is_not_taken_for_it(self, spawner: LocalSpawner) -> None:
+        first = await spawner.spawn(local_order(command=python(LEAVES_A_CHILD)))
+        [child] = [process_of(pid) for pid in await asyncio.to_thread(said, spawner.log_path(P, W), "children")]
+
+        assert (await until_exited(spawner)).exit_code == 3
+        assert is_alive(child)
+        second = await spawner.spawn(local_order())
+
+        assert process_of(second.ref) != child
+        assert second.ref != first.ref
+        assert await spawner.list(P) == [second]
 
     async def test_a_child_that_ends_leaves_no_zombie_though_nobody_asks(self, spawner: LocalSpawner) -> None:
         ended = [await spawner.spawn(local_order(f"w{n}", command=exits(n))) for n in range(5)]
@@ -217,6 +243,13 @@ class TestEnd:
             assert stranger.poll() is None
             stranger.kill()
 
+    def test_a_zombie_is_not_alive(self) -> None:
+        with subprocess.Popen(exits(0)) as child:
+            gone = Process(pid=child.pid, birth=born(child.pid), name=(P, W), started_at=SystemClock().now())
+            eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "a child that nobody awaited")
+
+            assert not gone.is_alive
+
 
 class TestOthers:
     """Workers that another process started."""
@@ -247,6 +280,14 @@ class TestOthers:
             ]
         assert (await until_exited(spawner)).exit_code == -signal.SIGKILL
 
+    async def test_a_worker_whose_starter_died_before_noting_it_is_found(self, tmp_path: Path, spawner: LocalSpawner) -> None:
+        mine = await spawner.spawn(local_order())
+        (tmp_path / "workers" / P / f"{W}.ref").unlink()
+
+        async with LocalSpawner(tmp_path, {}) as other:
+            assert [one.ref for one in await other.list(P)] == [mine.ref]
+            assert (await other.spawn(local_order())).ref == mine.ref
+
     async def test_a_worker_of_another_is_not_ended_with_us(self, tmp_path: Path, spawner: LocalSpawner) -> None:
         mine = await spawner.spawn(local_order())
 
@@ -265,6 +306,16 @@ class TestOthers:
             theirs = await other.spawn(local_order())
 
             assert [(one.ref, one.state) for one in await spawner.list(P)] == [(theirs.ref, InstanceState.RUNNING)]
+
+    async def test_a_worker_we_started_anew_takes_the_place_of_anothers(self, tmp_path: Path, spawner: LocalSpawner) -> None:
+        async with LocalSpawner(tmp_path, {}) as other:
+            await other.spawn(local_order())
+            await spawner.list(P)
+        assert (await until_exited(spawner)).exit_code is None
+
+        mine = await spawner.spawn(local_order())
+
+        assert await spawner.list(P) == [mine]
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Workers as processes of this machine."""
 
 import asyncio
+import logging
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.state_dir import StateDir
 from drumbeat.spawn.tagged import Name, Process, born, find, tags
+
+log = logging.getLogger(__name__)
 
 WORKER_COMMAND = (sys.executable, "-m", "drumbeat", "worker")
 _GONE_WITHIN = timedelta(seconds=10)  #: after SIGKILL
@@ -97,7 +100,7 @@ class LocalSpawner:
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         for process in await asyncio.to_thread(self._alive, {(pool_id, worker_id)}):
-            if process.leads:
+            if self._is_worker(process):
                 process.terminate()
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
@@ -126,7 +129,7 @@ class LocalSpawner:
         """Runs in a thread, and finishes even if the caller is cancelled: what it started is known to ``__aexit__``."""
         name = (order.pool_id, order.worker_id)
         with self._state_dir.starting(name):
-            worker = next((process for process in self._alive({name}) if process.leads), None)
+            worker = next(filter(self._is_worker, self._alive({name})), None)
             return _running(worker) if worker is not None else self._start(order, name).instance
 
     def _start(self, order: Order, name: Name) -> _Child:
@@ -135,19 +138,24 @@ class LocalSpawner:
         child = self._children[name] = _Child(popen, process)
         self._others.pop(name, None)
         Thread(target=child.await_end, name=f"await-{popen.pid}", daemon=True).start()
+        try:
+            self._state_dir.note_ref(name, process.ref)
+        except OSError:
+            log.warning("worker %s of %s runs as %s, which could not be noted", *reversed(name), process.ref, exc_info=True)
         return child
 
     def _popen(self, order: Order, name: Name) -> subprocess.Popen[bytes]:
         command = tuple(order.command) or self._usual_command(order)
-        log = self._state_dir.log_path(name)
+        output = self._state_dir.log_path(name)
         try:
-            log.parent.mkdir(parents=True, exist_ok=True)
-            with log.open("ab") as output:
+            self._state_dir.note_ref(name, None)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            with output.open("ab") as log_file:
                 return subprocess.Popen(
                     command,
                     env=self._environment_of(order, name),
                     stdin=subprocess.DEVNULL,
-                    stdout=output,
+                    stdout=log_file,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     pass_fds=() if self._leash is None else (self._leash.inherited,),
@@ -155,7 +163,7 @@ class LocalSpawner:
         except (OSError, ValueError) as exc:
             raise SpawnFailed(
                 f"expected to start worker {order.worker_id} of {order.pool_id} as {command[0]!r}, got: {exc}; "
-                f"check the command, and that {log.parent} can be written"
+                f"check the command, and that {output.parent} can be written"
             ) from exc
 
     def _usual_command(self, order: Order) -> tuple[str, ...]:
@@ -176,6 +184,10 @@ class LocalSpawner:
         own = [child.process for name, child in tuple(self._children.items()) if name in names and not child.ended.is_set()]
         return tuple({**{process.ref: process for process in own}, **found}.values())
 
+    def _is_worker(self, process: Process) -> bool:
+        """Whether it is the worker itself, not a child of it: the one that was noted, or else the one that leads."""
+        return process.leads and self._state_dir.find_ref(process.name) in {None, process.ref}
+
     async def _end(self, names: Set[Name]) -> None:
         deadline = self._clock.elapsed() + _GONE_WITHIN
         while alive := await asyncio.to_thread(self._alive, names):
@@ -188,7 +200,7 @@ class LocalSpawner:
 
     def _note(self, found: Sequence[Process]) -> None:
         """Remember which workers of other processes run, and which of them have ended since."""
-        for name, process in _workers(found).items():
+        for name, process in {one.name: one for one in reversed(found) if self._is_worker(one)}.items():
             child = self._children.get(name)
             if child is None or (child.ended.is_set() and child.process.ref != process.ref):
                 self._children.pop(name, None)
@@ -196,11 +208,6 @@ class LocalSpawner:
         for name, (process, instance) in tuple(self._others.items()):
             if not process.is_alive:
                 self._others[name] = process, replace(instance, state=InstanceState.EXITED)
-
-
-def _workers(found: Sequence[Process]) -> Mapping[Name, Process]:
-    """The oldest leading process of each name."""
-    return {process.name: process for process in reversed(found) if process.leads}
 
 
 def _running(process: Process) -> Instance:

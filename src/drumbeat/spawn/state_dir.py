@@ -1,4 +1,4 @@
-"""The folder a local spawner keeps its workers' logs and locks in; whoever shares it shares the workers."""
+"""The folder in which a local spawner keeps its workers' logs, locks and pids; whoever shares it shares the workers."""
 
 import fcntl
 import hashlib
@@ -35,6 +35,24 @@ class StateDir:
         with path.open("ab") as lock:
             _acquire(lock, path)
             yield
+
+    def note_ref(self, name: Name, ref: str | None) -> None:
+        """Write down which process is this worker, so that no child that outlives it is taken for it. None: not known now."""
+        path = self._file("workers", name, ".ref")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if ref is None:
+            path.unlink(missing_ok=True)
+            return
+        draft = path.with_suffix(".new")
+        draft.write_text(ref)
+        draft.replace(path)
+
+    def find_ref(self, name: Name) -> str | None:
+        """The process noted last; None when its starter died before it could note it."""
+        try:
+            return self._file("workers", name, ".ref").read_text()
+        except FileNotFoundError:
+            return None
 
     def _file(self, folder: str, name: Name, suffix: str) -> Path:
         pool_id, worker_id = name

@@ -1,7 +1,6 @@
 """Processes of this machine found by tags in their environment, and signalled without mistaking one for another.
 
-Tags are inherited, so a worker's own children carry them too; the worker is the oldest of them that leads a session. A child
-that opens a session of its own and outlives its worker is taken for the worker, until ``terminate`` sweeps it away.
+Tags are inherited, so a worker's own children carry them too; a worker leads a session, most of its children do not.
 """
 
 import contextlib
@@ -33,7 +32,7 @@ class Process:
     birth: str
     name: Name
     started_at: datetime
-    leads: bool = True  #: its session: it is the worker itself, not a child of it
+    leads: bool = True  #: its session, as every worker does and few of their children do
 
     @property
     def ref(self) -> str:

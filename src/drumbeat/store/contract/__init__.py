@@ -1,14 +1,8 @@
-# ruff: noqa: E402  (asserts are rewritten only in modules that pytest was told of before their import)
 """What every store must do, as tests. A backend's test file is a subclass of StoreContract and two fixtures.
 
 ``store``: an open, migrated Store; it may be shared by all tests of the class, for each makes its own pools.
 ``elapse``: an Elapse; after ``await elapse(t)`` every time the store has written lies ``t`` further back.
 """
-
-import pytest
-
-_PARTS = ("beats", "events", "given", "leases", "logs", "membership", "pools", "runs", "samples", "upkeep", "workers")
-pytest.register_assert_rewrite(*(f"{__name__}.{part}" for part in _PARTS))
 
 from drumbeat.store.contract.beats import BeatsContract
 from drumbeat.store.contract.events import EventsContract

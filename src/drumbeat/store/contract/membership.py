@@ -3,23 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from drumbeat.core.errors import IllegalMove, NotFound, WorkerGone
-from drumbeat.core.event import EventType, NewEvent, Scope, Target, start, stop
-from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.store.contract.given import (
     AWKWARD,
-    MINUTE,
     W1,
-    W2,
-    Elapse,
     Given,
     active,
     added,
@@ -29,12 +22,12 @@ from drumbeat.store.contract.given import (
     lost,
     moved,
     moves,
-    new_run,
     sample,
     told,
     worker_row,
 )
-from drumbeat.store.interface import BATCH, Change, RunChange, Store
+from drumbeat.store.contract.heartbeats import BeatContract
+from drumbeat.store.interface import Change, Store
 
 
 class JoinContract(Given):
@@ -132,183 +125,6 @@ class JoinContract(Given):
     async def test_joining_needs_a_pool(self, store: Store) -> None:
         with pytest.raises(NotFound, match="pool-nobody-made"):
             await store.membership.join(joining(PoolId("pool-nobody-made")))
-
-
-class BeatContract(Given):
-    async def test_a_heartbeat_is_kept_as_it_was_said(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        said: dict[str, Any] = {
-            "phase": "WARMUP",
-            "applied_target": 20,
-            "active": 18,
-            "operations": 2**40,
-            "errors": 3,
-            "error": "too many connections",
-            "cpu_percent": 12.5,
-            "memory_percent": 40.25,
-            "gpu": AWKWARD,
-        }
-        before = await store.now()
-
-        await store.membership.beat(heartbeat(worker, **said))
-
-        row = await store.workers.get(pool.pool_id, W1)
-        assert row.heartbeat_at is not None
-        assert before <= row.heartbeat_at <= await store.now()
-        assert row == replace(worker, heartbeat_count=worker.heartbeat_count + 1, heartbeat_at=row.heartbeat_at, **said)
-
-    async def test_the_last_error_stays_until_there_is_another(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        seen = []
-        for error in ("first", None, "second"):
-            await store.membership.beat(heartbeat(worker, error=error))
-            seen.append((await store.workers.get(pool.pool_id, W1)).error)
-
-        assert seen == ["first", "first", "second"]
-
-    @pytest.mark.parametrize(
-        "path",
-        [
-            (),
-            (WorkerStatus.WAITING,),
-            (WorkerStatus.WAITING, WorkerStatus.ACTIVE),
-            (WorkerStatus.WAITING, WorkerStatus.ACTIVE, WorkerStatus.DRAINING),
-        ],
-        ids=["starting", "waiting", "active", "draining"],
-    )
-    async def test_a_worker_beats_in_every_live_state(self, store: Store, pool: Pool, path: tuple[WorkerStatus, ...]) -> None:
-        worker = await moved(store, await joined(store, pool), *path)
-
-        orders = await store.membership.beat(heartbeat(worker))
-
-        assert orders.status is worker.status
-        assert (await store.workers.get(pool.pool_id, W1)).heartbeat_count == 2
-
-    async def test_every_heartbeat_is_counted(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-
-        await asyncio.gather(*(store.membership.beat(heartbeat(worker)) for _ in range(10)))
-
-        assert (await store.workers.get(pool.pool_id, W1)).heartbeat_count == 11
-
-    async def test_a_heartbeat_writes_no_event(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        events = await told(store, pool.pool_id)
-
-        await store.membership.beat(heartbeat(worker, sample=sample(1, 10)))
-
-        assert await told(store, pool.pool_id) == events
-
-    async def test_a_heartbeat_brings_the_stores_time(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        before = await store.now()
-
-        orders = await store.membership.beat(heartbeat(worker))
-
-        assert before <= orders.now <= await store.now()
-
-    async def test_a_heartbeat_brings_the_events_after_those_read(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        events = await store.events.append(pool.pool_id, [start(1), stop("enough")])
-
-        orders = await store.membership.beat(heartbeat(worker, read_to=events[0].sequence_id))
-
-        assert orders.events == [events[1]]
-        assert (await store.membership.beat(heartbeat(worker, read_to=events[1].sequence_id))).events == []
-
-    async def test_a_heartbeat_brings_others_events_too(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        read_to = len(await told(store, pool.pool_id))
-        for_others = [
-            NewEvent(type=EventType.STOP, scope=Scope.WORKER, worker_id=W2),
-            NewEvent(type=EventType.STOP, scope=Scope.WORKER_GROUP, slot=9),
-        ]
-        await store.events.append(pool.pool_id, for_others)
-
-        orders = await store.membership.beat(heartbeat(worker, read_to))
-
-        assert [(event.scope, event.worker_id, event.slot) for event in orders.events] == [
-            (Scope.WORKER, W2, None),
-            (Scope.WORKER_GROUP, None, 9),
-        ]
-
-    async def test_a_heartbeat_brings_one_batch_at_most(self, store: Store, pool: Pool) -> None:
-        worker = await joined(store, pool)
-        await store.events.append(pool.pool_id, [NewEvent(type="COUNT") for _ in range(250)])
-
-        batches = [(await store.membership.beat(heartbeat(worker, read_to))).events for read_to in (1, 101, 201, 251)]
-
-        assert [len(batch) for batch in batches] == [BATCH, BATCH, 50, 0]
-        assert [event.sequence_id for batch in batches for event in batch] == list(range(2, 252))
-
-    async def test_a_heartbeat_brings_target_and_drain_deadline(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        plain = await store.membership.beat(heartbeat(worker))
-        [event] = await store.workers.set_targets(pool.pool_id, {W1: Target(connections=12, reason="so")})
-        await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE)
-
-        orders = await store.membership.beat(heartbeat(worker))
-
-        assert (plain.target, plain.target_seq, plain.drain_deadline) == (0, 0, None)
-        assert (orders.target, orders.target_seq) == (12, event.sequence_id)
-        assert orders.drain_deadline == (await store.workers.get(pool.pool_id, W1)).drain_deadline is not None
-
-    async def test_a_heartbeat_brings_the_runs_status_and_phase(self, store: Store) -> None:
-        run = await new_run(store)
-        worker = await store.membership.join(joining(PoolId(run.run_id)))
-        before = await store.membership.beat(heartbeat(worker))
-        await store.runs.update(run, RunChange(status=RunStatus.STARTING, phase="WARMUP"))
-
-        after = await store.membership.beat(heartbeat(worker))
-
-        assert (before.run_status, before.run_phase) == (RunStatus.PREPARED, None)
-        assert (after.run_status, after.run_phase) == (RunStatus.STARTING, "WARMUP")
-
-    async def test_a_pool_that_is_no_runs_has_no_run_status(self, store: Store, pool: Pool) -> None:
-        orders = await store.membership.beat(heartbeat(await joined(store, pool)))
-
-        assert (orders.run_status, orders.run_phase) == (None, None)
-
-    async def test_a_heartbeat_brings_the_end_of_the_controllers_lease(self, store: Store, pool: Pool, lease: Lease) -> None:
-        worker = await joined(store, pool)
-        orders = await store.membership.beat(heartbeat(worker))
-        assert orders.controller_until == lease.expires_at
-
-        renewed = await store.leases.renew(lease, timedelta(hours=3))
-        orders = await store.membership.beat(heartbeat(worker))
-        assert orders.controller_until == renewed.expires_at
-
-    async def test_a_lease_that_ran_out_is_brought_with_its_past_end(
-        self, store: Store, pool: Pool, lease: Lease, elapse: Elapse
-    ) -> None:
-        worker = await joined(store, pool)
-        await elapse(timedelta(hours=2))
-
-        orders = await store.membership.beat(heartbeat(worker))
-
-        assert orders.controller_until is not None
-        assert timedelta(minutes=59) < orders.now - orders.controller_until < timedelta(minutes=61)
-
-    async def test_a_pool_that_never_had_a_controller_has_no_lease_to_end(self, store: Store, pool: Pool) -> None:
-        orders = await store.membership.beat(heartbeat(await joined(store, pool)))
-
-        assert orders.controller_until is None
-
-    async def test_a_sample_comes_with_the_heartbeat(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-
-        await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))
-
-        [kept] = await store.samples.list(pool.pool_id)
-        assert (kept.worker_id, kept.n, kept.operations, kept.latency.count) == (W1, 1, 2, 2)
-
-    async def test_a_repeated_heartbeats_sample_counts_once(self, store: Store, pool: Pool) -> None:
-        worker = await active(store, pool)
-        for _ in range(2):
-            await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))
-        await store.membership.beat(heartbeat(worker, sample=sample(2, 30)))
-
-        assert [(kept.n, kept.operations) for kept in await store.samples.list(pool.pool_id)] == [(1, 2), (2, 1)]
 
 
 class MoveOneselfContract(Given):

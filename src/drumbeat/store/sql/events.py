@@ -1,13 +1,14 @@
 """One ordered log per pool."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from drumbeat.core.event import Event, EventType, NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.store.interface import BATCH, Change
-from drumbeat.store.sql.database import Database, Script, check_fence
+from drumbeat.store.sql.database import Database, Rows, Script, Values, check_fence
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import dump, event_json, event_of
 
@@ -19,7 +20,10 @@ class SqlEvents:
         self._database = database
 
     async def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
-        return await self._database.transact(_append(pool_id, events, fence))
+        if fence is not None or not events:
+            return await self._database.transact(_append(pool_id, events, fence))
+        listed = [event_json(event) for event in events]
+        return _numbered(pool_id, listed, await self._database.write("append_events", _values(pool_id, listed)))
 
     async def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:
         rows = await self._database.read("read_events", {"pool_id": pool_id, "after": after, "limit": limit})
@@ -30,13 +34,19 @@ def append_events(pool_id: PoolId, events: Sequence[NewEvent]) -> Script[list[Ev
     """Number and keep events, as part of a larger script."""
     if not events:
         return []
-    numbered = yield "take_event_numbers", {"pool_id": pool_id, "count": len(events)}
-    if not numbered:
-        raise no_pool(pool_id)
-    first, now = numbered[0]["first"], numbered[0]["now"]
     listed = [event_json(event) for event in events]
-    yield "add_events", {"pool_id": pool_id, "first": first, "now": now, "events": dump(listed)}
-    return [event_of(pool_id, each | {"sequence_id": first + n, "created_at": now}) for n, each in enumerate(listed)]
+    return _numbered(pool_id, listed, (yield "append_events", _values(pool_id, listed)))
+
+
+def _values(pool_id: PoolId, listed: Sequence[Mapping[str, Any]]) -> Values:
+    return {"pool_id": pool_id, "count": len(listed), "events": dump(listed)}
+
+
+def _numbered(pool_id: PoolId, listed: Sequence[Mapping[str, Any]], rows: Rows) -> list[Event]:
+    if not rows:
+        raise no_pool(pool_id)
+    first, now = rows[0]["first"], rows[0]["now"]
+    return [event_of(pool_id, {**each, "sequence_id": first + n, "created_at": now}) for n, each in enumerate(listed)]
 
 
 def _append(pool_id: PoolId, events: Sequence[NewEvent], fence: Fence | None) -> Script[list[Event]]:

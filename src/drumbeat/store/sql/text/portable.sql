@@ -55,11 +55,6 @@ DELETE FROM drumbeat.results WHERE run_id = :pool_id;
 DELETE FROM drumbeat.executions WHERE run_id = :pool_id;
 DELETE FROM drumbeat.runs WHERE run_id = :pool_id;
 
--- name: take_event_numbers
--- The pool's row stays locked until commit: numbers are handed out in commit order, so a reader never sees 11 before 10.
-UPDATE drumbeat.pools SET next_event = next_event + CAST(:count AS BIGINT) WHERE pool_id = :pool_id
-RETURNING next_event - CAST(:count AS BIGINT) AS first, @now AS now;
-
 -- name: read_events
 SELECT * FROM drumbeat.events
  WHERE pool_id = :pool_id AND sequence_id > CAST(:after AS BIGINT) ORDER BY sequence_id LIMIT CAST(:limit AS INTEGER);

@@ -42,11 +42,18 @@ SELECT alive.heartbeat_at AS now, alive.status, alive.target, alive.target_seq, 
                  WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint) ORDER BY sequence_id LIMIT 100) e) AS events
   FROM alive LEFT JOIN drumbeat.runs r ON r.run_id = alive.pool_id LEFT JOIN drumbeat.leases l ON l.name = alive.pool_id;
 
--- name: add_events
-INSERT INTO drumbeat.events (pool_id, sequence_id, type, scope, worker_id, slot, payload, created_at)
-SELECT :pool_id, CAST(:first AS bigint) + n - 1, e ->> 'type', e ->> 'scope', e ->> 'worker_id',
-       CAST(e ->> 'slot' AS integer), e -> 'payload', CAST(:now AS bigint)
-  FROM jsonb_array_elements(CAST(:events AS jsonb)) WITH ORDINALITY AS listed (e, n);
+-- name: append_events
+-- The pool's row stays locked until commit: numbers are handed out in commit order, so a reader never sees 11 before 10.
+WITH numbered AS (
+    UPDATE drumbeat.pools SET next_event = next_event + CAST(:count AS bigint) WHERE pool_id = :pool_id
+    RETURNING pool_id, next_event - CAST(:count AS bigint) AS first, @now AS now
+), added AS (
+    INSERT INTO drumbeat.events (pool_id, sequence_id, type, scope, worker_id, slot, payload, created_at)
+    SELECT pool_id, first + n - 1, e ->> 'type', e ->> 'scope', e ->> 'worker_id', CAST(e ->> 'slot' AS integer),
+           e -> 'payload', now
+      FROM numbered, jsonb_array_elements(CAST(:events AS jsonb)) WITH ORDINALITY AS listed (e, n)
+)
+SELECT first, now FROM numbered;
 
 -- name: add_logs
 INSERT INTO drumbeat.logs (pool_id, log_id, at, worker_id, level, severity, logger, message, details)

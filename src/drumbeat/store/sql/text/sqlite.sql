@@ -31,11 +31,15 @@ SELECT w.heartbeat_at AS now, w.status, w.target, w.target_seq, w.drain_deadline
   FROM workers w LEFT JOIN runs r ON r.run_id = w.pool_id LEFT JOIN leases l ON l.name = w.pool_id
  WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id AND w.instance = :instance AND w.ended_at IS NULL;
 
--- name: add_events
+-- name: append_events
+-- One writer at a time: numbers are handed out in commit order, so a reader never sees 11 before 10.
+UPDATE pools SET next_event = next_event + :count WHERE pool_id = :pool_id;
 INSERT INTO events (pool_id, sequence_id, type, scope, worker_id, slot, payload, created_at)
-SELECT :pool_id, :first + key, json_extract(value, '$.type'), json_extract(value, '$.scope'), json_extract(value, '$.worker_id'), json_extract(value, '$.slot'),
-       json_extract(value, '$.payload'), :now
-  FROM json_each(:events);
+SELECT p.pool_id, p.next_event - :count + e.key, json_extract(e.value, '$.type'), json_extract(e.value, '$.scope'),
+       json_extract(e.value, '$.worker_id'), json_extract(e.value, '$.slot'), json_extract(e.value, '$.payload'), @now
+  FROM pools p, json_each(:events) e WHERE p.pool_id = :pool_id;
+SELECT sequence_id AS first, created_at AS now FROM events
+ WHERE pool_id = :pool_id AND sequence_id = (SELECT next_event - :count FROM pools WHERE pool_id = :pool_id);
 
 -- name: add_logs
 INSERT INTO logs (pool_id, log_id, at, worker_id, level, severity, logger, message, details)
