@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from uuid import uuid4
 
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.event import start
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import ExitCode, WorkerId
@@ -70,7 +71,8 @@ class ControlPlane:
         self._clock = clock
 
     def local_spawner(self, *, survive: bool = False) -> LocalSpawner:
-        """Starts workers on this machine, with this store in their environment."""
+        """Starts workers on this machine, with this store in their environment. Raises InvalidSettings without a folder."""
+        _check_folder(self.settings.state_dir)
         environment = {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)}
         return LocalSpawner(self.settings.state_dir, environment, survive=survive, clock=self._clock)
 
@@ -126,6 +128,17 @@ class ControlPlane:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+
+def _check_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InvalidSettings(
+            f"expected to keep workers' logs in {folder}, got: {exc.strerror}; set {STATE_DIR_VARIABLE}"
+        ) from exc
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise InvalidSettings(f"expected to keep workers' logs in {folder}, but may not write there; set {STATE_DIR_VARIABLE}")
 
 
 def process_name() -> str:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from drumbeat.core.errors import InvalidSettings
 
@@ -41,7 +42,9 @@ def absolute(store: str) -> str:
     if not store.startswith("sqlite:///"):
         return store
     path, mark, options = store.removeprefix("sqlite:///").partition("?")
-    return f"sqlite:///{Path(path).expanduser().absolute()}{mark}{options}" if path else store
+    if not path:
+        return store
+    return f"sqlite:///{quote(str(Path(unquote(path)).expanduser().absolute()))}{mark}{options}"
 
 
 def _from_file(file: Path) -> dict[str, Any]:
@@ -49,6 +52,8 @@ def _from_file(file: Path) -> dict[str, Any]:
         return {}
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise InvalidSettings(f"expected to read settings from {file}, got: {exc.strerror}; mend or remove it") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
         raise InvalidSettings(f"expected TOML in {file}, got something else: {exc}") from exc
     for name, value in found.items():

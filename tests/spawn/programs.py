@@ -9,9 +9,10 @@ import psutil
 
 PATIENCE_SECONDS = 20.0
 
-#: runs until SIGTERM, then leaves with 0
+#: runs until SIGTERM, then leaves with 0; a test that is killed does not leave it behind for long
 WORKER = """
 import signal, sys
+signal.alarm(120)
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 print("ready", *sys.argv[1:], flush=True)
 while True:
@@ -30,7 +31,7 @@ print("leash", hold_leash(), flush=True)
 #: has a child in its own group and one in a session apart
 PARENT = """
 import subprocess, sys
-sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
+sleep = [sys.executable, "-c", "import time; time.sleep(120)"]
 near, far = subprocess.Popen(sleep), subprocess.Popen(sleep, start_new_session=True)
 print("children", near.pid, far.pid, flush=True)
 near.wait()
@@ -39,7 +40,7 @@ near.wait()
 #: leaves with 3, and leaves a child in a session apart
 LEAVES_A_CHILD = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"], start_new_session=True)
 print("children", child.pid, flush=True)
 sys.exit(3)
 """
@@ -47,7 +48,7 @@ sys.exit(3)
 #: has a child that carries no tags
 PARENT_OF_A_STRANGER = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env={})
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)"], env={})
 print("children", child.pid, flush=True)
 child.wait()
 """

@@ -37,7 +37,7 @@ class TestHoldLeash:
     def test_it_asks_itself_to_leave(self) -> None:
         leash = Leash()
         program = "import signal\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
-        with start(HOLD + program + "hold_leash()\n" + SAY + "signal.pause()", leash) as process:
+        with start(HOLD + program + "hold_leash()\n" + SAY + "signal.alarm(120)\nsignal.pause()", leash) as process:
             assert process.poll() is None
 
             leash.close()
@@ -49,9 +49,9 @@ class TestHoldLeash:
         program = (
             "import signal, subprocess\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
             "hold_leash(timedelta(milliseconds=50))\n"
-            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+            "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(120)'])\n"
         )
-        with start(HOLD + program + SAY + "print(child.pid, flush=True)\ntime.sleep(600)", leash) as process:
+        with start(HOLD + program + SAY + "print(child.pid, flush=True)\ntime.sleep(120)", leash) as process:
             assert process.stdout is not None
             child = process_of(process.stdout.readline())
 

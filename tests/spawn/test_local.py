@@ -143,6 +143,13 @@ class TestStart:
         assert second.ref != first.ref
         assert await spawner.list(P) == [second]
 
+    async def test_a_folder_that_cannot_be_written_says_so(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_text("not a folder")
+
+        async with LocalSpawner(tmp_path / "file", {}) as spawner:
+            with pytest.raises(SpawnFailed, match="expected a state folder that can be written"):
+                await spawner.spawn(local_order())
+
     async def test_a_closed_spawner_starts_nothing(self, tmp_path: Path) -> None:
         spawner = LocalSpawner(tmp_path, {})
 

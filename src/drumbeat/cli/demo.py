@@ -1,25 +1,27 @@
 """drumbeat demo: a fleet in a minute. Workers join, start, change targets; one is killed and replaced; all drain."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated
+from uuid import uuid4
 
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from drumbeat.cli.render import Columns, brief, console, sentence, table, text
+from drumbeat.cli.render import Columns, brief, console, say, sentence, table, text
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat
-from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, Thresholds
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerStatus, judge
@@ -95,7 +97,7 @@ class _Stage:
         self.chapter = chapter
         self.told.append(chapter)
         if not console.is_terminal:
-            console.print(f"• {chapter}", highlight=False)
+            say(f"• {chapter}")
 
     def decisions(self) -> list[str]:
         return [f"{text(beat.at)[11:]}  {sentence(action)}" for beat in self.beats for action in beat.actions]
@@ -109,7 +111,7 @@ class _Stage:
         return {
             "worker": lambda worker: worker.worker_id,
             "slot": lambda worker: worker.slot,
-            "status": lambda worker: f"[{_COLOURS[worker.status]}]{worker.status}[/]",
+            "status": lambda worker: Text(worker.status, style=_COLOURS[worker.status]),
             "health": self._health,
             "last beat": self._silence,
             "target": lambda worker: worker.target,
@@ -132,18 +134,29 @@ class _Stage:
 
 async def _play(settings: Settings, workers: int) -> None:
     async with open_control_plane(settings, create=True) as plane, plane.local_spawner() as spawner:
-        pool = await plane.create_fleet(f"demo-{os.getpid()}", FleetPolicy(workers=workers, target=2), demo_thresholds())
+        pool = await plane.create_fleet(f"demo-{uuid4().hex[:6]}", FleetPolicy(workers=workers, target=2), demo_thresholds())
         stage = _Stage(plane, pool, await plane.store.now())
-        stop = asyncio.Event()
-        loop = plane.fleet_loop(pool.pool_id, spawner, _EVERY)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(loop.run(stop))
+        failure: DrumbeatError | None = None
+        async with _running(plane.fleet_loop(pool.pool_id, spawner, _EVERY).run), _screen(stage):
             try:
-                async with _screen(stage):
-                    await _story(stage, workers)
-            finally:
-                stop.set()
+                await _story(stage, workers)
+            except DrumbeatError as exc:
+                failure = exc
         _conclude(stage)
+        if failure is not None:
+            raise failure
+
+
+@asynccontextmanager
+async def _running(run: Callable[[asyncio.Event], Coroutine[object, object, None]]) -> AsyncIterator[None]:
+    """A controller that beats for as long as the block lasts."""
+    stop = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(run(stop))
+        try:
+            yield
+        finally:
+            stop.set()
 
 
 @asynccontextmanager
@@ -165,7 +178,7 @@ async def _story(stage: _Stage, workers: int) -> None:
     await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
     victim = _living(stage)[-1]
     stage.say(f"kill -9 of {victim.worker_id} (pid {victim.pid})")
-    os.kill(victim.pid or 0, signal.SIGKILL)
+    _kill(victim)
     await _until(stage, lambda: victim.worker_id not in _names(stage) and _active(stage) == workers)
     await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
     stage.say(f"noticed, closed and replaced by {_living(stage)[-1].worker_id}; now all shall drain")
@@ -175,8 +188,14 @@ async def _story(stage: _Stage, workers: int) -> None:
     await stage.look()
 
 
+def _kill(victim: Worker) -> None:
+    if victim.pid is not None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim.pid, signal.SIGKILL)
+
+
 async def _until(stage: _Stage, happened: Callable[[], bool]) -> None:
-    """Look until it has happened. Raises InvalidInput with the last decisions when it does not."""
+    """Look until it has happened. Raises DrumbeatError when it does not."""
     deadline = asyncio.get_running_loop().time() + _PATIENCE.total_seconds()
     while True:
         try:
@@ -186,7 +205,7 @@ async def _until(stage: _Stage, happened: Callable[[], bool]) -> None:
         if happened():
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise InvalidInput(f"the demo waited {brief(_PATIENCE)} in vain after: {stage.chapter}")
+            raise DrumbeatError(f"the demo waited {brief(_PATIENCE)} in vain after: {stage.chapter}; its decisions say more")
         await asyncio.sleep(_REDRAWN_EVERY)
 
 
@@ -205,13 +224,10 @@ def _active(stage: _Stage) -> int:
 def _conclude(stage: _Stage) -> None:
     if console.is_terminal:
         for chapter in stage.told:
-            console.print(f"• {chapter}", highlight=False)
-    console.print("\n[bold]What the controller decided, and why[/]")
+            say(f"• {chapter}")
+    say("\nWhat the controller decided, and why", style="bold")
     for line in stage.decisions():
-        console.print(f"  {line}", markup=False, highlight=False)
+        say(f"  {line}")
     quiet = [beat for beat in stage.beats if not beat.actions]
-    console.print(
-        f"\n{len(stage.beats)} beats; in {len(quiet)} of them nothing was to be done "
-        f"({quiet[-1].why_not if quiet else 'none'}).",
-        highlight=False,
-    )
+    last = f" ({quiet[-1].why_not})" if quiet else ""
+    say(f"\n{len(stage.beats)} beats; in {len(quiet)} of them nothing was to be done{last}.")

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from drumbeat.cli.options import JsonOption, LimitOption, PoolArgument, StoreOption, with_control_plane
-from drumbeat.cli.render import Columns, console, sentence, show, show_json, text
+from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
@@ -151,7 +151,7 @@ def list_beats(
 @beats.command("show")
 def show_beat(
     pool: PoolArgument,
-    n: Annotated[int | None, typer.Argument(metavar="[N]", help="The beat's number; the last one if left out.")] = None,
+    n: Annotated[int | None, typer.Argument(metavar="[N]", min=1, help="The beat's number; the last one if left out.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -161,7 +161,8 @@ def show_beat(
         home = await plane.store.pools.get(PoolId(pool))
         if n is None:
             return await plane.store.beats.last(home.pool_id)
-        return next(iter(await plane.store.beats.list(home.pool_id, after=n - 1, limit=1)), None)
+        found = await plane.store.beats.list(home.pool_id, after=n - 1, limit=1)
+        return next((beat for beat in found if beat.n == n), None)
 
     beat = with_control_plane(store, work)
     if beat is None:
@@ -173,14 +174,14 @@ def show_beat(
 
 
 def _print_beat(beat: Beat) -> None:
-    console.print(f"beat {beat.n} at {text(beat.at)} UTC by {beat.owner}, epoch {beat.epoch}, took {text(beat.duration)}")
-    console.print("saw: " + ", ".join(f"{name} {value}" for name, value in beat.summary.items()), highlight=False)
+    say(f"beat {beat.n} at {text(beat.at)} UTC by {beat.owner}, epoch {beat.epoch}, took {text(beat.duration)}")
+    say("saw: " + ", ".join(f"{name} {value}" for name, value in beat.summary.items()))
     for action in beat.actions:
-        console.print(f"did: {sentence(action)}", markup=False)
+        say(f"did: {sentence(action)}")
     if beat.why_not:
-        console.print(f"did nothing: {beat.why_not}", markup=False)
+        say(f"did nothing: {beat.why_not}")
     if beat.error:
-        console.print(f"failed: {beat.error}", style="red", markup=False)
+        say(f"failed: {beat.error}", style="red")
 
 
 @runs.command("list")

@@ -1,9 +1,10 @@
 """The command line's front door: commands, and how errors become one line and an exit code."""
 
+import logging
+import os
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from drumbeat import __version__
@@ -15,6 +16,7 @@ from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 
 EXIT_INPUT = 1  #: what was asked cannot be done: bad input, nothing of that name, a store that is not ready
 EXIT_STORE = 2  #: the store did not answer
+EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
     name="drumbeat",
@@ -53,22 +55,41 @@ def root(
 
 def main() -> None:
     """Run the command line. Never shows a traceback for what the user can mend."""
+    logging.getLogger("drumbeat").addHandler(logging.NullHandler())  # what fails in a beat is in its row; a worker logs
+    sys.exit(_run())
+
+
+def _run() -> int:
     try:
-        sys.exit(app(standalone_mode=False) or 0)
-    except click.exceptions.Exit as exc:
-        sys.exit(exc.exit_code)
-    except click.ClickException as exc:
-        _complain(exc.format_message())
-        sys.exit(EXIT_INPUT)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
+        code = int(app(prog_name="drumbeat", standalone_mode=False) or 0)
+        sys.stdout.flush()
+    except typer.TyperException as exc:
+        return _complain(_usage(exc), EXIT_INPUT)
+    except (typer.Abort, KeyboardInterrupt):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        return _nobody_reads()
     except StoreUnavailable as exc:
-        _complain(str(exc))
-        sys.exit(EXIT_STORE)
+        return _complain(str(exc), EXIT_STORE)
     except DrumbeatError as exc:
-        _complain(str(exc))
-        sys.exit(EXIT_INPUT)
+        return _complain(str(exc), EXIT_INPUT)
+    return code
 
 
-def _complain(message: str) -> None:
-    errors.print(f"drumbeat: {' '.join(message.split())}", style="red", markup=False, highlight=False, soft_wrap=True)
+def _usage(exc: typer.TyperException) -> str:
+    """What is wrong with the arguments, and where to read on; nothing where help was shown already."""
+    message, context = exc.format_message().strip(), getattr(exc, "ctx", None)
+    return f"{message} See: {context.command_path} --help" if message and context else message
+
+
+def _complain(message: str, code: int) -> int:
+    line = " ".join(message.split())
+    if line:
+        errors.print(f"drumbeat: {line}", style="red", soft_wrap=True)
+    return code
+
+
+def _nobody_reads() -> int:
+    """Whoever read our output has left: be as quiet as if it were all read."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return EXIT_INPUT

@@ -1,5 +1,6 @@
 """Values for people: tables and lines; and for programs: JSON."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -7,11 +8,14 @@ from typing import Any
 import msgspec
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from drumbeat.core.histogram import Histogram
 
-console = Console()
-errors = Console(stderr=True)
+_UNFOLDED = 10_000  #: wide enough that nothing is folded where no terminal says how wide it is
+
+console = Console(width=None if sys.stdout.isatty() else _UNFOLDED, markup=False, emoji=False, highlight=False)
+errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 Columns = Mapping[str, Callable[[Any], object]]
 
@@ -23,7 +27,12 @@ def show(rows: Sequence[object], columns: Columns, *, as_json: bool, nothing: st
     elif rows:
         console.print(table(rows, columns))
     else:
-        console.print(nothing)
+        say(nothing)
+
+
+def say(line: str, style: str | None = None) -> None:
+    """One line as it is: a terminal folds it by itself, a pipe gets it whole."""
+    console.print(line, style=style, soft_wrap=True)
 
 
 def show_json(value: object) -> None:
@@ -55,8 +64,12 @@ def _ms(duration: timedelta | None) -> float | None:
 def table(rows: Sequence[object], columns: Columns, title: str | None = None) -> Table:
     drawn = Table(*columns, title=title, header_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for row in rows:
-        drawn.add_row(*(text(read(row)) for read in columns.values()))
+        drawn.add_row(*(_cell(read(row)) for read in columns.values()))
     return drawn
+
+
+def _cell(value: object) -> Text:
+    return value if isinstance(value, Text) else Text(text(value))
 
 
 def text(value: object) -> str:

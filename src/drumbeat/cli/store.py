@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from drumbeat.cli.options import JsonOption, StoreOption, settings_for, with_control_plane
-from drumbeat.cli.render import console, show_json, text
+from drumbeat.cli.render import say, show_json, text
 from drumbeat.control_plane import open_control_plane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.store.interface import StoreReport
 
 app = typer.Typer(no_args_is_help=True, help="Make, check, bring up to date and prune the store.")
 
+_LONGEST_AGE = timedelta(days=36_500)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -39,7 +40,7 @@ def _migrate(store: str | None, *, create: bool) -> None:
 
     applied, report = asyncio.run(work())
     done = f"applied {', '.join(map(str, applied))}" if applied else "nothing to apply"
-    console.print(f"{report.location}: schema version {report.schema_version} ({done})", highlight=False)
+    say(f"{report.location}: schema version {report.schema_version} ({done})")
 
 
 @app.command()
@@ -60,14 +61,14 @@ def check(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 
 def _print(report: StoreReport) -> None:
-    console.print(f"{report.location}  ({report.server})", highlight=False)
-    console.print(f"schema version {report.schema_version} of {report.latest_version}, clock {text(report.now)} UTC")
+    say(f"{report.location}  ({report.server})")
+    say(f"schema version {report.schema_version} of {report.latest_version}, clock {text(report.now)} UTC")
     filled = {table: rows for table, rows in report.rows.items() if rows}
-    console.print("rows: " + (", ".join(f"{table} {rows}" for table, rows in filled.items()) or "none yet"))
+    say("rows: " + (", ".join(f"{table} {rows}" for table, rows in filled.items()) or "none yet"))
     for problem in report.problems:
-        console.print(f"[red]problem:[/] {problem}")
+        say(f"problem: {problem}", style="red")
     if not report.problems:
-        console.print("[green]no problem found[/]")
+        say("no problem found", style="green")
 
 
 @app.command()
@@ -82,12 +83,15 @@ def prune(
     if as_json:
         show_json(counts)
     else:
-        console.print("deleted: " + ", ".join(f"{table} {rows}" for table, rows in counts.items()))
+        say("deleted: " + ", ".join(f"{table} {rows}" for table, rows in counts.items()))
 
 
 def parse_age(given: str) -> timedelta:
     """A duration such as 90s, 15m, 12h, 30d or 4w. Raises InvalidInput."""
-    found = re.fullmatch(r"(\d+)([smhdw])", given.strip())
+    found = re.fullmatch(r"([0-9]{1,12})([smhdw])", given.strip())
     if found is None:
         raise InvalidInput(f"expected an age such as 12h, 30d or 4w, got {given!r}")
-    return timedelta(**{_UNITS[found[2]]: int(found[1])})
+    count, unit = int(found[1]), timedelta(**{_UNITS[found[2]]: 1})
+    if count > _LONGEST_AGE / unit:
+        raise InvalidInput(f"expected an age of {_LONGEST_AGE.days}d at the most, got {given!r}")
+    return count * unit

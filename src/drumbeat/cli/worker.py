@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from drumbeat.control_plane import WorkerArguments, open_control_plane
-from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
 
@@ -32,9 +31,5 @@ def worker(
 
 
 async def _live(arguments: WorkerArguments) -> ExitCode:
-    try:
-        async with open_control_plane(load_settings(os.environ)) as plane:
-            return await plane.run_worker(arguments)
-    except StoreUnavailable as exc:
-        logging.getLogger(__name__).error("%s", exc)
-        return ExitCode.STORE_LOST
+    async with open_control_plane(load_settings(os.environ)) as plane:
+        return await plane.run_worker(arguments)

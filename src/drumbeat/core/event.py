@@ -22,6 +22,9 @@ class EventType(StrEnum):
     WORKER_MOVED = "WORKER_MOVED"  #: for the record: a worker changed state
 
 
+FACTS = frozenset({EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING, EventType.WORKER_MOVED})
+
+
 class Scope(StrEnum):
     """Whom an event is for."""
 
@@ -50,7 +53,9 @@ class Event(NewEvent):
     created_at: datetime
 
     def is_for(self, worker_id: WorkerId, slot: int) -> bool:
-        """Whether this worker should obey it."""
+        """Whether this worker should obey it. A fact for the record is for nobody to obey."""
+        if self.type in FACTS:
+            return False
         match self.scope:
             case Scope.RUN:
                 return True

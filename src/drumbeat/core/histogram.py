@@ -93,7 +93,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        return sum(self.counts)
+        return sum(self.counts[self._used()])
 
     @property
     def mean(self) -> timedelta | None:
@@ -122,7 +122,14 @@ class Histogram:
 
     def buckets(self) -> Iterator[tuple[int, int]]:
         """The buckets that hold something, lowest first, with their counts."""
-        return ((bucket, count) for bucket, count in enumerate(self.counts) if count)
+        used = self._used()
+        return ((bucket, count) for bucket, count in enumerate(self.counts[used], used.start) if count)
+
+    def _used(self) -> slice:
+        """Where the counts can be: between the buckets of the least and the greatest."""
+        if self.least is None or self.greatest is None:
+            return slice(0, 0)
+        return slice(bucket_of(self.least), bucket_of(self.greatest) + 1)
 
     def to_bytes(self) -> bytes:
         """A compact form: the exact figures, then each used bucket as a step from the last and its count."""

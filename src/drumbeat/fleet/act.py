@@ -45,16 +45,18 @@ class FleetActor:
     @_do.register
     async def _(self, action: MarkFailed, fence: Fence) -> None:
         to = WorkerStatus.TERMINATED if action.exit_code == 0 else WorkerStatus.ERROR
-        change = Change(exit_code=action.exit_code, error=action.reason)
+        change = Change(exit_code=action.exit_code, error=None if action.exit_code == 0 else action.reason)
         await self._store.workers.move(action.worker, to, action.reason, change, fence=fence)
 
     @_do.register
     async def _(self, action: Reap, fence: Fence) -> None:
+        await self._check(fence)
         await self._spawner.terminate(self._pool_id, action.worker_id)
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
 
     @_do.register
     async def _(self, action: EndStray, fence: Fence) -> None:
+        await self._check(fence)
         await self._spawner.terminate(self._pool_id, action.worker_id)
 
     @_do.register
@@ -76,12 +78,18 @@ class FleetActor:
         row = Worker(pool_id=self._pool_id, worker_id=action.worker_id, slot=action.slot, provider=self._spawner.traits.name)
         if action.is_new:
             await self._store.workers.add([row], fence=fence)
+        else:
+            await self._check(fence)
         order = Order(pool_id=self._pool_id, worker_id=action.worker_id, slot=action.slot, group_count=action.group_count)
         try:
             await self._spawner.spawn(order)
         except SpawnFailed as exc:
             await self._close(row, str(exc), fence)
             raise
+
+    async def _check(self, fence: Fence) -> None:
+        """Raise Fenced before the provider is touched, where no row is written first: adding no events asks just that."""
+        await self._store.events.append(self._pool_id, (), fence=fence)
 
     async def _close(self, row: Worker, error: str, fence: Fence) -> None:
         """A worker that could not be started leaves cleanly: it is its provider that failed, not the worker."""

@@ -24,10 +24,13 @@ def decide(view: FleetView) -> Decision[Action]:
     closing = close(view, [worker for worker in view.workers if worker.is_live])
     closed = {action.worker.worker_id for action in closing}
     living = [worker for worker in view.workers if worker.is_live and worker.worker_id not in closed]
+    staying = [worker for worker in living if _stays(worker)]
     recovery: list[Action] = [*closing, *reap(view), *end_strays(view)]
-    scaling: list[Action] = [*respawn(view, living), *spawn(view, living), *drain(view, living)]
-    actions = [*recovery, *scaling, *set_targets(view, living)]
-    return Decision(actions=actions, why_not=None if actions else _why_nothing(view, living), summary=_summary(view))
+    leaving = drain(view, staying)
+    asked = {action.worker_id for action in leaving}
+    kept = [worker for worker in staying if worker.worker_id not in asked]
+    actions = [*recovery, *respawn(view, kept), *spawn(view, staying), *leaving, *set_targets(view, kept)]
+    return Decision(actions=actions, why_not=None if actions else _why_nothing(view, living, staying), summary=_summary(view))
 
 
 def close(view: FleetView, live: Sequence[Worker]) -> list[Closing]:
@@ -39,8 +42,9 @@ def close(view: FleetView, live: Sequence[Worker]) -> list[Closing]:
 
 
 def mark_failed(view: FleetView, live: Sequence[Worker]) -> list[Closing]:
-    """Workers whose rows are live and whose instances are over."""
-    ended = {seen.worker_id: seen.exit_code for seen in view.instances if not seen.running}
+    """Workers whose rows are live and whose instances are over, all of them if a provider started two under one name."""
+    running = {seen.worker_id for seen in view.instances if seen.running}
+    ended = {seen.worker_id: seen.exit_code for seen in view.instances if seen.worker_id not in running}
     return [
         MarkFailed(
             worker=worker,
@@ -80,17 +84,23 @@ def reap(view: FleetView) -> list[Reap]:
 
 
 def end_strays(view: FleetView) -> list[EndStray]:
-    """Instances that no row asks for: the row comes first, so nobody will ever miss them."""
-    known = {worker.worker_id for worker in view.workers}
+    """Instances that no row asks for: the row comes first, so nobody will ever miss them.
+
+    An ended worker's instance is ended by ``reap``; if it is seen again after that (its provider was late), it is a stray.
+    """
+    asked_for = {worker.worker_id for worker in view.workers if worker.is_live or worker.reaped_at is None}
+    running = dict.fromkeys(seen.worker_id for seen in view.instances if seen.running)
     return [
-        EndStray(worker_id=seen.worker_id, reason="it runs without a row")
-        for seen in view.instances
-        if seen.running and seen.worker_id not in known
+        EndStray(worker_id=worker_id, reason="it runs without a live row")
+        for worker_id in running
+        if worker_id not in asked_for
     ]
 
 
-def respawn(view: FleetView, living: Sequence[Worker]) -> list[Spawn]:
+def respawn(view: FleetView, kept: Sequence[Worker]) -> list[Spawn]:
     """Rows whose instance was never started: a controller died between the two."""
+    if _is_paused(view):
+        return []
     seen = {each.worker_id for each in view.instances}
     return [
         Spawn(
@@ -100,16 +110,15 @@ def respawn(view: FleetView, living: Sequence[Worker]) -> list[Spawn]:
             reason="asked for, but no instance is there",
             is_new=False,
         )
-        for worker in living
-        if worker.status is WorkerStatus.SPAWNING and worker.worker_id not in seen and worker.drain_deadline is None
+        for worker in kept
+        if worker.status is WorkerStatus.SPAWNING and worker.worker_id not in seen
     ]
 
 
-def spawn(view: FleetView, living: Sequence[Worker]) -> list[Spawn]:
+def spawn(view: FleetView, staying: Sequence[Worker]) -> list[Spawn]:
     """New workers for the slots that have none."""
-    if view.paused_until is not None and view.paused_until > view.now:
+    if _is_paused(view):
         return []
-    staying = [worker for worker in living if worker.drain_deadline is None and worker.status is not WorkerStatus.DRAINING]
     taken = {worker.slot for worker in staying}
     free = [slot for slot in range(view.policy.workers) if slot not in taken][: max(view.policy.workers - len(staying), 0)]
     first = _next_number(view)
@@ -124,22 +133,21 @@ def spawn(view: FleetView, living: Sequence[Worker]) -> list[Spawn]:
     ]
 
 
-def drain(view: FleetView, living: Sequence[Worker]) -> list[AskToDrain]:
-    """Workers beyond what the policy asks for, highest slot first."""
-    staying = sorted((worker for worker in living if worker.drain_deadline is None), key=lambda worker: worker.slot)
+def drain(view: FleetView, staying: Sequence[Worker]) -> list[AskToDrain]:
+    """Workers beyond what the policy asks for: those in the highest slots."""
+    by_slot = sorted(staying, key=lambda worker: worker.slot)
     return [
         AskToDrain(
             worker_id=worker.worker_id,
             within=view.thresholds.drain_within,
             reason=f"{len(staying)} workers are here, {view.policy.workers} are wanted",
         )
-        for worker in staying[view.policy.workers :]
+        for worker in by_slot[view.policy.workers :]
     ]
 
 
-def set_targets(view: FleetView, living: Sequence[Worker]) -> list[SetTarget]:
-    """Workers whose target is not the policy's."""
-    leaving = {action.worker_id for action in drain(view, living)}
+def set_targets(view: FleetView, kept: Sequence[Worker]) -> list[SetTarget]:
+    """Workers that have joined and whose target is not the policy's."""
     return [
         SetTarget(
             worker_id=worker.worker_id,
@@ -147,22 +155,25 @@ def set_targets(view: FleetView, living: Sequence[Worker]) -> list[SetTarget]:
             ramp=view.policy.ramp,
             reason=f"the policy asks for {view.policy.target}, it was told {worker.target}",
         )
-        for worker in living
-        if worker.status in (WorkerStatus.STARTING, WorkerStatus.WAITING, WorkerStatus.ACTIVE)
-        and worker.drain_deadline is None
-        and worker.worker_id not in leaving
-        and worker.target != view.policy.target
+        for worker in kept
+        if worker.status is not WorkerStatus.SPAWNING and worker.target != view.policy.target
     ]
 
 
+def _stays(worker: Worker) -> bool:
+    """Whether nobody, itself included, has told this worker to leave."""
+    return worker.drain_deadline is None and worker.status is not WorkerStatus.DRAINING
+
+
+def _is_paused(view: FleetView) -> bool:
+    return view.paused_until is not None and view.paused_until > view.now
+
+
 def _next_number(view: FleetView) -> int:
-    """One above every number a worker of this pool was ever named by."""
-    numbers = [int(worker.worker_id.removeprefix("worker-")) for worker in view.workers if _is_numbered(worker)]
+    """One above every number a worker or an instance of this pool is named by."""
+    names = {*(worker.worker_id for worker in view.workers), *(seen.worker_id for seen in view.instances)}
+    numbers = [int(number) for name in names if (number := name.removeprefix("worker-")).isdecimal()]
     return max(numbers, default=-1) + 1
-
-
-def _is_numbered(worker: Worker) -> bool:
-    return worker.worker_id.removeprefix("worker-").isdecimal()
 
 
 def _how_it_ended(exit_code: int | None) -> str:
@@ -171,10 +182,10 @@ def _how_it_ended(exit_code: int | None) -> str:
     return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
 
 
-def _why_nothing(view: FleetView, living: Sequence[Worker]) -> str:
-    if view.paused_until is not None and view.paused_until > view.now:
-        return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}"
-    return f"{len(living)} of {view.policy.workers} workers are here and none is ill"
+def _why_nothing(view: FleetView, living: Sequence[Worker], staying: Sequence[Worker]) -> str:
+    draining = f", {len(living) - len(staying)} are draining" if len(staying) < len(living) else ""
+    here = f"{len(staying)} of {view.policy.workers} workers are here{draining}"
+    return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {here}" if _is_paused(view) else f"{here} and none is ill"
 
 
 def _summary(view: FleetView) -> dict[str, int]:

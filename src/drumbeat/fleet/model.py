@@ -28,11 +28,17 @@ class FleetPolicy:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "FleetPolicy":
-        return cls(
-            workers=int(fields.get("workers", 1)),
-            target=int(fields.get("target", 1)),
-            ramp=timedelta(seconds=float(fields.get("ramp_seconds", 0))),
-        )
+        """The policy a pool's row holds. Raises InvalidSettings."""
+        try:
+            return cls(
+                workers=int(fields.get("workers", 1)),
+                target=int(fields.get("target", 1)),
+                ramp=timedelta(seconds=float(fields.get("ramp_seconds", 0))),
+            )
+        except (TypeError, ValueError, OverflowError) as exc:
+            raise InvalidSettings(
+                f"expected numbers as a fleet's workers, target and ramp_seconds, got {dict(fields)}"
+            ) from exc
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

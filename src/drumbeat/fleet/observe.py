@@ -17,7 +17,7 @@ async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelt
     return FleetView(
         pool_id=pool_id,
         now=now,
-        looking_since=looking_since(await store.beats.last(pool_id), now, gap, pool.thresholds),
+        looking_since=looking_since(await _last_look(store, pool_id, now, pool.thresholds), now, gap, pool.thresholds),
         paused_until=pool.paused_until,
         thresholds=pool.thresholds,
         policy=FleetPolicy.from_json(pool.policy),
@@ -31,6 +31,15 @@ async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelt
             for instance in instances
         ),
     )
+
+
+async def _last_look(store: Store, pool_id: PoolId, now: datetime, thresholds: Thresholds) -> Beat | None:
+    """The last beat that saw the pool. One that failed to see it ends nothing, if another saw it shortly before."""
+    last = await store.beats.last(pool_id)
+    if last is None or last.view is not None:
+        return last
+    recent = await store.beats.list(pool_id, since=now - thresholds.stale_after)
+    return next((beat for beat in reversed(recent) if beat.view is not None), None)
 
 
 def looking_since(last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds) -> datetime:

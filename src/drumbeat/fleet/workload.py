@@ -10,6 +10,7 @@ from datetime import timedelta
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.histogram import Histogram
+from drumbeat.core.run import Phase
 from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 
 PERIOD = timedelta(milliseconds=100)
@@ -41,19 +42,19 @@ class Metronome:
         self._latency = Histogram()
         self._counted = 0
         self._operations = 0
-        self._phase: str | None = None
+        self._measuring = False
 
     async def prepare(self) -> None:
         """There is nothing to get ready."""
 
     async def start(self, phase: str | None, target: int) -> None:
-        self._phase = phase
+        if phase is not None:
+            self.set_phase(phase)
         self.set_target(target, timedelta())
 
     def set_phase(self, phase: str) -> None:
-        if phase == "MEASUREMENT" and self._phase != phase:
-            self._operations = 0
-        self._phase = phase
+        if phase == Phase.MEASUREMENT and not self._measuring:
+            self._measuring, self._operations = True, 0
 
     def set_target(self, connections: int, ramp: timedelta) -> None:
         now = self._clock.elapsed()
@@ -87,6 +88,8 @@ class Metronome:
         self._operations += held
 
     async def drain(self, within: timedelta) -> DrainResult:
+        """Hold nothing any more: a tick is over as soon as it came."""
+        self.set_target(0, timedelta())
         return DrainResult()
 
     async def close(self) -> None:

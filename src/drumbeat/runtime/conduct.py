@@ -19,7 +19,7 @@ from drumbeat.runtime.patience import cut, describe, pause
 from drumbeat.runtime.probe import Reading
 from drumbeat.runtime.sampling import Sampling
 from drumbeat.runtime.workload import Workload
-from drumbeat.store.interface import BATCH, Heartbeat, Joining, Orders
+from drumbeat.store.interface import Heartbeat, Joining, Orders
 
 log = logging.getLogger(__name__)
 
@@ -129,7 +129,8 @@ class Conduct:
         me = Me(worker_id=self._identity.worker_id, slot=self._identity.slot, born=born)
         for event in orders.events:
             self._obey(event, me, orders.now)
-        if len(orders.events) < BATCH:
+        self._wanted = told.read_to(self._wanted, orders.read_to)
+        if not orders.more:
             self._weigh(orders)
 
     def _obey(self, event: Event, me: Me, now: datetime) -> None:

@@ -67,6 +67,11 @@ def skip(wanted: Wanted, event: Event) -> Wanted:
     return replace(wanted, read_to=event.sequence_id)
 
 
+def read_to(wanted: Wanted, sequence_id: int) -> Wanted:
+    """The same, with everything up to there counted as read: what was left out was for others."""
+    return replace(wanted, read_to=max(wanted.read_to, sequence_id))
+
+
 def come_due(wanted: Wanted, now: datetime) -> Wanted:
     """Obey the orders whose time has come, earliest first."""
     due = [event for event in _by_time(wanted) if _time_of(event) <= now]

@@ -13,7 +13,7 @@ from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.runtime.line import Line
 from drumbeat.runtime.patience import next_due, pause
 from drumbeat.runtime.sampling import Sampling
-from drumbeat.store.interface import BATCH, Change, Heartbeat, Joining, Orders, Store
+from drumbeat.store.interface import Change, Heartbeat, Joining, Orders, Store
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class Pulse:
             if sample is not None:
                 self._samples.sent([sample])
             self._body.hear(orders)
-            if len(orders.events) < BATCH:
+            if not orders.more:
                 return
             sample = None
 

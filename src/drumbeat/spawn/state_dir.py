@@ -31,8 +31,7 @@ class StateDir:
     def starting(self, name: Name) -> Iterator[None]:
         """Only one process and thread at a time. Raises SpawnFailed when another holds it for longer than a start takes."""
         path = self._file("locks", name, ".lock")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("ab") as lock:
+        with _opened(path) as lock:
             _acquire(lock, path)
             yield
 
@@ -57,6 +56,14 @@ class StateDir:
     def _file(self, folder: str, name: Name, suffix: str) -> Path:
         pool_id, worker_id = name
         return self._path / folder / _file_name("pool", pool_id) / (_file_name("worker", worker_id) + suffix)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("ab")
+    except OSError as exc:
+        raise SpawnFailed(f"expected a state folder that can be written, got: {exc}; choose another") from exc
 
 
 def _acquire(lock: IO[bytes], path: Path) -> None:

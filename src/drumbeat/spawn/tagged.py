@@ -10,7 +10,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import psutil
 
@@ -70,29 +69,38 @@ def tags(scope: str, name: Name) -> Mapping[str, str]:
 
 def find(scope: str) -> Sequence[Process]:
     """Every living process with this scope's tags, oldest first; those of other users, whom we may not look into, left out."""
-    found = [_tagged(candidate, scope) for candidate in psutil.process_iter()]
+    found = [_tagged(pid, scope) for pid in psutil.pids()]
     return sorted((one for one in found if one is not None), key=lambda one: (one.started_at, one.pid))
 
 
-def _tagged(candidate: psutil.Process, scope: str) -> Process | None:
+def _tagged(pid: int, scope: str) -> Process | None:
     try:
-        return _read(candidate.pid, scope) if candidate.environ().get(SCOPE) == scope else None
-    except (psutil.Error, ProcessLookupError, KeyError):
+        return _read(pid, scope) if _environment(pid).get(SCOPE) == scope else None
+    except (psutil.Error, OSError, KeyError):
         return None
 
 
 def _read(pid: int, scope: str) -> Process | None:
     """Read its tags between two looks at its birth, so that they are surely its own and not those of a pid's next owner."""
-    birth, reading = born(pid), psutil.Process(pid)
-    environment = reading.environ()
+    birth, environment = born(pid), _environment(pid)
     process = Process(
         pid=pid,
         birth=birth,
         name=(PoolId(environment[POOL]), WorkerId(environment[WORKER])),
-        started_at=datetime.fromtimestamp(reading.create_time(), UTC),
+        started_at=datetime.fromtimestamp(psutil.Process(pid).create_time(), UTC),
         leads=os.getsid(pid) == pid,
     )
     return process if environment.get(SCOPE) == scope and process.is_alive else None
+
+
+def _environment(pid: int) -> Mapping[str, str]:
+    """What it was started with, if it has tags. Cheap where it can be: each beat asks every process of the machine."""
+    if sys.platform != "linux":
+        return psutil.Process(pid).environ()
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        raw = file.read()
+    entries = os.fsdecode(raw).split("\0") if SCOPE.encode() in raw else []
+    return {name: value for name, _, value in (entry.partition("=") for entry in entries)}
 
 
 def _state_and_birth(pid: int) -> tuple[str, str] | None:
@@ -100,7 +108,8 @@ def _state_and_birth(pid: int) -> tuple[str, str] | None:
     if sys.platform != "linux":
         return _portable_state_and_birth(pid)
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     return fields[0], fields[19]

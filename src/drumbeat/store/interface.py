@@ -152,7 +152,9 @@ class Orders:
     """What a heartbeat brings back: news, and the truth to reconcile with."""
 
     now: datetime  #: the store's clock
-    events: Sequence[Event]  #: after ``read_to``, at most BATCH; a full batch means there may be more
+    events: Sequence[Event]  #: those after ``read_to`` that are for this worker, at most BATCH
+    read_to: int  #: how far the log was looked through for them: what to send with the next heartbeat
+    more: bool  #: whether there are more
     status: WorkerStatus
     target: int
     target_seq: int

@@ -1,9 +1,10 @@
 """From a URL to a store."""
 
+import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store.interface import Store
@@ -11,18 +12,26 @@ from drumbeat.store.memory import MemoryStore
 
 DEFAULT_URL = "sqlite:///drumbeat.db"
 _EXPECTED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(:[0-9]{1,5})?", re.IGNORECASE)
 
 
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
     """The store at a URL, to be entered with ``async with``.
 
-    ``create`` makes missing tables first; else a store without them is refused, unless ``check_version`` is off.
+    ``create`` makes a missing file and missing tables; else a store without them is refused. With ``check_version`` off tables
+    are taken as they are.
     Raises InvalidSettings when the URL is not one of ours.
     """
-    parts = urlsplit(url)
-    opener = _OPENERS.get(parts.scheme)
+    scheme = _SCHEME.match(url)
+    opener = _OPENERS.get(scheme[1].lower()) if scheme else None
     if opener is None:
-        raise InvalidSettings(f"no store for {_scheme_of(url)}; expected {_EXPECTED}")
+        given = repr(scheme[0]) if scheme else "a name without a scheme"
+        raise InvalidSettings(f"no store for {given}; expected {_EXPECTED}")
+    try:
+        parts = urlsplit(url, allow_fragments=False)
+    except ValueError:
+        raise InvalidSettings(f"the store's URL cannot be read; expected {_EXPECTED}") from None
     return opener(parts, create, check_version)
 
 
@@ -31,8 +40,8 @@ def _open_sqlite(parts: SplitResult, create: bool, check_version: bool) -> Store
     from drumbeat.store.sql.store import SqlStore
 
     if parts.netloc:
-        raise InvalidSettings(f"expected sqlite:///FILE (three slashes), got a host {parts.netloc!r} in the store's URL")
-    path = parts.path[1:]
+        raise InvalidSettings("expected sqlite:///FILE (three slashes), got a host in the store's URL")
+    path = unquote(parts.path[1:])
     if not path:
         raise InvalidSettings("expected sqlite:///FILE, got no file in the store's URL")
     options = _options(parts, {"synchronous": str.upper, "busy_timeout": _seconds})
@@ -43,6 +52,7 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
     from drumbeat.store.sql.postgres import PostgresDatabase
     from drumbeat.store.sql.store import SqlStore
 
+    _check_hosts(parts)
     ours: Mapping[str, Callable[[str], object]] = {
         "schema": str,
         "connections": _count,
@@ -81,7 +91,7 @@ def _options(parts: SplitResult, known: Mapping[str, Callable[[str], object]], *
 def _read_option(name: str, value: str, reader: Callable[[str], object]) -> object:
     try:
         return reader(value)
-    except ValueError as exc:
+    except (ValueError, OverflowError) as exc:
         raise InvalidSettings(f"the store's URL has {name}={value!r}; expected a positive number") from exc
 
 
@@ -97,6 +107,12 @@ def _count(text: str) -> int:
     return count
 
 
-def _scheme_of(url: str) -> str:
-    """What was given in place of a scheme, without anything that may be secret."""
-    return repr(url.split(":", 1)[0] + ":") if ":" in url else "a name without a scheme"
+def _check_hosts(parts: SplitResult) -> None:
+    """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    split_wrongly = "@" in parts.path or (not credentials and "@" in parts.query)
+    if split_wrongly or not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+        raise InvalidSettings(
+            "the store's URL has no host that can be read; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+            "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"
+        )

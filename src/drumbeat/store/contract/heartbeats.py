@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.event import EventType, NewEvent, Scope, Target, start, stop
+from drumbeat.core.event import FACTS, EventType, NewEvent, Scope, Target, start, stop
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.run import RunStatus
@@ -113,21 +113,36 @@ class BeatContract(Given):
         assert orders.events == [events[1]]
         assert (await store.membership.beat(heartbeat(worker, read_to=events[1].sequence_id))).events == []
 
-    async def test_a_heartbeat_brings_others_events_too(self, store: Store, pool: Pool) -> None:
+    async def test_a_heartbeat_brings_only_what_is_for_its_worker_and_says_how_far_it_looked(
+        self, store: Store, pool: Pool
+    ) -> None:
         worker = await active(store, pool)
-        read_to = len(await told(store, pool.pool_id))
-        for_others = [
+        told = [
             NewEvent(type=EventType.STOP, scope=Scope.WORKER, worker_id=W2),
+            NewEvent(type=EventType.SET_PHASE, payload={"phase": "WARMUP"}),
             NewEvent(type=EventType.STOP, scope=Scope.WORKER_GROUP, slot=9),
+            NewEvent(type=EventType.STOP, scope=Scope.WORKER, worker_id=W1),
+            NewEvent(type=EventType.STOP, scope=Scope.WORKER_GROUP, slot=0),
+            *(NewEvent(type=fact) for fact in sorted(FACTS)),
         ]
-        await store.events.append(pool.pool_id, for_others)
+        events = await store.events.append(pool.pool_id, told)
 
-        orders = await store.membership.beat(heartbeat(worker, read_to))
+        orders = await store.membership.beat(heartbeat(worker))
 
-        assert [(event.scope, event.worker_id, event.slot) for event in orders.events] == [
-            (Scope.WORKER, W2, None),
-            (Scope.WORKER_GROUP, None, 9),
-        ]
+        assert orders.events == [events[1], events[3], events[4]]
+        assert (orders.read_to, orders.more) == (events[-1].sequence_id, False)
+
+    async def test_what_was_left_out_for_want_of_room_comes_next(self, store: Store, pool: Pool) -> None:
+        worker = await active(store, pool)
+        mixed = [NewEvent(type="COUNT", scope=Scope.WORKER, worker_id=W1 if n % 2 else W2) for n in range(300)]
+        events = await store.events.append(pool.pool_id, mixed)
+
+        first = await store.membership.beat(heartbeat(worker))
+        second = await store.membership.beat(heartbeat(worker, first.read_to))
+
+        assert (len(first.events), first.more) == (BATCH, True)
+        assert (len(second.events), second.more, second.read_to) == (50, False, events[-1].sequence_id)
+        assert [*first.events, *second.events] == [event for event in events if event.worker_id == W1]
 
     async def test_a_heartbeat_brings_one_batch_at_most(self, store: Store, pool: Pool) -> None:
         worker = await joined(store, pool)

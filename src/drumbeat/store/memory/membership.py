@@ -57,9 +57,13 @@ class MemoryMembership(Table):
     def _orders(self, worker: Worker, read_to: int) -> Orders:
         rows = self.state.rows(worker.pool_id)
         controller = self.state.leases.get(worker.pool_id)
+        news = [event for event in following(rows, read_to, len(rows.events)) if event.is_for(worker.worker_id, worker.slot)]
+        more = len(news) > BATCH
         return Orders(
             now=self.state.now(),
-            events=following(rows, read_to, BATCH),
+            events=news[:BATCH],
+            read_to=news[BATCH - 1].sequence_id if more else max(read_to, len(rows.events)),
+            more=more,
             status=worker.status,
             target=worker.target,
             target_seq=worker.target_seq,

@@ -6,7 +6,7 @@ from drumbeat.core.errors import WorkerGone
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import Change, Heartbeat, Joining, Orders
+from drumbeat.store.interface import BATCH, Change, Heartbeat, Joining, Orders
 from drumbeat.store.sql.database import Database, Row, Script
 from drumbeat.store.sql.events import append_events, moved
 from drumbeat.store.sql.pools import no_pool
@@ -27,7 +27,7 @@ class SqlMembership:
         rows = await self._database.write("worker_beat", _heartbeat_values(heartbeat))
         if not rows:
             await self._database.transact(_explain_gone(heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance))
-        return _orders_of(heartbeat.pool_id, rows[0])
+        return _orders_of(heartbeat, rows[0])
 
     async def move(
         self,
@@ -121,10 +121,14 @@ def _heartbeat_values(beat: Heartbeat) -> dict[str, Any]:
     } | sample_values(beat.sample)
 
 
-def _orders_of(pool_id: PoolId, row: Row) -> Orders:
+def _orders_of(beat: Heartbeat, row: Row) -> Orders:
+    found = [event_of(beat.pool_id, each) for each in load(row["events"]) or ()]
+    more = len(found) > BATCH
     return Orders(
         now=instant(row["now"]),
-        events=[event_of(pool_id, each) for each in load(row["events"]) or ()],
+        events=found[:BATCH],
+        read_to=found[BATCH - 1].sequence_id if more else max(row["newest"], beat.read_to),
+        more=more,
         status=WorkerStatus(row["status"]),
         target=row["target"],
         target_seq=row["target_seq"],

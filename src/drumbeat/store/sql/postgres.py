@@ -80,8 +80,8 @@ class PostgresDatabase:
     @property
     def location(self) -> str:
         parts = urlsplit(self._url)
-        port = f":{parts.port}" if parts.port else ""
-        return f"postgresql://{parts.hostname or 'localhost'}{port}{parts.path} (schema {self._schema})"
+        hosts = parts.netloc.rpartition("@")[2]
+        return f"postgresql://{hosts or 'localhost'}{parts.path} (schema {self._schema})"
 
     async def open(self) -> None:
         asyncpg = _driver()
@@ -175,9 +175,16 @@ class PostgresDatabase:
             return InvalidSettings(f"PostgreSQL at {self.location} refused the user or password; check the store's URL")
         if isinstance(exc, asyncpg.InvalidCatalogNameError):
             return InvalidSettings(f"PostgreSQL at {self.location} has no such database; create it first (createdb)")
+        if isinstance(exc, asyncpg.InsufficientPrivilegeError):
+            return InvalidSettings(
+                f"PostgreSQL at {self.location} refused: {exc}; grant it, or use another user in the store's URL"
+            )
+        if isinstance(exc, asyncpg.UndefinedObjectError | asyncpg.exceptions.ClientConfigurationError):
+            return InvalidSettings(f"PostgreSQL at {self.location}: {exc}; check the options of the store's URL")
         if isinstance(exc, asyncpg.DataError):
             return InvalidInput(f"PostgreSQL cannot keep this value: {exc}")
-        return StoreUnavailable(f"PostgreSQL at {self.location}: {str(exc) or type(exc).__name__}")
+        hint = "; is it running, and is the store's URL right?" if isinstance(exc, OSError) else ""
+        return StoreUnavailable(f"PostgreSQL at {self.location}: {str(exc) or type(exc).__name__}{hint}")
 
 
 async def _run(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values) -> Rows:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from drumbeat.core.errors import InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
+from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
 from drumbeat.store.interface import Traits
 from drumbeat.store.sql.database import Rows, Script, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
@@ -124,8 +124,7 @@ class SqliteDatabase:
         return [] if [row[0] for row in rows] == ["ok"] else [f"integrity: {row[0]}" for row in rows]
 
     def _connect(self) -> sqlite3.Connection:
-        if not self._create and not self._path.exists():
-            raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
+        self._check_path()
         try:
             return self._configured(
                 sqlite3.connect(self._path, isolation_level=None, timeout=self._busy_timeout.total_seconds())
@@ -133,9 +132,18 @@ class SqliteDatabase:
         except sqlite3.Error as exc:
             raise self._translated(exc) from exc
 
+    def _check_path(self) -> None:
+        if self._path.is_dir():
+            raise InvalidSettings(f"expected a SQLite file at {self._path}, got a folder; name a file in it")
+        if self._create and not self._path.parent.is_dir():
+            raise InvalidSettings(f"expected a folder at {self._path.parent} to keep a SQLite file in; make it first")
+        if not self._create and not self._path.exists():
+            raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
+
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA journal_mode = WAL")
+        if self._create or connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone():
+            connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA cache_size = -16000")
         return connection
@@ -179,6 +187,8 @@ class SqliteDatabase:
             return _Outcome(piece, result=piece.work(connection))
         except sqlite3.Error as exc:
             return _Outcome(piece, error=_caused(self._translated(exc), exc))
+        except (OverflowError, UnicodeEncodeError) as exc:
+            return _Outcome(piece, error=_caused(InvalidInput(f"SQLite cannot keep this value: {exc}"), exc))
         except Exception as exc:
             return _Outcome(piece, error=exc)
 
@@ -286,7 +296,7 @@ def _settle(outcomes: Sequence[_Outcome]) -> None:
             waiter.set_result(outcome.result)
 
 
-def _caused(error: StoreError, cause: BaseException) -> StoreError:
+def _caused(error: DrumbeatError, cause: BaseException) -> DrumbeatError:
     error.__cause__ = cause
     return error
 

@@ -62,9 +62,11 @@ class SqlStore:
     async def _prepare(self) -> None:
         version = await self._database.transact(find_version())
         refuse_newer(self._database.location, version)
-        if self._create and version < LATEST:
+        if version >= LATEST or not self._check_version:
+            return
+        if self._create:
             await self._database.transact(migrate())
-        elif self._check_version and version < LATEST:
+        else:
             found = f"tables of version {version}" if version else "no tables of Drumbeat"
             raise StoreNotReady(
                 f"expected the store at {self._database.location} to have tables of version {LATEST}, "

@@ -19,7 +19,7 @@ WITH alive AS (
            active = :active, operations = :operations, errors = :errors, error = COALESCE(:error, error),
            cpu_percent = :cpu_percent, memory_percent = :memory_percent, gpu = CAST(:gpu AS jsonb)
      WHERE pool_id = :pool_id AND worker_id = :worker_id AND instance = :instance AND ended_at IS NULL
-    RETURNING pool_id, worker_id, heartbeat_at, status, target, target_seq, drain_deadline
+    RETURNING pool_id, worker_id, slot, heartbeat_at, status, target, target_seq, drain_deadline
 ), sampled AS (
     INSERT INTO drumbeat.samples (pool_id, worker_id, n, at, interval_us, phase, operations, reads, writes, errors, latency,
                                   p50_ms, p95_ms, p99_ms, avg_ms, min_ms, max_ms, active, target, cpu_percent, memory_percent,
@@ -34,13 +34,18 @@ WITH alive AS (
     ON CONFLICT (pool_id, worker_id, n) DO NOTHING
 )
 SELECT alive.heartbeat_at AS now, alive.status, alive.target, alive.target_seq, alive.drain_deadline,
-       r.status AS run_status, r.phase AS run_phase, l.expires_at AS controller_until,
+       r.status AS run_status, r.phase AS run_phase, l.expires_at AS controller_until, p.next_event - 1 AS newest,
+       CASE WHEN p.next_event - 1 > CAST(:read_to AS bigint) THEN
        (SELECT jsonb_agg(jsonb_build_object('sequence_id', e.sequence_id, 'type', e.type, 'scope', e.scope,
                                             'worker_id', e.worker_id, 'slot', e.slot, 'payload', e.payload,
                                             'created_at', e.created_at) ORDER BY e.sequence_id)
-          FROM (SELECT * FROM drumbeat.events
-                 WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint) ORDER BY sequence_id LIMIT 100) e) AS events
-  FROM alive LEFT JOIN drumbeat.runs r ON r.run_id = alive.pool_id LEFT JOIN drumbeat.leases l ON l.name = alive.pool_id;
+          FROM (SELECT * FROM drumbeat.events WHERE pool_id = :pool_id AND sequence_id > CAST(:read_to AS bigint)
+                   AND (scope = 'RUN' OR (scope = 'WORKER' AND worker_id = :worker_id)
+                        OR (scope = 'WORKER_GROUP' AND slot = alive.slot))
+                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING')
+                 ORDER BY sequence_id LIMIT 101) e) END AS events
+  FROM alive JOIN drumbeat.pools p ON p.pool_id = alive.pool_id
+  LEFT JOIN drumbeat.runs r ON r.run_id = alive.pool_id LEFT JOIN drumbeat.leases l ON l.name = alive.pool_id;
 
 -- name: append_events
 -- The pool's row stays locked until commit: numbers are handed out in commit order, so a reader never sees 11 before 10.

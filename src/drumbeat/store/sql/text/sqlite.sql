@@ -23,12 +23,17 @@ SELECT pool_id, worker_id, :n, heartbeat_at - :age_us, :interval_us, :sample_pha
  WHERE pool_id = :pool_id AND worker_id = :worker_id AND instance = :instance AND ended_at IS NULL AND :n IS NOT NULL
 ON CONFLICT (pool_id, worker_id, n) DO NOTHING;
 SELECT w.heartbeat_at AS now, w.status, w.target, w.target_seq, w.drain_deadline,
-       r.status AS run_status, r.phase AS run_phase, l.expires_at AS controller_until,
+       r.status AS run_status, r.phase AS run_phase, l.expires_at AS controller_until, p.next_event - 1 AS newest,
+       CASE WHEN p.next_event - 1 > :read_to THEN
        (SELECT json_group_array(json_object('sequence_id', e.sequence_id, 'type', e.type, 'scope', e.scope,
                                             'worker_id', e.worker_id, 'slot', e.slot, 'payload', json(e.payload),
                                             'created_at', e.created_at))
-          FROM (SELECT * FROM events WHERE pool_id = :pool_id AND sequence_id > :read_to ORDER BY sequence_id LIMIT 100) e) AS events
-  FROM workers w LEFT JOIN runs r ON r.run_id = w.pool_id LEFT JOIN leases l ON l.name = w.pool_id
+          FROM (SELECT * FROM events WHERE pool_id = :pool_id AND sequence_id > :read_to
+                   AND (scope = 'RUN' OR (scope = 'WORKER' AND worker_id = :worker_id) OR (scope = 'WORKER_GROUP' AND slot = w.slot))
+                   AND type NOT IN ('WORKER_MOVED', 'SCALE_DOWN', 'GUARDRAIL_WARNING')
+                 ORDER BY sequence_id LIMIT 101) e) END AS events
+  FROM workers w JOIN pools p ON p.pool_id = w.pool_id
+  LEFT JOIN runs r ON r.run_id = w.pool_id LEFT JOIN leases l ON l.name = w.pool_id
  WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id AND w.instance = :instance AND w.ended_at IS NULL;
 
 -- name: append_events
