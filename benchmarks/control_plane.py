@@ -33,6 +33,8 @@ from drumbeat.store.sql.store import SqlStore
 from kit.report import Report, median, parser, percentile, print_table, say
 from servers.postgres import PostgresServer
 
+Pids = Callable[[], Sequence[int]]  #: whose CPU is the database's
+
 POOL = PoolId("fleet")
 CONNECTIONS = 32
 
@@ -143,6 +145,7 @@ class Loop:
     beat: Beater
     workers: Sequence[WorkerId]
     samples: Sequence[Sample]
+    read_to: int  #: they joined long ago, and have read what happened since
     late_ms: list[float]
 
     async def run(self, seconds: float, measure: bool) -> None:
@@ -152,7 +155,7 @@ class Loop:
                 group.create_task(self._live(worker, n, began, seconds, measure))
 
     async def _live(self, worker: WorkerId, n: int, began: float, seconds: float, measure: bool) -> None:
-        due, read_to, number = began + n / len(self.workers), 0, 0
+        due, read_to = began + n / len(self.workers), self.read_to
         while due < began + seconds:
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             number = time.time_ns()
@@ -177,11 +180,10 @@ def cpu_seconds(pids: Sequence[int]) -> float:
     return total
 
 
-async def measure(
-    store: SqlStore, beat: Beater, workers: Sequence[WorkerId], seconds: float, pids: Callable[[], Sequence[int]]
-) -> Result:
+async def measure(store: SqlStore, beat: Beater, workers: Sequence[WorkerId], seconds: float, pids: Pids) -> Result:
     chance = random.Random(7)
-    loop = Loop(beat, workers, [typical_sample(chance) for _ in range(32)], [])
+    newest = (await store.events.append(POOL, [NewEvent(type="SET_PHASE", payload={"phase": "WARMUP"})]))[0].sequence_id
+    loop = Loop(beat, workers, [typical_sample(chance) for _ in range(32)], newest, [])
     await loop.run(2, measure=False)
     began, before = time.perf_counter(), cpu_seconds(pids())
     async with asyncio.TaskGroup() as group:

@@ -69,9 +69,6 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def print_table(headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     texts = [[f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row] for row in [headers, *rows]]
     widths = [max(len(row[column]) for row in texts) for column in range(len(headers))]
-    for row in texts:
-        say(
-            "  ".join(
-                cell.rjust(width) if n else cell.ljust(width) for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-        )
+    for first, *others in texts:
+        padded = (cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True))
+        say("  ".join([first.ljust(widths[0]), *padded]))

@@ -36,7 +36,7 @@ def reference() -> str:
 
 def _section(name: str, command: Any) -> str:
     arguments = [each.metavar for each in options(command) if not _is_option(each)]
-    heading = " ".join([f"## `{name}", *arguments]) + "`"
+    heading = " ".join([f"### `{name}", *arguments]) + "`"
     rows = [_row(each) for each in options(command)]
     return "\n".join([heading, "", command.help, "", "| option | meaning | default |", "|---|---|---|", *rows, ""])
 
@@ -53,7 +53,7 @@ def _is_option(parameter: Any) -> bool:
 def _default(option: Any) -> str:
     if option.required:
         return "required"
-    return "–" if option.default in (None, False) else f"`{option.default}`"
+    return "–" if option.default is None or option.default is False else f"`{option.default}`"
 
 
 def main() -> None:

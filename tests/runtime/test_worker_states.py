@@ -243,6 +243,13 @@ async def test_orders_for_others_and_nonsense_do_not_touch_it(world: World, work
         assert workload.calls == calls
 
 
+async def test_nonsense_is_complained_of_once(world: World, workload: FakeWorkload, caplog: pytest.LogCaptureFixture) -> None:
+    async with world.working(workload):
+        await world.tell(NewEvent(type=EventType.SET_PHASE, payload={"phase": None}))
+        await world.passes(10)
+    assert caplog.text.count("expected the name of a phase, got None") == 1
+
+
 async def test_in_a_pool_that_lasts_a_new_worker_ignores_the_stop_of_the_old(world: World, workload: FakeWorkload) -> None:
     await world.tell(event.start(1), event.stop("everybody out"))
     await world.passes(60)
@@ -259,14 +266,18 @@ async def test_a_ramp_is_not_cut_by_reconciling(world: World, workload: FakeWork
     assert [call for call in workload.calls if call[0] == "set_target"] == [("set_target", 100, seconds(60))]
 
 
-async def test_a_phase_that_only_the_row_tells_is_taken_over_within_five_seconds(run_world: World) -> None:
+async def test_a_phase_that_only_the_row_tells_is_taken_over_every_five_seconds(run_world: World) -> None:
     world, workload = run_world, FakeWorkload(clock=run_world.clock)
+    await world.passes(100)
     await world.move_run(*TO_RUNNING, phase=Phase.WARMUP)
     async with world.alive(workload):
-        await world.passes(7)
+        await world.passes(2)
         await world.move_run(RunStatus.RUNNING, phase=Phase.MEASUREMENT)
         await world.passes(5)
-    assert ("set_phase", "MEASUREMENT") in workload.calls
+        await world.move_run(RunStatus.RUNNING, phase=Phase.COOLDOWN)
+        await world.passes(5)
+    phases = [(call[1], at) for call, at in zip(workload.calls, workload.times, strict=True) if call[0] == "set_phase"]
+    assert phases == [("MEASUREMENT", seconds(105)), ("COOLDOWN", seconds(110))]
 
 
 async def test_an_event_ahead_of_its_row_is_not_undone(run_world: World) -> None:

@@ -21,7 +21,6 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import OrderFactory, SpawnerContract
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
-from drumbeat.spawn.tagged import Process, born
 from spawn.programs import (
     CONTROLLER,
     LEASHED,
@@ -238,24 +237,6 @@ class TestEnd:
                         await spawner.spawn(local_order(f"w{n}"))
 
         assert [child for child in set(psutil.Process().children()) - before if is_alive(child)] == []
-
-    def test_a_pid_that_belongs_to_another_process_now_is_not_mistaken(self) -> None:
-        with subprocess.Popen(python(WORKER)) as stranger:
-            former = Process(pid=stranger.pid, birth="1", name=(P, W), started_at=SystemClock().now())
-
-            former.terminate()
-            former.kill()
-
-            assert not former.is_alive
-            assert stranger.poll() is None
-            stranger.kill()
-
-    def test_a_zombie_is_not_alive(self) -> None:
-        with subprocess.Popen(exits(0)) as child:
-            gone = Process(pid=child.pid, birth=born(child.pid), name=(P, W), started_at=SystemClock().now())
-            eventually(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "a child that nobody awaited")
-
-            assert not gone.is_alive
 
 
 class TestOthers:

@@ -18,13 +18,13 @@ from drumbeat.store.contract import Elapse, StoreContract
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def database_file(tmp_path: Path) -> Path:
     return tmp_path / "drumbeat.db"
 
 
 @pytest.fixture
-def url(path: Path) -> str:
-    return f"sqlite:///{path}"
+def url(database_file: Path) -> str:
+    return f"sqlite:///{database_file}"
 
 
 class TestSqliteStore(StoreContract):
@@ -34,9 +34,9 @@ class TestSqliteStore(StoreContract):
             yield store
 
     @pytest.fixture
-    def elapse(self, path: Path, store: Store) -> Elapse:
+    def elapse(self, database_file: Path, store: Store) -> Elapse:
         async def pass_time(passed: timedelta) -> None:
-            connection = sqlite3.connect(path, timeout=10)
+            connection = sqlite3.connect(database_file, timeout=10)
             with connection:
                 for statement in shift_statements(passed):
                     connection.execute(statement)
@@ -55,10 +55,10 @@ async def test_a_refused_write_leaves_its_neighbours_in_the_same_commit_alone(ur
         assert sum(isinstance(each, Exception) for each in made) == 5
 
 
-async def test_a_store_locked_by_another_process_is_waited_for(url: str, path: Path) -> None:
+async def test_a_store_locked_by_another_process_is_waited_for(url: str, database_file: Path) -> None:
     async with open_store(url, create=True) as store:
         await store.pools.create(pool("p", PoolKind.FLEET))
-        other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        other = sqlite3.connect(database_file, isolation_level=None, check_same_thread=False)
         other.execute("BEGIN IMMEDIATE")
         threading.Timer(0.3, other.execute, ("COMMIT",)).start()
 
@@ -68,10 +68,10 @@ async def test_a_store_locked_by_another_process_is_waited_for(url: str, path: P
         other.close()
 
 
-async def test_a_store_locked_for_too_long_is_unavailable_and_recovers(url: str, path: Path) -> None:
+async def test_a_store_locked_for_too_long_is_unavailable_and_recovers(url: str, database_file: Path) -> None:
     async with open_store(f"{url}?busy_timeout=0.1", create=True) as store:
         await store.pools.create(pool("p", PoolKind.FLEET))
-        other = sqlite3.connect(path, isolation_level=None)
+        other = sqlite3.connect(database_file, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
 
         with pytest.raises(StoreUnavailable, match="locked by another process"):
@@ -82,25 +82,25 @@ async def test_a_store_locked_for_too_long_is_unavailable_and_recovers(url: str,
         assert (await store.events.append(PoolId("p"), [NewEvent(type="X")]))[0].sequence_id == 1
 
 
-async def test_a_missing_file_is_not_made_unless_asked(url: str, path: Path) -> None:
+async def test_a_missing_file_is_not_made_unless_asked(url: str, database_file: Path) -> None:
     with pytest.raises(StoreUnavailable, match="drumbeat store init"):
         async with open_store(url):
             pass
-    assert not path.exists()
+    assert not database_file.exists()
 
 
-async def test_a_file_that_is_no_database_is_left_as_it_is(url: str, path: Path) -> None:
-    path.write_bytes(b"this is a poem, not a database, and long enough to be looked at" * 100)
-    before = path.read_bytes()
+async def test_a_file_that_is_no_database_is_left_as_it_is(url: str, database_file: Path) -> None:
+    database_file.write_bytes(b"this is a poem, not a database, and long enough to be looked at" * 100)
+    before = database_file.read_bytes()
 
     with pytest.raises(StoreCorrupt, match="expected a SQLite database"):
         async with open_store(url, create=True):
             pass
-    assert path.read_bytes() == before
+    assert database_file.read_bytes() == before
 
 
-async def test_a_database_of_somebody_else_needs_init_first(url: str, path: Path) -> None:
-    connection = sqlite3.connect(path)
+async def test_a_database_of_somebody_else_needs_init_first(url: str, database_file: Path) -> None:
+    connection = sqlite3.connect(database_file)
     connection.execute("CREATE TABLE theirs (x)")
     connection.close()
 
@@ -109,10 +109,10 @@ async def test_a_database_of_somebody_else_needs_init_first(url: str, path: Path
             pass
 
 
-async def test_a_store_from_a_newer_version_is_refused(url: str, path: Path) -> None:
+async def test_a_store_from_a_newer_version_is_refused(url: str, database_file: Path) -> None:
     async with open_store(url, create=True):
         pass
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(database_file)
     with connection:
         connection.execute("INSERT INTO schema_version VALUES (99, 0)")
     connection.close()
@@ -122,7 +122,7 @@ async def test_a_store_from_a_newer_version_is_refused(url: str, path: Path) -> 
             pass
 
 
-async def test_a_full_disk_is_said_and_nothing_is_half_written(url: str, path: Path) -> None:
+async def test_a_full_disk_is_said_and_nothing_is_half_written(url: str, database_file: Path) -> None:
     async with open_store(url, create=True) as store:
         await store.pools.create(pool("p", PoolKind.FLEET))
         await store.database._writer.submit(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall())  # type: ignore[attr-defined]

@@ -108,17 +108,22 @@ class Histogram:
 
     def percentile_ns(self, percent: float) -> float | None:
         """The same in nanoseconds, without a microsecond's rounding."""
-        if not 0 <= percent <= 100:
-            raise ValueError(f"expected a percentile from 0 to 100, got {percent}")
+        return self.percentiles_ns((percent,))[0]
+
+    def percentiles_ns(self, percents: Sequence[float]) -> list[float | None]:
+        """Several percentiles in one pass; they must rise."""
+        if not all(0 <= percent <= 100 for percent in percents):
+            raise ValueError(f"expected percentiles from 0 to 100, got {percents}")
         if self.least is None or self.greatest is None:
-            return None
-        rank = max(1, -(-percent * self.count // 100))
+            return [None] * len(percents)
+        ranks = [max(1, -(-percent * self.count // 100)) for percent in percents]
+        found: list[float | None] = []
         seen = 0
         for bucket, count in self.buckets():
             seen += count
-            if seen >= rank:
-                return min(max(_middle(bucket), self.least), self.greatest)
-        return self.greatest
+            while len(found) < len(ranks) and seen >= ranks[len(found)]:
+                found.append(min(max(_middle(bucket), self.least), self.greatest))
+        return found
 
     def buckets(self) -> Iterator[tuple[int, int]]:
         """The buckets that hold something, lowest first, with their counts."""
@@ -140,8 +145,13 @@ class Histogram:
             _put(out, figure)
         before = 0
         for bucket, count in self.buckets():
-            _put(out, bucket - before)
-            _put(out, count)
+            step = bucket - before
+            if step < 0x80 and count < 0x80:
+                out.append(step)
+                out.append(count)
+            else:
+                _put(out, step)
+                _put(out, count)
             before = bucket
         return bytes(out)
 

@@ -46,8 +46,9 @@ def dialect(schema: str) -> Dialect:
         calls={
             "time": lambda us: f"to_timestamp(({us}) / 1000000.0)",
             "json_object": lambda *parts: f"jsonb_build_object({', '.join(parts)})",
-            "json_merge": lambda left, right: f"({left} || {right})",
+            "json_filled": lambda document, *pairs: f"(jsonb_build_object({', '.join(pairs)}) || {document})",
             "json_part": lambda document, key: f"({document} -> {key})",
+            "json_text": lambda document, key: f"({document} ->> {key})",
             "json_number": lambda document, key: f"CAST({document} ->> {key} AS float8)",
             "json_collect": lambda key, value: f"jsonb_object_agg({key}, {value})",
         },

@@ -125,6 +125,7 @@ def sample_values(sample: Sample | None) -> dict[str, Any]:
     if sample is None:
         return _NO_SAMPLE
     latency = sample.latency
+    p50, p95, p99 = latency.percentiles_ns((50, 95, 99))
     return {
         "n": sample.n,
         "age_us": to_us(sample.age),
@@ -135,9 +136,9 @@ def sample_values(sample: Sample | None) -> dict[str, Any]:
         "writes": sample.writes,
         "sample_errors": sample.errors,
         "latency": latency.to_bytes(),
-        "p50_ms": _ms(latency.percentile_ns(50)),
-        "p95_ms": _ms(latency.percentile_ns(95)),
-        "p99_ms": _ms(latency.percentile_ns(99)),
+        "p50_ms": _ms(p50),
+        "p95_ms": _ms(p95),
+        "p99_ms": _ms(p99),
         "avg_ms": _ms(latency.total / latency.count) if latency.least is not None else None,
         "min_ms": _ms(latency.least),
         "max_ms": _ms(latency.greatest),

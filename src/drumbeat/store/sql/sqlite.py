@@ -21,6 +21,12 @@ from drumbeat.store.sql.queries import Dialect, Query, load_queries
 
 T = TypeVar("T")
 
+
+def _paths(pairs: Sequence[str]) -> str:
+    """Keys and values in turn, each key made a path."""
+    return ", ".join(f"'$.' || {part}" if n % 2 == 0 else part for n, part in enumerate(pairs))
+
+
 DIALECT = Dialect(
     name="sqlite",
     schema="",
@@ -38,9 +44,10 @@ DIALECT = Dialect(
     calls={
         "time": lambda us: f"strftime('%Y-%m-%d %H:%M:%f', ({us}) / 1000000.0, 'unixepoch')",
         "json_object": lambda *parts: f"json_object({', '.join(parts)})",
-        "json_merge": lambda left, right: f"json_patch({left}, {right})",
+        "json_filled": lambda document, *pairs: f"json_insert({document}, {_paths(pairs)})",
         "json_part": lambda document, key: f"json_extract({document}, '$.' || {key})",
         "json_number": lambda document, key: f"json_extract({document}, '$.' || {key})",
+        "json_text": lambda document, key: f"json_extract({document}, '$.' || {key})",
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
     },
 )

@@ -13,7 +13,7 @@ SELECT r.run_id, r.run_id AS test_id, r.template_id, r.name AS test_name, r.conf
        r.operations AS total_ops, r.errors AS error_count, r.qps AS current_qps,
        @json_part(r.controller_state, 'find_max') AS find_max_state,
        @json_part(r.controller_state, 'qps') AS qps_controller_state,
-       (SELECT @json_collect(w.worker_id, @json_object('target', w.target, 'seq', w.target_seq))
+       (SELECT @json_collect(w.worker_id, @json_object('target', w.target, 'target_connections', w.target, 'seq', w.target_seq))
           FROM drumbeat.workers w WHERE w.pool_id = r.run_id) AS worker_targets,
        p.next_event AS next_sequence_id,
        CASE WHEN r.status IN ('CANCELLING', 'CANCELLED', 'FAILED') THEN r.completion_reason END AS cancellation_reason,
@@ -24,7 +24,7 @@ SELECT r.run_id, r.run_id AS test_id, r.template_id, r.name AS test_name, r.conf
 DROP VIEW IF EXISTS drumbeat.run_control_events;
 CREATE VIEW drumbeat.run_control_events AS
 SELECT e.pool_id || '/' || e.sequence_id AS event_id, e.pool_id AS run_id, e.type AS event_type,
-       @json_merge(@json_object('scope', e.scope, 'worker_id', e.worker_id, 'worker_group_id', e.slot), e.payload) AS event_data,
+       @json_filled(e.payload, 'scope', e.scope, 'worker_id', e.worker_id, 'worker_group_id', e.slot) AS event_data,
        e.sequence_id, @time(e.created_at) AS created_at
   FROM drumbeat.events e;
 
@@ -32,14 +32,14 @@ SELECT e.pool_id || '/' || e.sequence_id AS event_id, e.pool_id AS run_id, e.typ
 DROP VIEW IF EXISTS drumbeat.worker_heartbeats;
 CREATE VIEW drumbeat.worker_heartbeats AS
 SELECT w.pool_id AS run_id, w.worker_id, w.slot AS worker_group_id,
-       CASE w.status WHEN 'spawning' THEN 'STARTING' WHEN 'starting' THEN 'STARTING' WHEN 'waiting' THEN 'WAITING'
+       CASE w.status WHEN 'starting' THEN 'STARTING' WHEN 'waiting' THEN 'WAITING'
                      WHEN 'active' THEN 'RUNNING' WHEN 'draining' THEN 'DRAINING' WHEN 'terminated' THEN 'COMPLETED'
                      ELSE 'DEAD' END AS status,
        w.phase, @time(w.heartbeat_at) AS last_heartbeat, w.heartbeat_count, w.active AS active_connections,
        w.target AS target_connections, w.cpu_percent, w.memory_percent, w.operations AS queries_processed,
        w.error AS last_error, w.errors AS error_count, @time(w.created_at) AS created_at,
-       @time(COALESCE(w.heartbeat_at, w.created_at)) AS updated_at
-  FROM drumbeat.workers w;
+       @time(w.heartbeat_at) AS updated_at
+  FROM drumbeat.workers w WHERE w.heartbeat_at IS NOT NULL;
 
 -- name: view_worker_metrics_snapshots
 DROP VIEW IF EXISTS drumbeat.worker_metrics_snapshots;
@@ -48,10 +48,10 @@ SELECT s.pool_id || '/' || s.worker_id || '/' || s.n AS snapshot_id, s.pool_id A
        s.pool_id || '/' || s.worker_id AS test_id, s.worker_id, w.slot AS worker_group_id,
        (SELECT COUNT(DISTINCT o.slot) FROM drumbeat.workers o WHERE o.pool_id = s.pool_id) AS worker_group_count,
        @time(s.at) AS timestamp, (s.at - w.started_at) / 1000000.0 AS elapsed_seconds, s.phase,
-       SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.operations ELSE 0 END) OVER so_far AS total_queries,
-       SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.reads ELSE 0 END) OVER so_far AS read_count,
-       SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.writes ELSE 0 END) OVER so_far AS write_count,
-       SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.errors ELSE 0 END) OVER so_far AS error_count,
+       CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.operations ELSE 0 END) OVER so_far AS BIGINT) AS total_queries,
+       CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.reads ELSE 0 END) OVER so_far AS BIGINT) AS read_count,
+       CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.writes ELSE 0 END) OVER so_far AS BIGINT) AS write_count,
+       CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.errors ELSE 0 END) OVER so_far AS BIGINT) AS error_count,
        CASE WHEN s.interval_us > 0 THEN s.operations * 1000000.0 / s.interval_us ELSE 0.0 END AS qps,
        s.p50_ms AS p50_latency_ms, s.p95_ms AS p95_latency_ms, s.p99_ms AS p99_latency_ms,
        s.avg_ms AS avg_latency_ms, s.min_ms AS min_latency_ms, s.max_ms AS max_latency_ms,
@@ -64,11 +64,14 @@ WINDOW so_far AS (PARTITION BY s.pool_id, s.worker_id ORDER BY s.n);
 DROP VIEW IF EXISTS drumbeat.test_results;
 CREATE VIEW drumbeat.test_results AS
 SELECT CASE o.worker_id WHEN '' THEN o.run_id ELSE o.run_id || '/' || o.worker_id END AS test_id, o.run_id,
-       NULLIF(o.worker_id, '') AS worker_id, w.slot AS worker_group_id, r.template_id, r.name AS test_name, o.status,
-       @time(o.started_at) AS start_time, @time(o.ended_at) AS end_time,
+       NULLIF(o.worker_id, '') AS worker_id, w.slot AS worker_group_id, r.template_id, r.name AS test_name,
+       @json_text(r.config, 'scenario_name') AS scenario_name, @json_text(r.config, 'table_name') AS table_name,
+       @json_text(r.config, 'table_type') AS table_type, @json_text(r.config, 'warehouse') AS warehouse,
+       @json_text(r.config, 'warehouse_size') AS warehouse_size, o.status, @time(o.started_at) AS start_time, @time(o.ended_at) AS end_time,
        (o.ended_at - o.started_at) / 1000000.0 AS duration_seconds, o.connections AS concurrent_connections,
        o.operations AS total_operations, o.reads AS read_operations, o.writes AS write_operations,
-       o.errors AS failed_operations, o.qps, o.avg_ms AS avg_latency_ms, o.p50_ms AS p50_latency_ms,
+       o.errors AS failed_operations, o.qps, o.reads * 1000000.0 / NULLIF(o.ended_at - o.started_at, 0) AS reads_per_second,
+       o.writes * 1000000.0 / NULLIF(o.ended_at - o.started_at, 0) AS writes_per_second, o.avg_ms AS avg_latency_ms, o.p50_ms AS p50_latency_ms,
        o.p90_ms AS p90_latency_ms, o.p95_ms AS p95_latency_ms, o.p99_ms AS p99_latency_ms,
        o.min_ms AS min_latency_ms, o.max_ms AS max_latency_ms, o.errors AS error_count,
        CASE WHEN o.operations > 0 THEN o.errors * 1.0 / o.operations ELSE 0.0 END AS error_rate,
@@ -84,18 +87,22 @@ CREATE VIEW drumbeat.query_executions AS
 SELECT x.run_id || '/' || x.worker_id || '/' || x.n AS execution_id, x.run_id || '/' || x.worker_id AS test_id,
        'LOCAL_' || x.run_id || '/' || x.worker_id || '/' || x.n AS query_id, x.query_text,
        @time(x.started_at) AS start_time, @time(x.started_at + x.duration_ms * 1000) AS end_time, x.duration_ms,
-       x.rows_affected, x.ok AS success, x.error, x.connection AS connection_id, x.kind AS query_kind,
+       x.rows_affected, CAST(NULL AS BIGINT) AS bytes_scanned,
+       (SELECT @json_text(r.config, 'warehouse') FROM drumbeat.runs r WHERE r.run_id = x.run_id) AS warehouse, x.ok AS success, x.error, x.connection AS connection_id,
+       CAST(NULL AS @json) AS custom_metadata, x.kind AS query_kind,
        x.worker_id, x.warmup, x.duration_ms AS app_elapsed_ms
   FROM drumbeat.executions x;
 
 -- name: view_find_max_step_history
 DROP VIEW IF EXISTS drumbeat.find_max_step_history;
 CREATE VIEW drumbeat.find_max_step_history AS
-SELECT s.run_id || '/' || s.n AS step_id, s.run_id, s.n AS step_number, s.to_target AS target_workers,
+SELECT s.run_id || '/' || s.n AS step_id, s.run_id, s.n AS step_number, s.type AS step_type,
+       s.from_target AS from_threads, s.to_target AS to_threads, s.direction, s.to_target AS target_workers,
        s.to_target AS total_target_connections, @time(s.started_at) AS step_start_time, @time(s.ended_at) AS step_end_time,
        (s.ended_at - s.started_at) / 1000000.0 AS step_duration_seconds, s.operations AS total_queries, s.qps,
        s.p50_ms AS p50_latency_ms, s.p95_ms AS p95_latency_ms, s.p99_ms AS p99_latency_ms, s.errors AS error_count,
        s.error_rate, s.qps_vs_prior AS qps_vs_prior_pct, s.p95_vs_baseline AS p95_vs_baseline_pct, s.queue_detected,
+       s.target_qps, (s.qps - s.target_qps) * 100.0 / NULLIF(s.target_qps, 0) AS qps_error_pct,
        s.outcome, s.reason AS stop_reason, @time(s.created_at) AS created_at
   FROM drumbeat.steps s WHERE s.type = 'FIND_MAX';
 
@@ -103,7 +110,8 @@ SELECT s.run_id || '/' || s.n AS step_id, s.run_id, s.n AS step_number, s.to_tar
 DROP VIEW IF EXISTS drumbeat.test_logs;
 CREATE VIEW drumbeat.test_logs AS
 SELECT l.pool_id || '/' || l.log_id AS log_id, l.pool_id AS run_id, l.pool_id || '/' || l.worker_id AS test_id, l.worker_id,
-       l.level, l.message, l.details, @time(l.at) AS timestamp, @time(l.at) AS created_at
+       l.log_id AS seq, l.level, l.logger, l.message, l.details, @json_text(l.details, 'exception') AS exception,
+       @time(l.at) AS timestamp, @time(l.at) AS created_at
   FROM drumbeat.logs l;
 
 -- name: view_test_templates
@@ -119,11 +127,11 @@ CREATE VIEW drumbeat.worker_registry AS
 SELECT w.worker_id,
        CASE w.status WHEN 'draining' THEN 'terminating' WHEN 'terminated' THEN 'terminated'
                      WHEN 'error' THEN 'lost' WHEN 'lost' THEN 'lost' ELSE 'active' END AS status,
-       w.host, w.pid, w.capabilities, w.pool_id, @time(COALESCE(w.started_at, w.created_at)) AS started_at,
-       @time(COALESCE(w.heartbeat_at, w.created_at)) AS last_heartbeat,
+       w.host, w.pid, w.capabilities, w.pool_id, @time(w.started_at) AS started_at,
+       @time(w.heartbeat_at) AS last_heartbeat,
        (SELECT MIN(j.job_id) FROM drumbeat.jobs j
          WHERE j.pool_id = w.pool_id AND j.status = 'claimed' AND j.lease_owner = w.worker_id) AS current_task_id
-  FROM drumbeat.workers w WHERE w.status <> 'spawning';
+  FROM drumbeat.workers w WHERE w.heartbeat_at IS NOT NULL;
 
 -- name: view_work_pool
 DROP VIEW IF EXISTS drumbeat.work_pool;
@@ -151,7 +159,8 @@ SELECT p.pool_id,
 -- name: view_active_workers_health
 DROP VIEW IF EXISTS drumbeat.active_workers_health;
 CREATE VIEW drumbeat.active_workers_health AS
-SELECT w.pool_id, w.worker_id AS id, CASE w.status WHEN 'draining' THEN 'terminating' ELSE 'active' END AS status,
+SELECT w.pool_id, w.worker_id AS id,
+       CASE w.status WHEN 'starting' THEN 'spawning' WHEN 'draining' THEN 'terminating' ELSE 'active' END AS status,
        @time(w.heartbeat_at) AS last_heartbeat, (@now - w.heartbeat_at) / 1000000.0 AS heartbeat_age_seconds,
        CASE WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'lost_after') * 1000000 THEN 'DEAD'
             WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'stale_after') * 1000000 THEN 'STALE'

@@ -1,0 +1,72 @@
+"""What the fleet's tests begin with: workers, instances and views in a few words."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind
+from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
+from drumbeat.fleet.model import FleetPolicy, FleetView, Seen
+
+POOL = PoolId("p")
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LIMITS = PRESETS[PoolKind.FLEET]
+LONG_AGO = NOW - timedelta(days=1)
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def worker(
+    name: str | int,
+    slot: int | None = None,
+    status: WorkerStatus = WorkerStatus.ACTIVE,
+    silent: float = 0,
+    reaped: bool = False,
+    **fields: Any,
+) -> Worker:
+    """A worker that was heard of ``silent`` seconds ago; ``3`` is worker-3 in slot 3, with the usual target."""
+    row = Worker(
+        pool_id=POOL,
+        worker_id=WorkerId(f"worker-{name}" if isinstance(name, int) else name),
+        slot=slot if slot is not None else int(name),
+        status=status,
+        target=0 if status is WorkerStatus.SPAWNING else 1,
+        created_at=LONG_AGO if status is not WorkerStatus.SPAWNING else NOW - seconds(silent),
+        heartbeat_at=None if status is WorkerStatus.SPAWNING else NOW - seconds(silent),
+        heartbeat_count=0 if status is WorkerStatus.SPAWNING else 7,
+        ended_at=NOW if status in TERMINAL else None,
+        reaped_at=NOW if reaped else None,
+    )
+    return replace(row, **fields)
+
+
+def runs(*names: str | int) -> tuple[Seen, ...]:
+    return tuple(Seen(worker_id=_name(name), running=True) for name in names)
+
+
+def is_over(name: str | int, exit_code: int | None = -9) -> Seen:
+    return Seen(worker_id=_name(name), running=False, exit_code=exit_code)
+
+
+def _name(name: str | int) -> WorkerId:
+    return WorkerId(f"worker-{name}" if isinstance(name, int) else name)
+
+
+def view(
+    *workers: Worker, wanted: int = 0, instances: tuple[Seen, ...] | None = None, target: int = 1, **fields: Any
+) -> FleetView:
+    """A pool that has been looked at for a day. Unless told otherwise every live worker's instance runs."""
+    running = tuple(Seen(worker_id=each.worker_id, running=True) for each in workers if each.is_live)
+    seen = FleetView(
+        pool_id=POOL,
+        now=NOW,
+        looking_since=LONG_AGO,
+        paused_until=None,
+        thresholds=LIMITS,
+        policy=FleetPolicy(workers=wanted, target=target),
+        workers=workers,
+        instances=running if instances is None else instances,
+    )
+    return replace(seen, **fields)
