@@ -3,6 +3,7 @@
 import os
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.tagged import Process, _portable_state_and_birth, _state_and_birth, born, find, tags
+from drumbeat.spawn.tagged import Process, _portable_state_and_birth, _state_and_birth, await_tags, born, find, tags
 from spawn.programs import WORKER, eventually, exits, python
 
 NAME = (PoolId("p"), WorkerId("w"))
@@ -74,11 +75,19 @@ def test_state_and_birth_are_told_of_the_living_the_dead_and_the_gone(look: Stat
     ("changed", "found"),
     [({}, True), ({"DRUMBEAT_SPAWNER": "other"}, False), ({"DRUMBEAT_POOL_ID": None}, False)],
 )
-def test_only_whoever_has_all_tags_is_found(changed: dict[str, str | None], found: bool) -> None:
-    wanted = {**os.environ, **tags("scope-of-test-tagged", NAME), **changed}
+def test_only_whoever_has_all_tags_is_found(tmp_path: Path, changed: dict[str, str | None], found: bool) -> None:
+    scope = str(tmp_path)
+    wanted = {**os.environ, **tags(scope, NAME), **changed}
     environment = {name: value for name, value in wanted.items() if value is not None}
     with subprocess.Popen(python(WORKER), env=environment, start_new_session=True) as child:
-        seen = [(one.pid, one.name, one.leads) for one in find("scope-of-test-tagged")]
+        await_tags(process(child.pid, born(child.pid)))
+        seen = [(one.pid, one.name, one.leads) for one in find(scope)]
         child.kill()
 
     assert seen == ([(child.pid, NAME, True)] if found else [])
+
+
+def test_whoever_has_no_tags_is_not_awaited_for_ever(stranger: subprocess.Popen[bytes]) -> None:
+    await_tags(process(stranger.pid, born(stranger.pid)))
+
+    assert stranger.poll() is None

@@ -18,6 +18,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from drumbeat.cli.options import run
 from drumbeat.cli.render import Columns, brief, console, say, sentence, table, text
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat
@@ -67,7 +68,7 @@ def demo(
     with tempfile.TemporaryDirectory(prefix="drumbeat-demo-") as folder:
         url = absolute(store or f"sqlite:///{folder}/drumbeat.db")
         settings = Settings(store=url, state_dir=Path(folder))
-        asyncio.run(_play(settings, workers))
+        run(_play(settings, workers))
 
 
 @dataclass(slots=True)

@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,12 +13,22 @@ from drumbeat.settings import STORE_VARIABLE, Settings, load_settings
 
 T = TypeVar("T")
 
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, on the faster loop where it is installed (the extra ``fast``)."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
 StoreOption = Annotated[
     str | None,
     typer.Option(
         "--store",
         help=f"The store's URL: sqlite:///FILE or postgresql://USER@HOST/DATABASE. Better kept in {STORE_VARIABLE} if it "
-        "holds a password. [default: sqlite:///drumbeat.db]",
+        "holds a password. Default: sqlite:///drumbeat.db",
         show_default=False,
     ),
 ]
@@ -44,4 +54,4 @@ def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitab
         async with control_plane(store) as plane:
             return await work(plane)
 
-    return asyncio.run(opened())
+    return run(opened())

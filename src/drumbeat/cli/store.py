@@ -1,13 +1,12 @@
 """drumbeat store: make, check, bring up to date and prune the store."""
 
-import asyncio
 import re
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
-from drumbeat.cli.options import JsonOption, StoreOption, settings_for, with_control_plane
+from drumbeat.cli.options import JsonOption, StoreOption, run, settings_for, with_control_plane
 from drumbeat.cli.render import say, show_json, text
 from drumbeat.control_plane import open_control_plane
 from drumbeat.core.errors import InvalidInput
@@ -38,7 +37,7 @@ def _migrate(store: str | None, *, create: bool) -> None:
             applied = list(await plane.store.upkeep.migrate())
             return applied, await plane.store.upkeep.check()
 
-    applied, report = asyncio.run(work())
+    applied, report = run(work())
     done = f"applied {', '.join(map(str, applied))}" if applied else "nothing to apply"
     say(f"{report.location}: schema version {report.schema_version} ({done})")
 
@@ -51,7 +50,7 @@ def check(store: StoreOption = None, as_json: JsonOption = False) -> None:
         async with open_control_plane(settings_for(store), check_version=False) as plane:
             return await plane.store.upkeep.check()
 
-    report = asyncio.run(work())
+    report = run(work())
     if as_json:
         show_json(report)
     else:

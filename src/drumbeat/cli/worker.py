@@ -1,6 +1,5 @@
 """drumbeat worker: be one worker of a pool or run, from joining to leaving."""
 
-import asyncio
 import logging
 import os
 import sys
@@ -8,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from drumbeat.cli.options import run
 from drumbeat.control_plane import WorkerArguments, open_control_plane
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
@@ -27,7 +27,7 @@ def worker(
         run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
     )
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    raise typer.Exit(asyncio.run(_live(arguments)))
+    raise typer.Exit(run(_live(arguments)))
 
 
 async def _live(arguments: WorkerArguments) -> ExitCode:

@@ -15,6 +15,8 @@ from drumbeat.runtime.cgroup import MEMBERSHIP, ROOT, CgroupProbe, find_hierarch
 
 log = logging.getLogger(__name__)
 
+_MEGABYTE = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -100,7 +102,12 @@ class GpuProbe:
             return None
         if not devices:
             return None
-        return {"memory_percent": max(device["memory_percent"] for device in devices), "devices": devices}
+        return {
+            "memory_percent": max(device["memory_percent"] for device in devices),
+            "memory_used_mb": sum(device["memory_used_bytes"] for device in devices) / _MEGABYTE,
+            "memory_total_mb": sum(device["memory_total_bytes"] for device in devices) / _MEGABYTE,
+            "devices": devices,
+        }
 
     def _device(self, index: int) -> Mapping[str, Any]:
         device = self._nvml.nvmlDeviceGetHandleByIndex(index)

@@ -21,7 +21,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.state_dir import StateDir
-from drumbeat.spawn.tagged import Name, Process, born, find, tags
+from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, tags
 
 log = logging.getLogger(__name__)
 
@@ -138,6 +138,7 @@ class LocalSpawner:
         child = self._children[name] = _Child(popen, process)
         self._others.pop(name, None)
         Thread(target=child.await_end, name=f"await-{popen.pid}", daemon=True).start()
+        await_tags(process)
         try:
             self._state_dir.note_ref(name, process.ref)
         except OSError:

@@ -7,6 +7,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,8 @@ from drumbeat.core.worker import WorkerId
 SCOPE = "DRUMBEAT_SPAWNER"  #: whose processes these are, so that two spawners on one machine do not see each other's
 POOL = "DRUMBEAT_POOL_ID"
 WORKER = "DRUMBEAT_WORKER_ID"
+
+_TAGGED_WITHIN_SECONDS = 1.0
 
 Name = tuple[PoolId, WorkerId]
 
@@ -65,6 +68,20 @@ def born(pid: int) -> str:
 def tags(scope: str, name: Name) -> Mapping[str, str]:
     """What to put into a worker's environment so that it is found again."""
     return {SCOPE: scope, POOL: name[0], WORKER: name[1]}
+
+
+def await_tags(process: Process) -> None:
+    """Return once others can see its tags, or it is gone: exec shows the new environment a moment after Popen has returned."""
+    deadline = time.monotonic() + _TAGGED_WITHIN_SECONDS
+    while process.is_alive and not _shows_tags(process.pid) and time.monotonic() < deadline:
+        time.sleep(0.0005)
+
+
+def _shows_tags(pid: int) -> bool:
+    try:
+        return SCOPE in _environment(pid)
+    except (psutil.Error, OSError):
+        return False
 
 
 def find(scope: str) -> Sequence[Process]:

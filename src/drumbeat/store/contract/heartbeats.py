@@ -54,6 +54,17 @@ class BeatContract(Given):
         assert before <= row.heartbeat_at <= await store.now()
         assert row == replace(worker, heartbeat_count=worker.heartbeat_count + 1, heartbeat_at=row.heartbeat_at, **said)
 
+    async def test_a_heartbeat_ends_a_silence(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        worker = await active(store, pool)
+        await elapse(5 * MINUTE)
+
+        await store.membership.beat(heartbeat(worker))
+
+        row = await store.workers.get(pool.pool_id, W1)
+        assert row.heartbeat_at is not None
+        assert row.started_at is not None
+        assert row.heartbeat_at - row.started_at >= 5 * MINUTE
+
     async def test_the_last_error_stays_until_there_is_another(self, store: Store, pool: Pool) -> None:
         worker = await active(store, pool)
         seen = []

@@ -138,6 +138,15 @@ class LeasesContract(Given):
 
         assert await store.leases.find(lease.name) == newer
 
+    async def test_releasing_what_was_never_held_is_harmless(self, store: Store, lease: Lease) -> None:
+        name = unique("lease")
+
+        await store.leases.release(replace(lease, name=name))
+        await store.leases.release(replace(lease, owner="thief"))
+
+        assert await store.leases.find(name) is None
+        assert await store.leases.find(lease.name) == lease
+
     async def test_epochs_rise_and_are_never_used_twice(self, store: Store) -> None:
         name = unique("lease")
         epochs = []

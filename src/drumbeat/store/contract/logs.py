@@ -46,13 +46,14 @@ class LogsContract(Given):
 
     async def test_lines_are_numbered_upwards_in_their_order(self, store: Store, pool: Pool) -> None:
         await store.logs.append(pool.pool_id, [line("a"), line("b")])
-        await store.logs.append((await store.pools.create(new_pool())).pool_id, [line("elsewhere")])
+        other = await store.pools.create(new_pool())
+        await store.logs.append(other.pool_id, [line("elsewhere")])
         await store.logs.append(pool.pool_id, [line("c")])
 
-        logs = await store.logs.list(pool.pool_id)
+        a, b, c = await store.logs.list(pool.pool_id)
 
-        assert [log.message for log in logs] == ["a", "b", "c"]
-        assert logs[0].log_id < logs[1].log_id < logs[2].log_id
+        assert [log.message for log in (a, b, c)] == ["a", "b", "c"]
+        assert 0 < a.log_id < b.log_id < c.log_id
 
     async def test_lines_are_listed_above_a_number(self, store: Store, pool: Pool) -> None:
         await store.logs.append(pool.pool_id, [line(str(n)) for n in range(5)])

@@ -76,6 +76,13 @@ class JoinContract(Given):
 
         assert (worker.provider_ref, worker.provider, worker.meta) == (kept, "cloud", {"zone": "a"})
 
+    async def test_a_process_knows_best_where_it_stands_and_what_it_can_do(self, store: Store, pool: Pool) -> None:
+        await store.workers.add([worker_row(pool, slot=0, capabilities=("gpu",))])
+
+        worker = await store.membership.join(joining(pool.pool_id, slot=4, capabilities=("cpu", "ssd")))
+
+        assert (worker.slot, worker.capabilities) == (4, ("cpu", "ssd"))
+
     async def test_joining_again_as_the_same_process_is_harmless(self, store: Store, pool: Pool) -> None:
         worker = await active(store, pool)
         events = await told(store, pool.pool_id)
@@ -172,6 +179,12 @@ class MoveOneselfContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == there
         assert await told(store, pool.pool_id) == events
+
+    async def test_another_process_may_not_even_move_to_where_the_worker_is(self, store: Store, pool: Pool) -> None:
+        await active(store, pool)
+
+        with pytest.raises(WorkerGone):
+            await store.membership.move(pool.pool_id, W1, "i2", WorkerStatus.ACTIVE, "me too")
 
     async def test_a_worker_may_not_skip_a_state(self, store: Store, pool: Pool) -> None:
         worker = await joined(store, pool)

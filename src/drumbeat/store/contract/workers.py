@@ -14,6 +14,7 @@ from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
 from drumbeat.store.contract.directions import DrainContract, ReapContract, TargetsContract
 from drumbeat.store.contract.given import (
     AWKWARD,
+    MINUTE,
     SECOND,
     W1,
     W2,
@@ -38,7 +39,8 @@ from drumbeat.store.interface import Change, Store
 class AddContract(Given):
     async def test_a_row_exists_before_its_process(self, store: Store, pool: Pool) -> None:
         before = await store.now()
-        known: dict[str, Any] = {"provider": "local", "provider_ref": "pod-1", "capabilities": ("gpu", "ssd"), "meta": AWKWARD}
+        known: dict[str, Any] = {"provider": "local", "provider_ref": "pod-1", "capabilities": ("gpu", "ssd"), "target": 5}
+        known["meta"] = AWKWARD
         await store.workers.add([worker_row(pool, W1, 3, **known)])
 
         row = await store.workers.get(pool.pool_id, W1)
@@ -204,6 +206,24 @@ class MoveContract(Given):
         assert after.ready_at is not None
         assert before <= after.ready_at <= await store.now()
         assert after.ended_at is None
+
+    async def test_a_later_move_leaves_the_stamp_of_an_earlier_one(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        worker = await moved(store, await joined(store, pool), WorkerStatus.WAITING)
+        await elapse(5 * MINUTE)
+
+        after = await store.workers.move(worker, WorkerStatus.LOST, "silent")
+
+        assert after.ready_at is not None
+        assert after.ended_at is not None
+        assert after.ended_at - after.ready_at >= 5 * MINUTE
+
+    async def test_a_move_leaves_what_an_earlier_one_said(self, store: Store, pool: Pool) -> None:
+        worker = await joined(store, pool)
+        said = await store.workers.move(worker, WorkerStatus.DRAINING, "ill", Change(exit_code=3, error="out of disk"))
+
+        after = await store.workers.move(said, WorkerStatus.LOST, "silent")
+
+        assert (after.exit_code, after.error) == (3, "out of disk")
 
     @pytest.mark.parametrize("end", sorted(TERMINAL))
     async def test_an_end_is_never_left(self, store: Store, pool: Pool, end: WorkerStatus) -> None:

@@ -81,13 +81,14 @@ def _row_for(joining: Joining, now: datetime) -> Worker:
 def _joined(row: Worker, joining: Joining, now: datetime) -> Worker:
     return replace(
         row,
+        slot=joining.slot,
         status=WorkerStatus.STARTING,
         instance=joining.instance,
         host=joining.host,
         pid=joining.pid,
         provider=joining.provider or row.provider,
         provider_ref=joining.provider_ref or row.provider_ref,
-        capabilities=joining.capabilities or row.capabilities,
+        capabilities=joining.capabilities,
         started_at=now,
         heartbeat_at=now,
         heartbeat_count=1,

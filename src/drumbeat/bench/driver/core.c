@@ -1,0 +1,539 @@
+/* The hot path: many PostgreSQL connections, one thread, no Python.
+ *
+ * Messages come encoded (Bind, Execute, Sync), in blocks that Python fills ahead; records of what became of each leave in a
+ * buffer that Python empties behind. In between: send, wait, read, look only at the few bytes that matter, note the time.
+ * Sockets are handed over connected, authenticated, prepared and non-blocking, and are closed by whoever opened them.
+ * Plain C without Python.h, so that one library serves every Python; ctypes drops the GIL for the whole of core_run.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define READ_SIZE 65536
+#define KEPT 192          /* of a message that must be looked into: CommandComplete, ErrorResponse */
+#define EVENTS_AT_ONCE 256
+#define SWEEP_NS 50000000 /* how often running operations are checked against the limit */
+
+enum { OK = 0, FAILED = 1, TIMED_OUT = 2, LOST = 3 };                            /* record.outcome */
+enum { FREE = 0, IDLE = 1, BUSY = 2, THINKING = 3, DEAD = 4, RETIRED = 5 };      /* connection.state */
+
+typedef struct {
+    int64_t due;      /* when it should have begun; in a closed loop, when it began */
+    int64_t start;    /* when its first byte was sent */
+    int64_t duration; /* from start to the last byte of its answer */
+    int32_t connection;
+    int32_t rows;
+    int16_t kind;
+    uint8_t outcome;
+    uint8_t epoch; /* the phase it began in */
+    char sqlstate[8];
+} record;
+
+typedef struct {
+    const uint8_t *bytes;
+    const uint32_t *offsets; /* count + 1 of them */
+    const int16_t *kinds;
+    const uint8_t *more; /* 1: the next message belongs to the same operation */
+    uint32_t count;
+    uint32_t used;
+} block;
+
+typedef struct {
+    int fd;
+    uint8_t state, retiring, outcome, epoch, failed_in_transaction, cleaning;
+    int16_t kind;
+    int32_t rows;
+    int64_t due, start, wake;
+    /* the message being read */
+    uint8_t header[5];
+    uint8_t have_header;
+    uint8_t type;
+    uint32_t left; /* bytes of its body still to come */
+    uint32_t kept;
+    uint8_t body[KEPT];
+    char sqlstate[8];
+    /* what the socket would not take yet */
+    uint8_t *unsent;
+    uint32_t unsent_length, unsent_sent;
+    /* the rest of an operation of several messages */
+    uint8_t *steps;
+    uint32_t steps_length, steps_at;
+    int32_t next; /* in the queue of the idle, or of the thinking */
+} connection;
+
+typedef struct {
+    int epoll, timer;
+    connection *all;
+    int32_t size;
+    block now, next;
+    int32_t idle_head, idle_tail, thinking_head, thinking_tail;
+    record *records;
+    uint32_t room, recorded;
+    int32_t *news; /* connections that died or retired since Python last looked */
+    uint32_t news_count;
+    int64_t limit_ns, think_ns, next_sweep, armed;
+    double interval_ns, next_due; /* open loop; 0: closed */
+    int64_t operations, failed, sent_late_ns;
+    int32_t in_flight;
+    uint8_t accepting, epoch, lifo;
+    uint8_t scratch[READ_SIZE];
+} core;
+
+static int64_t now_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static uint32_t big_endian(const uint8_t *p) {
+    return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
+}
+
+core *core_new(int32_t connections, record *records, uint32_t room, int32_t *news) {
+    core *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->all = calloc((size_t)connections, sizeof *c->all);
+    c->epoll = epoll_create1(EPOLL_CLOEXEC);
+    c->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    if (!c->all || c->epoll < 0 || c->timer < 0) return NULL;
+    c->size = connections;
+    c->records = records;
+    c->room = room;
+    c->news = news;
+    c->idle_head = c->idle_tail = c->thinking_head = c->thinking_tail = -1;
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
+    epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->timer, &e);
+    return c;
+}
+
+void core_free(core *c) {
+    for (int32_t i = 0; i < c->size; i++) {
+        free(c->all[i].unsent);
+        free(c->all[i].steps);
+    }
+    close(c->epoll);
+    close(c->timer);
+    free(c->all);
+    free(c);
+}
+
+static void queue_push(core *c, int32_t *head, int32_t *tail, int32_t i) {
+    c->all[i].next = -1;
+    if (*tail < 0) *head = i;
+    else c->all[*tail].next = i;
+    *tail = i;
+}
+
+static int32_t queue_pop(core *c, int32_t *head, int32_t *tail) {
+    int32_t i = *head;
+    if (i >= 0) {
+        *head = c->all[i].next;
+        if (*head < 0) *tail = -1;
+    }
+    return i;
+}
+
+static void tell(core *c, int32_t i) { c->news[c->news_count++ % (uint32_t)c->size] = i; }
+
+static void make_idle(core *c, int32_t i) {
+    connection *k = &c->all[i];
+    if (k->retiring) {
+        epoll_ctl(c->epoll, EPOLL_CTL_DEL, k->fd, NULL);
+        k->state = RETIRED;
+        tell(c, i);
+        return;
+    }
+    k->state = IDLE;
+    if (c->lifo && c->idle_head >= 0) { /* the hottest first */
+        k->next = c->idle_head;
+        c->idle_head = i;
+    } else {
+        queue_push(c, &c->idle_head, &c->idle_tail, i);
+    }
+}
+
+/* Take over a connected socket as number i. */
+int core_add(core *c, int32_t i, int fd) {
+    connection *k = &c->all[i];
+    uint8_t *unsent = k->unsent, *steps = k->steps;
+    memset(k, 0, sizeof *k);
+    free(unsent);
+    free(steps);
+    k->fd = fd;
+    struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)i};
+    if (epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &e) < 0) return -errno;
+    make_idle(c, i);
+    return 0;
+}
+
+/* Let number i finish what it runs and then be told as retired. One that is idle is told at the next run. */
+void core_retire(core *c, int32_t i) { c->all[i].retiring = 1; }
+
+/* What state number i is in; a dead or retired one is freed by asking. */
+int core_collect(core *c, int32_t i) {
+    int state = c->all[i].state;
+    if (state == DEAD || state == RETIRED) c->all[i].state = FREE;
+    return state;
+}
+
+void core_feed(core *c, const uint8_t *bytes, const uint32_t *offsets, const int16_t *kinds, const uint8_t *more, uint32_t count) {
+    block b = {bytes, offsets, kinds, more, count, 0};
+    if (c->now.used >= c->now.count) c->now = b;
+    else c->next = b;
+}
+
+/* How many blocks wait: 0 (starving), 1 or 2. */
+int core_blocks(core *c) { return (c->now.used < c->now.count) + (c->next.used < c->next.count); }
+
+void core_set(core *c, int64_t limit_ns, int64_t think_ns, uint8_t lifo) {
+    c->limit_ns = limit_ns;
+    c->think_ns = think_ns;
+    c->lifo = lifo;
+}
+
+/* Operations due at a rate of their own, whatever the server does (open loop); 0: as fast as connections come free. */
+void core_set_rate(core *c, double per_second) {
+    c->interval_ns = per_second > 0 ? 1e9 / per_second : 0;
+    c->next_due = (double)now_ns();
+}
+
+void core_accept(core *c, uint8_t accepting) { c->accepting = accepting; }
+void core_set_epoch(core *c, uint8_t epoch) { c->epoch = epoch; }
+int32_t core_in_flight(core *c) { return c->in_flight; }
+int64_t core_operations(core *c) { return c->operations; }
+int64_t core_failed(core *c) { return c->failed; }
+
+/* Operations that are due and have no connection to run on. */
+int64_t core_backlog(core *c) {
+    if (c->interval_ns <= 0 || !c->accepting) return 0;
+    double behind = (double)now_ns() - c->next_due;
+    return behind > 0 ? (int64_t)(behind / c->interval_ns) + 1 : 0;
+}
+
+uint32_t core_take_records(core *c, record *fresh) {
+    uint32_t n = c->recorded;
+    c->records = fresh;
+    c->recorded = 0;
+    return n;
+}
+
+uint32_t core_take_news(core *c) {
+    uint32_t n = c->news_count;
+    c->news_count = 0;
+    return n;
+}
+
+static void finish(core *c, int32_t i, uint8_t outcome, int64_t now) {
+    connection *k = &c->all[i];
+    record *r = &c->records[c->recorded++];
+    r->due = k->due;
+    r->start = k->start;
+    r->duration = now - k->start;
+    r->connection = i;
+    r->rows = k->rows;
+    r->kind = k->kind;
+    r->outcome = outcome;
+    r->epoch = k->epoch;
+    memcpy(r->sqlstate, k->sqlstate, sizeof r->sqlstate);
+    c->operations++;
+    c->failed += outcome != OK;
+    c->in_flight--;
+}
+
+static void lose(core *c, int32_t i, uint8_t outcome, int64_t now) {
+    connection *k = &c->all[i];
+    if (k->state == BUSY) finish(c, i, outcome, now);
+    epoll_ctl(c->epoll, EPOLL_CTL_DEL, k->fd, NULL);
+    k->state = DEAD;
+    tell(c, i);
+}
+
+static int send_bytes(core *c, int32_t i, const uint8_t *bytes, uint32_t length) {
+    connection *k = &c->all[i];
+    ssize_t sent = send(k->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == (ssize_t)length) return 1;
+    if (sent < 0) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return 0;
+        sent = 0;
+    }
+    uint8_t *kept = realloc(k->unsent, length - (uint32_t)sent);
+    if (!kept) return 0;
+    memcpy(kept, bytes + sent, length - (uint32_t)sent);
+    k->unsent = kept;
+    k->unsent_length = length - (uint32_t)sent;
+    k->unsent_sent = 0;
+    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.u64 = (uint64_t)i};
+    epoll_ctl(c->epoll, EPOLL_CTL_MOD, k->fd, &e);
+    return 1;
+}
+
+static void send_more(core *c, int32_t i, int64_t now) {
+    connection *k = &c->all[i];
+    ssize_t sent = send(k->fd, k->unsent + k->unsent_sent, k->unsent_length - k->unsent_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) lose(c, i, LOST, now);
+        return;
+    }
+    k->unsent_sent += (uint32_t)sent;
+    if (k->unsent_sent == k->unsent_length) {
+        struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)i};
+        epoll_ctl(c->epoll, EPOLL_CTL_MOD, k->fd, &e);
+        k->unsent_length = 0;
+    }
+}
+
+static block *next_block(core *c) {
+    if (c->now.used >= c->now.count) {
+        c->now = c->next;
+        memset(&c->next, 0, sizeof c->next);
+    }
+    return c->now.used < c->now.count ? &c->now : NULL;
+}
+
+/* Whether an operation may begin; records must have room for every one that is under way. */
+static int may_begin(core *c) {
+    return c->accepting && c->recorded + (uint32_t)c->in_flight + 1 < c->room && next_block(c) != NULL;
+}
+
+static void begin(core *c, int32_t i, int64_t due, int64_t now) {
+    connection *k = &c->all[i];
+    block *b = next_block(c);
+    uint32_t first = b->used, last = first;
+    while (b->more[last] && last + 1 < b->count) last++;
+    b->used = last + 1;
+    k->kind = b->kinds[first];
+    k->due = due;
+    k->start = now;
+    k->rows = 0;
+    k->epoch = c->epoch;
+    k->state = BUSY;
+    k->failed_in_transaction = k->cleaning = 0;
+    memset(k->sqlstate, 0, sizeof k->sqlstate);
+    k->steps_length = k->steps_at = 0;
+    c->in_flight++;
+    if (last > first) { /* the later messages are kept, for the block may be gone by then */
+        uint32_t begin_at = b->offsets[first + 1], length = b->offsets[last + 1] - begin_at;
+        uint8_t *kept = realloc(k->steps, length);
+        if (!kept) {
+            lose(c, i, LOST, now);
+            return;
+        }
+        memcpy(kept, b->bytes + begin_at, length);
+        k->steps = kept;
+        k->steps_length = length;
+    }
+    if (!send_bytes(c, i, b->bytes + b->offsets[first], b->offsets[first + 1] - b->offsets[first])) lose(c, i, LOST, now);
+}
+
+/* Each kept message ends with a Sync: 'S' and a length of 4. */
+static int send_step(core *c, int32_t i) {
+    connection *k = &c->all[i];
+    uint32_t at = k->steps_at, end = at;
+    while (end + 5 <= k->steps_length) {
+        uint8_t type = k->steps[end];
+        end += 1 + big_endian(k->steps + end + 1);
+        if (type == 'S' || type == 'Q') break;
+    }
+    k->steps_at = end;
+    return send_bytes(c, i, k->steps + at, end - at);
+}
+
+static const uint8_t ROLLBACK[] = {'Q', 0, 0, 0, 13, 'R', 'O', 'L', 'L', 'B', 'A', 'C', 'K', 0};
+
+static void after_operation(core *c, int32_t i, int64_t now) {
+    connection *k = &c->all[i];
+    if (c->think_ns > 0 && !k->retiring) {
+        k->state = THINKING;
+        k->wake = now + c->think_ns;
+        queue_push(c, &c->thinking_head, &c->thinking_tail, i);
+        return;
+    }
+    if (c->interval_ns <= 0 && !k->retiring && c->idle_head < 0 && may_begin(c)) {
+        begin(c, i, now, now);
+        return;
+    }
+    make_idle(c, i);
+}
+
+/* The server is ready again: go on with the operation, or note its end. */
+static void ready(core *c, int32_t i, uint8_t transaction, int64_t now) {
+    connection *k = &c->all[i];
+    if (k->state != BUSY) return;
+    if (k->cleaning) {
+        k->cleaning = 0;
+        finish(c, i, FAILED, now);
+        after_operation(c, i, now);
+        return;
+    }
+    int failed = k->sqlstate[0] != 0;
+    if (!failed && k->steps_at < k->steps_length) {
+        if (!send_step(c, i)) lose(c, i, LOST, now);
+        return;
+    }
+    if (failed && transaction != 'I') {
+        k->cleaning = 1;
+        if (!send_bytes(c, i, ROLLBACK, sizeof ROLLBACK)) lose(c, i, LOST, now);
+        return;
+    }
+    finish(c, i, failed ? FAILED : OK, now);
+    after_operation(c, i, now);
+}
+
+static void note_rows(connection *k) {
+    /* "SELECT 5", "INSERT 0 5", "UPDATE 5": the last word */
+    int32_t rows = 0, digits = 0;
+    for (uint32_t at = 0; at < k->kept && k->body[at]; at++) {
+        if (k->body[at] == ' ') rows = digits = 0;
+        else if (k->body[at] >= '0' && k->body[at] <= '9') rows = rows * 10 + (k->body[at] - '0'), digits++;
+    }
+    if (digits) k->rows += rows;
+}
+
+static void note_error(connection *k) {
+    uint32_t at = 0;
+    while (at < k->kept && k->body[at]) {
+        uint8_t field = k->body[at++];
+        uint32_t start = at;
+        while (at < k->kept && k->body[at]) at++;
+        if (field == 'C' && at - start == 5 && !k->sqlstate[0]) memcpy(k->sqlstate, k->body + start, 5);
+        at++;
+    }
+    if (!k->sqlstate[0]) memcpy(k->sqlstate, "XX000", 5);
+}
+
+/* Walk through what was read, message by message. */
+static void walk(core *c, int32_t i, const uint8_t *p, const uint8_t *end, int64_t now) {
+    connection *k = &c->all[i];
+    while (p < end) {
+        if (k->have_header < 5) {
+            while (k->have_header < 5 && p < end) k->header[k->have_header++] = *p++;
+            if (k->have_header < 5) return;
+            k->type = k->header[0];
+            k->left = big_endian(k->header + 1) - 4;
+            k->kept = 0;
+        }
+        uint32_t there = (uint32_t)(end - p), take = there < k->left ? there : k->left;
+        if ((k->type == 'C' || k->type == 'E' || k->type == 'Z') && k->kept < KEPT) {
+            uint32_t keep = take < KEPT - k->kept ? take : KEPT - k->kept;
+            memcpy(k->body + k->kept, p, keep);
+            k->kept += keep;
+        }
+        p += take;
+        k->left -= take;
+        if (k->left) return;
+        k->have_header = 0;
+        if (k->type == 'C') note_rows(k);
+        else if (k->type == 'E') note_error(k);
+        else if (k->type == 'Z') ready(c, i, k->kept ? k->body[0] : 'I', now);
+        if (k->state == DEAD || k->state == RETIRED) return;
+    }
+}
+
+static void readable(core *c, int32_t i) {
+    connection *k = &c->all[i];
+    for (;;) {
+        ssize_t got = recv(k->fd, c->scratch, READ_SIZE, MSG_DONTWAIT);
+        int64_t now = now_ns();
+        if (got > 0) {
+            walk(c, i, c->scratch, c->scratch + got, now);
+            if (got < READ_SIZE || k->state == DEAD || k->state == RETIRED) return;
+        } else if (got == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+            lose(c, i, LOST, now);
+            return;
+        } else {
+            return;
+        }
+    }
+}
+
+static void sweep(core *c, int64_t now) {
+    for (int32_t i = 0; i < c->size; i++) {
+        connection *k = &c->all[i];
+        if (k->state == BUSY && c->limit_ns > 0 && now - k->start > c->limit_ns) lose(c, i, TIMED_OUT, now);
+    }
+    c->next_sweep = now + SWEEP_NS;
+}
+
+/* Connections told to go while they were idle: taken out of the queue. */
+static void retire_idle(core *c) {
+    int32_t head = -1, tail = -1, i;
+    while ((i = queue_pop(c, &c->idle_head, &c->idle_tail)) >= 0) {
+        connection *k = &c->all[i];
+        if (k->state != IDLE) continue;
+        if (k->retiring) make_idle(c, i);
+        else queue_push(c, &head, &tail, i);
+    }
+    c->idle_head = head;
+    c->idle_tail = tail;
+}
+
+static void wake_thinkers(core *c, int64_t now) {
+    while (c->thinking_head >= 0 && c->all[c->thinking_head].wake <= now) {
+        int32_t i = queue_pop(c, &c->thinking_head, &c->thinking_tail);
+        if (c->all[i].state == THINKING) make_idle(c, i);
+    }
+}
+
+static void begin_what_is_due(core *c, int64_t now) {
+    while (c->idle_head >= 0 && may_begin(c)) {
+        int64_t due = now;
+        if (c->interval_ns > 0) {
+            if (c->next_due > (double)now) return;
+            due = (int64_t)c->next_due;
+            c->next_due += c->interval_ns;
+        }
+        int32_t i = queue_pop(c, &c->idle_head, &c->idle_tail);
+        if (c->all[i].state != IDLE) continue;
+        begin(c, i, due, now);
+        now = now_ns();
+    }
+}
+
+/* How long epoll may sleep: until the next thing is due by the clock. */
+static void arm(core *c, int64_t now, int64_t until) {
+    int64_t wake = until;
+    if (c->next_sweep < wake && c->limit_ns > 0) wake = c->next_sweep;
+    if (c->thinking_head >= 0 && c->all[c->thinking_head].wake < wake) wake = c->all[c->thinking_head].wake;
+    if (c->interval_ns > 0 && c->idle_head >= 0 && may_begin(c) && c->next_due < (double)wake) wake = (int64_t)c->next_due;
+    if (wake <= now) wake = now + 1;
+    if (wake == c->armed) return;
+    c->armed = wake;
+    struct itimerspec t = {.it_value = {.tv_sec = wake / 1000000000, .tv_nsec = wake % 1000000000}};
+    timerfd_settime(c->timer, TFD_TIMER_ABSTIME, &t, NULL);
+}
+
+/* Work for this long, then return to Python: to be fed, emptied and told. Answers with the records that wait. */
+uint32_t core_run(core *c, int64_t budget_ns) {
+    struct epoll_event events[EVENTS_AT_ONCE];
+    int64_t now = now_ns(), until = now + budget_ns;
+    retire_idle(c);
+    for (;;) {
+        now = now_ns();
+        if (now >= until || c->recorded + (uint32_t)c->in_flight + 1 >= c->room) return c->recorded;
+        if (now >= c->next_sweep) sweep(c, now);
+        if (c->thinking_head >= 0) wake_thinkers(c, now);
+        begin_what_is_due(c, now);
+        if (c->accepting && next_block(c) == NULL && c->idle_head >= 0) return c->recorded;
+        if (!c->accepting && c->in_flight == 0) return c->recorded;
+        arm(c, now, until);
+        int count = epoll_wait(c->epoll, events, EVENTS_AT_ONCE, -1);
+        for (int e = 0; e < count; e++) {
+            if (events[e].data.u64 == UINT64_MAX) {
+                uint64_t ticks;
+                c->armed = 0;
+                if (read(c->timer, &ticks, sizeof ticks) < 0) continue;
+                continue;
+            }
+            int32_t i = (int32_t)events[e].data.u64;
+            if (events[e].events & EPOLLOUT && c->all[i].unsent_length) send_more(c, i, now_ns());
+            if (events[e].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) readable(c, i);
+        }
+    }
+}

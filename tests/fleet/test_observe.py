@@ -1,0 +1,164 @@
+"""What a fleet's controller sees, and since when it has been looking."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.beat import NewBeat
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import NotFound, SpawnError
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.fleet.model import FleetPolicy, FleetView, Seen
+from drumbeat.fleet.observe import observe
+from drumbeat.runtime.beat import encode
+from drumbeat.spawn.fake import FakeSpawner, ListFails, StartDelayed
+from drumbeat.spawn.interface import Order
+from drumbeat.store.memory import MemoryStore
+from fleet.given import LIMITS, POOL, seconds
+
+NO_GAP = timedelta()
+
+
+class Watched:
+    """A pool, and a controller's eyes on it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+        self.spawner = FakeSpawner(self.clock)
+
+    async def look(self, gap: timedelta = NO_GAP) -> FleetView:
+        return await observe(self.store, self.spawner, POOL, gap)
+
+    async def beat(self, gap: timedelta = NO_GAP) -> FleetView:
+        """Look, and keep what was seen as a beat does."""
+        seen = await self.look(gap)
+        await self.store.beats.append(POOL, NewBeat(owner="a", epoch=1, view=encode(seen)))
+        return seen
+
+    async def fail(self) -> None:
+        """A beat that saw nothing."""
+        await self.store.beats.append(POOL, NewBeat(owner="a", epoch=1, view=None, error="observe: no answer"))
+
+    async def passes(self, number: float) -> None:
+        await self.clock.advance(seconds(number))
+
+
+@pytest.fixture
+async def watched() -> Watched:
+    watched = Watched()
+    await watched.store.pools.create(pool(POOL, PoolKind.FLEET, **FleetPolicy(workers=2, target=3).to_json()))
+    return watched
+
+
+async def test_a_view_holds_rows_instances_policy_and_time(watched: Watched) -> None:
+    row = Worker(pool_id=POOL, worker_id=WorkerId("worker-0"), slot=0)
+    await watched.store.workers.add([row])
+    await watched.spawner.spawn(Order(pool_id=POOL, worker_id=WorkerId("worker-0"), slot=0, group_count=1))
+    await watched.passes(5)
+
+    seen = await watched.look()
+
+    assert (seen.pool_id, seen.now, seen.thresholds) == (POOL, watched.clock.now(), LIMITS)
+    assert seen.policy == FleetPolicy(workers=2, target=3)
+    assert seen.workers == tuple(await watched.store.workers.list(POOL))
+    assert seen.instances == (Seen(worker_id=WorkerId("worker-0"), running=True),)
+
+
+async def test_a_pending_instance_counts_as_running_and_one_that_is_over_shows_its_code(watched: Watched) -> None:
+    watched.spawner.faults.append(StartDelayed(by=seconds(60), worker_id=WorkerId("slow")))
+    for name in ("slow", "dead"):
+        await watched.spawner.spawn(Order(pool_id=POOL, worker_id=WorkerId(name), slot=0, group_count=1))
+    watched.spawner.end(POOL, WorkerId("dead"), exit_code=4)
+
+    assert (await watched.look()).instances == (
+        Seen(worker_id=WorkerId("slow"), running=True),
+        Seen(worker_id=WorkerId("dead"), running=False, exit_code=4),
+    )
+
+
+async def test_the_pause_is_in_the_view(watched: Watched) -> None:
+    until = watched.clock.now() + seconds(60)
+    made = await watched.store.pools.get(POOL)
+    assert (await watched.look()).paused_until is None
+
+    await watched.store.pools.save(replace(made, paused_until=until))
+
+    assert (await watched.look()).paused_until == until
+
+
+async def test_a_provider_that_does_not_answer_is_not_an_empty_one(watched: Watched) -> None:
+    watched.spawner.faults.append(ListFails())
+
+    with pytest.raises(SpawnError):
+        await watched.look()
+
+
+async def test_a_pool_that_is_not_there_cannot_be_seen(watched: Watched) -> None:
+    with pytest.raises(NotFound):
+        await observe(watched.store, watched.spawner, PoolId("nobody-made"), NO_GAP)
+
+
+async def test_the_first_look_begins_now(watched: Watched) -> None:
+    assert (await watched.look()).looking_since == watched.clock.now()
+
+
+async def test_looking_goes_on_from_beat_to_beat(watched: Watched) -> None:
+    began = (await watched.beat()).looking_since
+    for _ in range(20):
+        await watched.passes(30)
+        await watched.beat()
+    seen = await watched.look()
+
+    assert seen.looking_since == began
+    assert seen.now - began == seconds(600)
+
+
+@pytest.mark.parametrize(
+    ("passed", "gap", "goes_on"),
+    [
+        (LIMITS.stale_after, NO_GAP, True),
+        (LIMITS.stale_after + seconds(1), NO_GAP, False),
+        (seconds(1), LIMITS.stale_after, True),
+        (seconds(1), LIMITS.stale_after + seconds(1), False),
+    ],
+    ids=["a beat just in time", "nobody beat for too long", "cut off for a moment", "cut off itself for too long"],
+)
+async def test_whoever_was_cut_off_starts_looking_afresh(
+    watched: Watched, passed: timedelta, gap: timedelta, goes_on: bool
+) -> None:
+    began = (await watched.beat()).looking_since
+    await watched.clock.advance(passed)
+
+    since = (await watched.look(gap)).looking_since
+
+    assert since == (began if goes_on else watched.clock.now())
+
+
+async def test_another_controllers_beats_are_looks_too(watched: Watched) -> None:
+    began = (await watched.beat()).looking_since
+    await watched.passes(10)
+
+    successor = await observe(watched.store, FakeSpawner(watched.clock), POOL, NO_GAP)
+
+    assert successor.looking_since == began
+
+
+async def test_a_beat_that_saw_nothing_does_not_end_a_look(watched: Watched) -> None:
+    began = (await watched.beat()).looking_since
+    for _ in range(3):
+        await watched.passes(15)
+        await watched.fail()
+
+    assert (await watched.look()).looking_since == began
+
+
+async def test_beats_that_saw_nothing_for_too_long_do(watched: Watched) -> None:
+    await watched.beat()
+    for _ in range(5):
+        await watched.passes(15)
+        await watched.fail()
+
+    assert (await watched.look()).looking_since == watched.clock.now()
