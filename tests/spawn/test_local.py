@@ -310,7 +310,7 @@ class TestOthers:
 def controller(folder: Path, survive: str, program: str, *names: str) -> Iterator[subprocess.Popen[str]]:
     """A process with a LocalSpawner that spawns once it reads a line, and leaves once it reads another."""
     process = subprocess.Popen(
-        (sys.executable, "-X", "dev", "-W", "error", "-c", CONTROLLER, str(folder), survive, program, *names),
+        (sys.executable, "-W", "error", "-c", CONTROLLER, str(folder), survive, program, *names),
         text=True,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

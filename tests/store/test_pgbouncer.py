@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from servers.pgbouncer import PgBouncer
-from servers.postgres import PostgresServer
-from store.timeshift import elapse_through
 
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, StoreContract
+from servers.pgbouncer import PgBouncer
+from servers.postgres import PostgresServer
+from store.timeshift import elapse_through
 
 
 @pytest.fixture(scope="module")

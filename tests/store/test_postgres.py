@@ -5,14 +5,14 @@ from collections.abc import AsyncIterator, Callable
 
 import asyncpg
 import pytest
-from servers.postgres import PostgresServer
-from store.timeshift import elapse_through
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings, StoreNotReady, StoreTooNew, StoreUnavailable
 from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, StoreContract
+from servers.postgres import PostgresServer
+from store.timeshift import elapse_through
 
 
 @pytest.fixture(scope="module")

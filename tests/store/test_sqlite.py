@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from store.timeshift import shift_statements
 
 from drumbeat.core.errors import StoreCorrupt, StoreNotReady, StoreTooNew, StoreUnavailable
 from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, StoreContract
+from store.timeshift import shift_statements
 
 
 @pytest.fixture

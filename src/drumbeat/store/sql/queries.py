@@ -8,6 +8,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import TypeVar
+
+W = TypeVar("W")
 
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
@@ -42,10 +45,17 @@ class Dialect:
     numbered: bool  #: values as $1, $2 instead of :name
 
     def translate(self, text: str) -> str:
-        """The text in this database's words."""
-        text = _expand_calls(text, self.calls)
-        text = _WORD.sub(lambda word: self.words[word.group(1)], text)
+        """The text in this database's words. Raises ValueError for a word it does not have."""
+        while found := _CALL.search(text):
+            end, arguments = _arguments(text, found.end())
+            text = text[: found.start()] + self._known(self.calls, found.group(1))(*arguments) + text[end:]
+        text = _WORD.sub(lambda word: self._known(self.words, word.group(1)), text)
         return text.replace("drumbeat.", self.schema)
+
+    def _known(self, words: Mapping[str, W], name: str) -> W:
+        if name not in words:
+            raise ValueError(f"{self.name} has no word for @{name}; expected one of {', '.join(sorted(words))}")
+        return words[name]
 
 
 def load_queries(dialect: Dialect) -> Mapping[str, Query]:
@@ -92,14 +102,6 @@ def _statement(text: str, numbered: bool) -> Statement:
     if numbered:
         text = _PARAMETER.sub(lambda found: f"${names.index(found.group(1)) + 1}", text)
     return Statement(text, names)
-
-
-def _expand_calls(text: str, calls: Mapping[str, Callable[..., str]]) -> str:
-    """Innermost last: an argument's own calls are put in its dialect's words too."""
-    while found := _CALL.search(text):
-        end, arguments = _arguments(text, found.end())
-        text = text[: found.start()] + calls[found.group(1)](*arguments) + text[end:]
-    return text
 
 
 def _arguments(text: str, start: int) -> tuple[int, list[str]]:

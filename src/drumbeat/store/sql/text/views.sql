@@ -47,12 +47,12 @@ CREATE VIEW drumbeat.worker_metrics_snapshots AS
 SELECT s.pool_id || '/' || s.worker_id || '/' || s.n AS snapshot_id, s.pool_id AS run_id,
        s.pool_id || '/' || s.worker_id AS test_id, s.worker_id, w.slot AS worker_group_id,
        (SELECT COUNT(DISTINCT o.slot) FROM drumbeat.workers o WHERE o.pool_id = s.pool_id) AS worker_group_count,
-       @time(s.at) AS timestamp, (s.at - w.started_at) / 1000000.0 AS elapsed_seconds, s.phase,
+       @time(s.at) AS timestamp, CAST(s.at - w.started_at AS @real) / 1000000 AS elapsed_seconds, s.phase,
        CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.operations ELSE 0 END) OVER so_far AS BIGINT) AS total_queries,
        CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.reads ELSE 0 END) OVER so_far AS BIGINT) AS read_count,
        CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.writes ELSE 0 END) OVER so_far AS BIGINT) AS write_count,
        CAST(SUM(CASE s.phase WHEN 'MEASUREMENT' THEN s.errors ELSE 0 END) OVER so_far AS BIGINT) AS error_count,
-       CASE WHEN s.interval_us > 0 THEN s.operations * 1000000.0 / s.interval_us ELSE 0.0 END AS qps,
+       COALESCE(CAST(s.operations AS @real) * 1000000 / NULLIF(s.interval_us, 0), 0) AS qps,
        s.p50_ms AS p50_latency_ms, s.p95_ms AS p95_latency_ms, s.p99_ms AS p99_latency_ms,
        s.avg_ms AS avg_latency_ms, s.min_ms AS min_latency_ms, s.max_ms AS max_latency_ms,
        s.active AS active_connections, s.target AS target_connections, s.cpu_percent, s.memory_percent,
@@ -68,13 +68,15 @@ SELECT CASE o.worker_id WHEN '' THEN o.run_id ELSE o.run_id || '/' || o.worker_i
        @json_text(r.config, 'scenario_name') AS scenario_name, @json_text(r.config, 'table_name') AS table_name,
        @json_text(r.config, 'table_type') AS table_type, @json_text(r.config, 'warehouse') AS warehouse,
        @json_text(r.config, 'warehouse_size') AS warehouse_size, o.status, @time(o.started_at) AS start_time, @time(o.ended_at) AS end_time,
-       (o.ended_at - o.started_at) / 1000000.0 AS duration_seconds, o.connections AS concurrent_connections,
+       CAST(o.ended_at - o.started_at AS @real) / 1000000 AS duration_seconds, o.connections AS concurrent_connections,
        o.operations AS total_operations, o.reads AS read_operations, o.writes AS write_operations,
-       o.errors AS failed_operations, o.qps, o.reads * 1000000.0 / NULLIF(o.ended_at - o.started_at, 0) AS reads_per_second,
-       o.writes * 1000000.0 / NULLIF(o.ended_at - o.started_at, 0) AS writes_per_second, o.avg_ms AS avg_latency_ms, o.p50_ms AS p50_latency_ms,
+       o.errors AS failed_operations, o.qps,
+       CAST(o.reads AS @real) * 1000000 / NULLIF(o.ended_at - o.started_at, 0) AS reads_per_second,
+       CAST(o.writes AS @real) * 1000000 / NULLIF(o.ended_at - o.started_at, 0) AS writes_per_second,
+       o.avg_ms AS avg_latency_ms, o.p50_ms AS p50_latency_ms,
        o.p90_ms AS p90_latency_ms, o.p95_ms AS p95_latency_ms, o.p99_ms AS p99_latency_ms,
        o.min_ms AS min_latency_ms, o.max_ms AS max_latency_ms, o.errors AS error_count,
-       CASE WHEN o.operations > 0 THEN o.errors * 1.0 / o.operations ELSE 0.0 END AS error_rate,
+       COALESCE(CAST(o.errors AS @real) / NULLIF(o.operations, 0), 0) AS error_rate,
        o.find_max_result, o.failure_reason, r.completion_reason, o.enrichment_status, o.enrichment_error,
        r.config AS test_config, o.custom_metrics, @time(o.created_at) AS created_at
   FROM drumbeat.results o JOIN drumbeat.runs r ON r.run_id = o.run_id
@@ -99,10 +101,10 @@ CREATE VIEW drumbeat.find_max_step_history AS
 SELECT s.run_id || '/' || s.n AS step_id, s.run_id, s.n AS step_number, s.type AS step_type,
        s.from_target AS from_threads, s.to_target AS to_threads, s.direction, s.to_target AS target_workers,
        s.to_target AS total_target_connections, @time(s.started_at) AS step_start_time, @time(s.ended_at) AS step_end_time,
-       (s.ended_at - s.started_at) / 1000000.0 AS step_duration_seconds, s.operations AS total_queries, s.qps,
+       CAST(s.ended_at - s.started_at AS @real) / 1000000 AS step_duration_seconds, s.operations AS total_queries, s.qps,
        s.p50_ms AS p50_latency_ms, s.p95_ms AS p95_latency_ms, s.p99_ms AS p99_latency_ms, s.errors AS error_count,
        s.error_rate, s.qps_vs_prior AS qps_vs_prior_pct, s.p95_vs_baseline AS p95_vs_baseline_pct, s.queue_detected,
-       s.target_qps, (s.qps - s.target_qps) * 100.0 / NULLIF(s.target_qps, 0) AS qps_error_pct,
+       s.target_qps, (s.qps - s.target_qps) * 100 / NULLIF(s.target_qps, 0) AS qps_error_pct,
        s.outcome, s.reason AS stop_reason, @time(s.created_at) AS created_at
   FROM drumbeat.steps s WHERE s.type = 'FIND_MAX';
 
@@ -161,7 +163,7 @@ DROP VIEW IF EXISTS drumbeat.active_workers_health;
 CREATE VIEW drumbeat.active_workers_health AS
 SELECT w.pool_id, w.worker_id AS id,
        CASE w.status WHEN 'starting' THEN 'spawning' WHEN 'draining' THEN 'terminating' ELSE 'active' END AS status,
-       @time(w.heartbeat_at) AS last_heartbeat, (@now - w.heartbeat_at) / 1000000.0 AS heartbeat_age_seconds,
+       @time(w.heartbeat_at) AS last_heartbeat, CAST(@now - w.heartbeat_at AS @real) / 1000000 AS heartbeat_age_seconds,
        CASE WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'lost_after') * 1000000 THEN 'DEAD'
             WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'stale_after') * 1000000 THEN 'STALE'
             ELSE 'HEALTHY' END AS health_status,
@@ -179,9 +181,9 @@ SELECT w.pool_id, w.worker_id AS id,
        COUNT(a.n) AS total_tasks,
        SUM(CASE a.outcome WHEN 'done' THEN 1 ELSE 0 END) AS completed_tasks,
        SUM(CASE WHEN a.outcome IS NOT NULL AND a.outcome <> 'done' THEN 1 ELSE 0 END) AS failed_tasks,
-       AVG(CASE WHEN a.outcome IS NULL THEN NULL WHEN a.outcome = 'done' THEN 1.0 ELSE 0.0 END) AS success_rate,
-       AVG((a.ended_at - a.started_at) / 1000000.0) AS avg_processing_time_seconds,
-       (COALESCE(w.ended_at, @now) - COALESCE(w.started_at, w.created_at)) / 3600000000.0 AS uptime_hours
+       AVG(CAST(CASE WHEN a.outcome IS NULL THEN NULL WHEN a.outcome = 'done' THEN 1 ELSE 0 END AS @real)) AS success_rate,
+       AVG(CAST(a.ended_at - a.started_at AS @real) / 1000000) AS avg_processing_time_seconds,
+       CAST(COALESCE(w.ended_at, @now) - COALESCE(w.started_at, w.created_at) AS @real) / 3600000000 AS uptime_hours
   FROM drumbeat.workers w LEFT JOIN drumbeat.job_attempts a ON a.worker_id = w.worker_id
    AND a.job_id IN (SELECT j.job_id FROM drumbeat.jobs j WHERE j.pool_id = w.pool_id)
  GROUP BY w.pool_id, w.worker_id, w.ended_at, w.started_at, w.created_at;

@@ -1,0 +1,1 @@
+"""How much load a database takes, and how it bends."""

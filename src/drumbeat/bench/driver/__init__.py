@@ -1,0 +1,1 @@
+"""The hot path: connections issuing operations, timed and recorded."""

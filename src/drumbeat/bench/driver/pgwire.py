@@ -1,0 +1,141 @@
+"""PostgreSQL's protocol, as much of it as a load driver needs: greet, authenticate, prepare, and encode binds in advance."""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from drumbeat.core.errors import InvalidSettings
+
+PROTOCOL = 196608
+SYNC = b"S\x00\x00\x00\x04"
+TERMINATE = b"X\x00\x00\x00\x04"
+SSL_REQUEST = struct.pack("!ii", 8, 80877103)
+
+_MOST_ITERATIONS = 1_000_000
+
+
+class ServerSaid(Exception):
+    """An ErrorResponse, with its SQLSTATE."""
+
+    def __init__(self, fields: Mapping[str, str]) -> None:
+        self.sqlstate = fields.get("C", "XX000")
+        super().__init__(f"{fields.get('M', 'unknown error')} (SQLSTATE {self.sqlstate})")
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    type: bytes
+    body: bytes
+
+
+def message(kind: bytes, body: bytes) -> bytes:
+    return kind + struct.pack("!i", len(body) + 4) + body
+
+
+def startup(user: str, database: str, options: Mapping[str, str]) -> bytes:
+    pairs = {"user": user, "database": database, **options}
+    body = b"".join(_text(name) + _text(value) for name, value in pairs.items()) + b"\0"
+    return struct.pack("!ii", len(body) + 8, PROTOCOL) + body
+
+
+def parse(name: str, sql: str, types: Sequence[int]) -> bytes:
+    """Prepare a statement under a name, its parameters' types given."""
+    body = _text(name) + _text(sql) + struct.pack(f"!h{len(types)}I", len(types), *types)
+    return message(b"P", body)
+
+
+def describe(name: str) -> bytes:
+    return message(b"D", b"S" + _text(name))
+
+
+def query(sql: str) -> bytes:
+    return message(b"Q", _text(sql))
+
+
+def execute() -> bytes:
+    return message(b"E", b"\0" + struct.pack("!i", 0))
+
+
+def bind_head(name: str, values: int) -> bytes:
+    """A Bind up to its values: unnamed portal, every value binary."""
+    return b"\0" + _text(name) + struct.pack("!hhh", 1, 1, values)
+
+
+BIND_TAIL = struct.pack("!hh", 1, 1)  #: results binary too: the server need not print them
+
+
+def cancel(pid: int, key: int) -> bytes:
+    return struct.pack("!iiii", 16, 80877102, pid, key)
+
+
+def split(buffer: bytearray) -> Iterator[Message]:
+    """The whole messages in a buffer; what remains is left in it."""
+    while len(buffer) >= 5:
+        length = int.from_bytes(buffer[1:5]) + 1
+        if len(buffer) < length:
+            return
+        yield Message(bytes(buffer[:1]), bytes(buffer[5:length]))
+        del buffer[:length]
+
+
+def error_of(body: bytes) -> ServerSaid:
+    fields = {part[:1].decode(): part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
+    return ServerSaid(fields)
+
+
+def parameter_types(body: bytes) -> list[int]:
+    """The types a ParameterDescription names."""
+    (count,) = struct.unpack_from("!h", body)
+    return list(struct.unpack_from(f"!{count}I", body, 2))
+
+
+def md5_password(user: str, password: str, salt: bytes) -> bytes:
+    inner = hashlib.md5((password + user).encode(), usedforsecurity=False).hexdigest()
+    outer = hashlib.md5(inner.encode() + salt, usedforsecurity=False).hexdigest()
+    return message(b"p", _text("md5" + outer))
+
+
+def clear_password(password: str) -> bytes:
+    return message(b"p", _text(password))
+
+
+class Scram:
+    """SCRAM-SHA-256, the client's side: prove the password without sending it, and see that the server knows it too."""
+
+    def __init__(self, password: str) -> None:
+        self._password = password.encode()
+        self._nonce = base64.b64encode(secrets.token_bytes(18)).decode()
+        self._first = f"n=,r={self._nonce}"
+        self._server_signature = b""
+
+    def first(self) -> bytes:
+        opening = f"n,,{self._first}".encode()
+        return message(b"p", _text("SCRAM-SHA-256") + struct.pack("!i", len(opening)) + opening)
+
+    def answer(self, challenge: bytes) -> bytes:
+        said = dict(part.split("=", 1) for part in challenge.decode().split(","))
+        iterations = int(said["i"])
+        if not said["r"].startswith(self._nonce) or not 1 <= iterations <= _MOST_ITERATIONS:
+            raise InvalidSettings("the server's SCRAM challenge does not fit ours; is something between us and the server?")
+        salted = hashlib.pbkdf2_hmac("sha256", self._password, base64.b64decode(said["s"]), iterations)
+        unproved = f"c=biws,r={said['r']}"
+        signed = f"{self._first},{challenge.decode()},{unproved}".encode()
+        key = hmac.digest(salted, b"Client Key", "sha256")
+        signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+        proof = bytes(left ^ right for left, right in zip(key, signature, strict=True))
+        self._server_signature = hmac.digest(hmac.digest(salted, b"Server Key", "sha256"), signed, "sha256")
+        return message(b"p", f"{unproved},p={base64.b64encode(proof).decode()}".encode())
+
+    def check(self, final: bytes) -> None:
+        """Raise InvalidSettings unless the server proved that it knows the password."""
+        said = dict(part.split("=", 1) for part in final.decode().split(","))
+        if not hmac.compare_digest(base64.b64decode(said.get("v", "")), self._server_signature):
+            raise InvalidSettings("the server could not prove that it knows the password; is something between us and it?")
+
+
+def _text(value: str) -> bytes:
+    return value.encode() + b"\0"

@@ -1,0 +1,27 @@
+"""What is kept of every operation: one fixed-size record, the same from every engine."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+RECORD = np.dtype(
+    [
+        ("due", "i8"),  # when it should have begun, monotonic nanoseconds
+        ("start", "i8"),  # when it was sent
+        ("duration", "i8"),  # from there to the last byte of its answer
+        ("connection", "i4"),
+        ("rows", "i4"),
+        ("kind", "i2"),
+        ("outcome", "u1"),
+        ("epoch", "u1"),  # the phase it began in
+        ("sqlstate", "S8"),
+    ],
+    align=True,
+)
+
+Records = NDArray[np.void]
+
+OK, FAILED, TIMED_OUT, LOST = range(4)
+
+
+def empty(count: int) -> Records:
+    return np.zeros(count, dtype=RECORD)

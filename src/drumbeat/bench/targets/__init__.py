@@ -1,0 +1,1 @@
+"""Databases under test: how each is reached, described, loaded with data and driven."""

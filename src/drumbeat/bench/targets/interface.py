@@ -1,0 +1,96 @@
+"""What every target promises. Only ``define`` and ``load_rows`` ever change it, and only ``bench prepare`` calls them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from drumbeat.bench.driver.interface import Engine, EngineSettings
+from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.values import Draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """How targets differ, declared."""
+
+    name: str  #: postgresql, mysql, sqlite, duckdb
+    networked: bool
+    transactions: bool = True
+    signals: bool = False  #: whether ``signals`` and ``counters`` say anything
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column, in words all targets share."""
+
+    name: str
+    type: ValueType
+    native_type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableDescription:
+    """Enough of a table to make statements for it."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: str | None = None  #: its primary key, if that is one column
+    key_low: int | None = None
+    key_high: int | None = None
+    time_column: str | None = None
+    rows: int | None = None  #: an estimate
+
+
+class Target(Protocol):
+    """One database under test. An async context manager; its own connection is apart from the load's."""
+
+    @property
+    def traits(self) -> Traits: ...
+
+    @property
+    def location(self) -> str:
+        """Where it is, without secrets."""
+        ...
+
+    async def check(self, load: Load) -> None:
+        """Prepare every statement without running it. Raises InvalidInput naming the operation that is wrong."""
+        ...
+
+    async def describe(self, table: str) -> TableDescription:
+        """Raises InvalidInput when there is no such table."""
+        ...
+
+    async def define(self, statements: Sequence[str]) -> None:
+        """Run DDL, written in the portable words of bench/standard (see ``portable types`` there)."""
+        ...
+
+    async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        """Add rows in bulk, the quickest way there is; all of them, or none. Answers with how many."""
+        ...
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        """The rows of a query with $1, $2 … placeholders."""
+        ...
+
+    async def signals(self) -> ServerSignals | None:
+        """What the server says of its sessions now; None where it says nothing."""
+        ...
+
+    async def counters(self) -> Mapping[str, float]:
+        """The server's running totals, to be subtracted from later ones; empty where it has none."""
+        ...
+
+    def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
+        """What went wrong with a recorded operation; None when nothing did."""
+        ...
+
+    def engine(self, load: Load, draw: Draw, settings: EngineSettings) -> Engine:
+        """What drives this target hardest."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
