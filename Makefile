@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,postgres,gpu,plot,fast
+EXTRAS := dev,postgres,bench,mysql,duckdb,gpu,plot,fast
 
 .PHONY: help demo test check lint types imports format soak bench clean
 

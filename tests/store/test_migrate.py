@@ -1,0 +1,187 @@
+"""Migrations: many processes at once apply each one once, and one that fails leaves the old schema whole."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from drumbeat.core.errors import StoreError, StoreNotReady
+from drumbeat.core.pool import PoolKind, pool
+from drumbeat.store import open_store
+from drumbeat.store.sql import migrate, queries, upkeep
+from drumbeat.store.sql import store as sql_store
+from drumbeat.store.sql.queries import migration_texts
+from store.scene import PostgresSql, Sql, SqliteSql
+
+MIGRANTS = 8
+
+#: waits for a line, so that all begin together, then says which versions it applied; sys.argv: the store's URL
+MIGRANT = """
+import asyncio, sys
+from drumbeat.store import open_store
+
+async def main():
+    async with open_store(sys.argv[1], create=True, check_version=False) as store:
+        print(*await store.upkeep.migrate(), flush=True)
+
+print("ready", flush=True)
+sys.stdin.readline()
+asyncio.run(main())
+"""
+
+SECOND = "CREATE TABLE drumbeat.second (x INTEGER);\nINSERT INTO drumbeat.second VALUES (1);"
+BROKEN = "CREATE TABLE drumbeat.third (x INTEGER);\nINSERT INTO drumbeat.nowhere VALUES (1);"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/drumbeat.db"
+    made: str = request.getfixturevalue("postgres_url")
+    return made
+
+
+async def looking(url: str) -> Sql:
+    return SqliteSql(Path(url.removeprefix("sqlite:///"))) if url.startswith("sqlite") else await PostgresSql.connect(url)
+
+
+async def tables(url: str) -> set[str]:
+    """The tables and views there are."""
+    sql = await looking(url)
+    sqlite, postgres = "SELECT name FROM sqlite_master", "SELECT relname AS name FROM pg_class WHERE relkind IN ('r', 'v')"
+    rows = await sql.rows(sqlite if url.startswith("sqlite") else postgres)
+    await sql.close()
+    return {row["name"] for row in rows}
+
+
+async def versions(url: str) -> list[int]:
+    sql = await looking(url)
+    rows = await sql.rows("SELECT version FROM schema_version ORDER BY version")
+    await sql.close()
+    return [row["version"] for row in rows]
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Pretend that these migrations have been written too."""
+
+    def offer(*more: str) -> None:
+        texts = {1: migration_texts()[1]} | {number: text for number, text in enumerate(more, start=2)}
+        for module in (queries, migrate):
+            monkeypatch.setattr(module, "migration_texts", lambda: texts)
+        for module in (migrate, upkeep, sql_store):
+            monkeypatch.setattr(module, "LATEST", max(texts))
+
+    return offer
+
+
+def test_eight_processes_at_once_apply_each_version_once(url: str) -> None:
+    command = [sys.executable, "-c", MIGRANT, url]
+    migrants = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(MIGRANTS)
+    ]
+    for migrant in migrants:
+        assert migrant.stdout is not None
+        assert migrant.stdout.readline() == "ready\n"
+    for migrant in migrants:
+        assert migrant.stdin is not None
+        migrant.stdin.write("go\n")
+        migrant.stdin.flush()
+
+    said = [migrant.communicate(timeout=60) for migrant in migrants]
+
+    assert [migrant.returncode for migrant in migrants] == [0] * MIGRANTS, [errors for _, errors in said]
+    assert sorted(output.split() for output, _ in said) == [[]] * (MIGRANTS - 1) + [["1"]]
+
+
+async def test_a_migrated_store_is_left_alone(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert await store.upkeep.migrate() == []
+        assert (await store.upkeep.check()).problems == []
+
+
+async def test_what_is_missing_is_applied_in_order(url: str, offer: Callable[..., None]) -> None:
+    async with open_store(url, create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+    offer(SECOND, "INSERT INTO drumbeat.second VALUES (2);")
+
+    with pytest.raises(StoreNotReady, match="found tables of version 1; run: drumbeat store migrate"):
+        async with open_store(url):
+            pass
+    async with open_store(url, check_version=False) as store:
+        assert "run: drumbeat store migrate" in (await store.upkeep.check()).problems[0]
+        assert await store.upkeep.migrate() == [2, 3]
+        assert [each.pool_id for each in await store.pools.list()] == ["p"]
+
+    assert await versions(url) == [1, 2, 3]
+
+
+async def _fails(url: str) -> None:
+    async with open_store(url, check_version=False) as store:
+        with pytest.raises(StoreError, match="nowhere"):
+            await store.upkeep.migrate()
+
+
+async def test_a_failing_migration_leaves_the_old_schema_whole(url: str, offer: Callable[..., None]) -> None:
+    async with open_store(url, create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+    before = await tables(url)
+    offer(SECOND, BROKEN)
+
+    await _fails(url)
+
+    assert await tables(url) == before
+    assert await versions(url) == [1]
+
+
+async def test_after_a_failed_migration_the_old_version_works_on(
+    url: str, offer: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_store(url, create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+    offer(BROKEN)
+    await _fails(url)
+    monkeypatch.undo()
+
+    async with open_store(url) as store:
+        assert [each.pool_id for each in await store.pools.list()] == ["p"]
+        assert (await store.upkeep.check()).problems == []
+
+
+async def test_a_failed_migration_can_be_tried_again_once_mended(url: str, offer: Callable[..., None]) -> None:
+    async with open_store(url, create=True):
+        pass
+    offer(BROKEN)
+    await _fails(url)
+    offer(SECOND)
+
+    async with open_store(url, check_version=False) as store:
+        assert await store.upkeep.migrate() == [2]
+
+
+async def test_the_first_migration_may_fail_too_and_leaves_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (queries, migrate):
+        monkeypatch.setattr(module, "migration_texts", lambda: {1: BROKEN})
+
+    with pytest.raises(StoreError, match="nowhere"):
+        async with open_store(url, create=True):
+            pass
+
+    assert {name for name in await tables(url) if name in {"pools", "third", "schema_version", "run_status"}} == set()
+
+
+async def test_views_are_made_anew_by_every_migration(url: str, offer: Callable[..., None]) -> None:
+    async with open_store(url, create=True):
+        pass
+    sql = await looking(url)
+    await sql.run("DROP VIEW work_pool")
+    await sql.close()
+    offer(SECOND)
+
+    async with open_store(url, create=True):
+        pass
+
+    assert "work_pool" in await tables(url)
