@@ -66,13 +66,13 @@ class Controller:
         if failure := self.fails.get(where):
             raise failure
 
-    def loop(self, owner: str = "a", every: timedelta = timedelta(seconds=1)) -> ControlLoop[View, Spawn]:
+    def loop(self, owner: str = "a", leadership: Leadership | None = None) -> ControlLoop[View, Spawn]:
         return ControlLoop(
             store=self.world.store,
             pool_id=POOL,
-            leadership=Leadership(self.world.store, POOL, owner, TTL, self.world.clock),
+            leadership=leadership or Leadership(self.world.store, POOL, owner, TTL, self.world.clock),
             clock=self.world.clock,
-            every=every,
+            every=timedelta(seconds=1),
             observe=self.observe,
             decide=self.decide,
             act=self.act,
@@ -115,6 +115,15 @@ async def test_doing_nothing_says_why_not(world: World) -> None:
     assert (row.why_not, row.actions, report.why_not) == ("all is well", [], "all is well")
 
 
+async def test_a_beat_says_how_long_it_took(world: World) -> None:
+    controller = Controller(world=world, observe_takes=seconds(2), actions=spawns("w1"), act_takes=seconds(1))
+    await world.passes(5)
+    async with asyncio.TaskGroup() as group:
+        beat = group.create_task(controller.loop().beat())
+        report = await during(world, beat, 3)
+    assert report.duration == (await rows(world))[0].duration == seconds(3)
+
+
 async def test_actions_carry_the_fence(world: World) -> None:
     controller = Controller(world=world, actions=spawns("w1"))
     await controller.loop().beat()
@@ -152,10 +161,12 @@ async def test_one_failing_action_does_not_stop_the_others(world: World) -> None
 
 async def test_a_fenced_action_stops_the_beat_at_once(world: World) -> None:
     controller = Controller(world=world, actions=spawns("w1", "w2", "w3"), fails={"w2": Fenced("another leads")})
-    loop = controller.loop()
+    leadership = Leadership(world.store, POOL, "a", TTL, world.clock)
+    loop = controller.loop(leadership=leadership)
 
     report = await loop.beat()
 
+    assert not leadership.trusted
     assert [worker for worker, _ in controller.done] == ["w1"]
     assert report.error == "act: another leads"
     assert [action.get("error") for action in report.actions] == [

@@ -77,6 +77,18 @@ def test_v2_minds_the_limit_of_a_group_above(tmp_path: Path) -> None:
     assert reader.read(seconds(10)) == (90.0, 100.0)
 
 
+def test_of_several_limits_the_fullest_counts(tmp_path: Path) -> None:
+    def use(microseconds: int) -> None:
+        tree(tmp_path, v2("/pod", cpu="100000 100000", usage=microseconds, memory=str(2 * GIB), current=GIB))
+        tree(tmp_path, v2("/pod/app", cpu="400000 100000", usage=microseconds, memory=str(8 * GIB), current=GIB))
+
+    use(0)
+    reader = probe(tmp_path, "0::/pod/app\n")
+    reader.read(seconds(0))
+    use(5_000_000)
+    assert reader.read(seconds(10)) == (50.0, 50.0)
+
+
 def test_v2_in_a_container_that_sees_the_host_s_path_uses_its_own_root(tmp_path: Path) -> None:
     tree(tmp_path, v2("", cpu="50000 100000", usage=0, memory=str(GIB), current=GIB // 4))
     reader = probe(tmp_path, "0::/kubepods/burstable/pod1/abc\n")

@@ -56,6 +56,18 @@ async def test_resigning_without_a_lease_or_a_store_is_harmless(world: World) ->
     assert not leader.trusted
 
 
+async def test_what_is_forgotten_is_not_trusted_and_must_be_taken_anew(world: World) -> None:
+    leader = leadership(world)
+    await leader.hold()
+    leader.forget()
+    assert not leader.trusted
+    assert await leader.hold() is None
+    await world.passes(10)
+    lease = await leader.hold()
+    assert lease is not None
+    assert lease.epoch == 2
+
+
 @pytest.mark.parametrize(
     ("after", "trusted", "fresh"), [(0, True, True), (3.9, True, True), (4.1, True, False), (8, False, False)]
 )

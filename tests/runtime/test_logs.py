@@ -127,6 +127,25 @@ async def test_an_outage_keeps_lines_and_their_times(world: World, logger: loggi
     assert [line.at for line in lines] == [world.clock.now() - seconds(40 - n) for n in range(20)]
 
 
+async def test_tries_grow_rarer_during_an_outage_and_begin_anew_after(
+    world: World, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(world.store.logs, world.clock)
+    monkeypatch.setattr(world.store, "logs", slow)
+    async with shipper(world, logger):
+        for _ in range(2):
+            slow.asked.clear()
+            began = world.clock.elapsed()
+            with world.store.unavailable():
+                logger.warning("hello")
+                for _ in range(100):
+                    logger.warning("still here")
+                    await world.passes(1)
+            tries = [at - began for _, at in slow.asked if at - began < seconds(100)]
+            await world.passes(60)
+            assert tries == [seconds(at) for at in (0, 1, 3, 7, 15, 31, 61, 91)]
+
+
 async def test_beyond_the_bound_the_oldest_go_and_their_number_is_told(world: World, logger: logging.Logger) -> None:
     async with shipper(world, logger, capacity=10):
         for n in range(25):

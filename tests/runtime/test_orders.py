@@ -23,6 +23,7 @@ from drumbeat.runtime.orders import (
     may_start,
     next_appointment,
     obey,
+    read_to,
     reconcile,
     why_stop,
 )
@@ -71,6 +72,8 @@ def orders(**said: Any) -> Orders:
     usual: dict[str, Any] = {
         "now": NOW,
         "events": (),
+        "read_to": 0,
+        "more": False,
         "status": WorkerStatus.ACTIVE,
         "target": 0,
         "target_seq": 0,
@@ -119,6 +122,11 @@ def test_an_event_read_twice_counts_once() -> None:
     wanted = read(target(5), target(6))
     again = numbered([target(5)])[0]
     assert obey(wanted, again, ME, NOW) == wanted
+
+
+@pytest.mark.parametrize(("before", "looked_through", "expected"), [(3, 9, 9), (9, 3, 9)])
+def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through: int, expected: int) -> None:
+    assert read_to(Wanted(read_to=before), looked_through).read_to == expected
 
 
 @pytest.mark.parametrize(

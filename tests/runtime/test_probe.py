@@ -3,8 +3,9 @@
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
+import psutil
 import pytest
 
 from drumbeat.core.clock import ManualClock, SystemClock
@@ -39,6 +40,23 @@ def test_this_machine_can_be_read() -> None:
     assert 0 < reading.host_memory_percent <= 100
     assert reading.host_cpu_percent is None or 0 <= reading.host_cpu_percent <= 100
     assert reading.memory_percent is not None
+
+
+class HostTimes(NamedTuple):
+    user: float
+    system: float
+    idle: float
+    iowait: float
+    guest: float
+
+
+async def test_waiting_for_the_disk_is_not_being_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [HostTimes(10, 10, 70, 5, 4), HostTimes(20, 20, 140, 35, 8)]
+    monkeypatch.setattr(psutil, "cpu_times", lambda: times.pop(0))
+    clock = ManualClock()
+    probe = Probe(clock)
+    await clock.advance(seconds(1))
+    assert probe.read().host_cpu_percent == pytest.approx(20 / 120 * 100)
 
 
 def test_cpu_is_over_the_time_since_the_last_reading() -> None:

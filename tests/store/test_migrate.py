@@ -68,7 +68,7 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend that these migrations have been written too."""
 
     def offer(*more: str) -> None:
-        texts = {1: migration_texts()[1]} | {number: text for number, text in enumerate(more, start=2)}
+        texts = {1: migration_texts()[1]} | dict(enumerate(more, start=2))
         for module in (queries, migrate):
             monkeypatch.setattr(module, "migration_texts", lambda: texts)
         for module in (migrate, upkeep, sql_store):

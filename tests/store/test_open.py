@@ -10,7 +10,6 @@ import pytest
 from drumbeat.core.errors import DrumbeatError, InvalidSettings, MissingExtra
 from drumbeat.store import open_store
 from drumbeat.store.memory import MemoryStore
-from drumbeat.store.sql import postgres
 from drumbeat.store.sql.postgres import PostgresDatabase
 from drumbeat.store.sql.sqlite import SqliteDatabase
 from drumbeat.store.sql.store import SqlStore
@@ -184,7 +183,7 @@ async def test_a_user_who_may_not_is_a_wrong_setting(postgres: PostgresServer, p
     name = f"guest_{postgres_url.rpartition('_')[2]}"
     postgres.add_password_user(name, SECRET)
 
-    with pytest.raises(InvalidSettings, match="permission denied.*grant it") as caught:
+    with pytest.raises(InvalidSettings, match=r"permission denied.*grant it") as caught:
         async with open_store(postgres.url(postgres_url.rpartition("/")[2], name, SECRET), create=True):
             pass
 
@@ -198,10 +197,6 @@ async def test_a_store_that_was_closed_says_so(tmp_path: Path, postgres_url: str
             await store.now()
         with pytest.raises(DrumbeatError, match="closed; open it before use"):
             await store.now()
-
-
-def test_nothing_is_imported_from_a_driver_until_it_is_needed() -> None:
-    assert not hasattr(postgres, "asyncpg")
 
 
 async def test_looking_changes_nothing_in_somebody_elses_database(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The reading commands: what is in the store, as tables or JSON."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from drumbeat.control_plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId, judge
+from drumbeat.core.worker import Health, Worker, WorkerId, judge
 
 pools = typer.Typer(no_args_is_help=True, help="Pools: named sets of workers.")
 workers = typer.Typer(no_args_is_help=True, help="Workers, their states and their health.")
@@ -92,11 +93,15 @@ def list_workers(
     async def work(plane: ControlPlane) -> None:
         home = await plane.store.pools.get(PoolId(pool))
         now = await plane.store.now()
+
+        def health(worker: Worker) -> Health | None:
+            return judge(worker, now, home.thresholds) if worker.is_live else None
+
         columns: Columns = {
             "worker": lambda worker: worker.worker_id,
             "slot": lambda worker: worker.slot,
             "status": lambda worker: worker.status,
-            "health": lambda worker: judge(worker, now, home.thresholds) if worker.is_live else None,
+            "health": health,
             "last beat": lambda worker: worker.heartbeat_at and now - worker.heartbeat_at,
             "target": lambda worker: worker.target,
             "active": lambda worker: worker.active,
@@ -107,7 +112,10 @@ def list_workers(
             "error": lambda worker: worker.error,
         }
         rows = await plane.store.workers.list(home.pool_id, live=live)
-        show(rows, columns, as_json=as_json, nothing=f"pool {pool} has no workers")
+        if as_json:
+            show_json([asdict(worker) | {"health": health(worker)} for worker in rows])
+        else:
+            show(rows, columns, as_json=False, nothing=f"pool {pool} has no workers")
 
     with_control_plane(store, work)
 

@@ -78,13 +78,16 @@ class Histogram:
                 counts[bucket_of(nanoseconds)] += 1
         self._widen(sum(durations), min(durations), max(durations))
 
+    def add(self, buckets: Iterable[tuple[int, int]], total: int, least: int, greatest: int) -> None:
+        """Count what another has sorted into buckets already, with its exact sum, least and greatest."""
+        for bucket, count in buckets:
+            self.counts[bucket] += count
+        self._widen(total, least, greatest)
+
     def merge(self, other: "Histogram") -> None:
         """Add another's counts to these."""
-        if other.least is None or other.greatest is None:
-            return
-        for bucket, count in other.buckets():
-            self.counts[bucket] += count
-        self._widen(other.total, other.least, other.greatest)
+        if other.least is not None and other.greatest is not None:
+            self.add(other.buckets(), other.total, other.least, other.greatest)
 
     def _widen(self, total: int, least: int, greatest: int) -> None:
         self.total += total

@@ -124,7 +124,8 @@ def _column(kind: ValueType, drawn: Drawn) -> list[bytes]:
     if kind is ValueType.TEXT:
         return [each if isinstance(each, bytes) else str(each).encode() for each in drawn]
     numbers = drawn - _POSTGRES_EPOCH_US if kind is ValueType.TIMESTAMP else drawn
-    return [each.tobytes() for each in np.asarray(numbers).astype(_FIXED[kind])]
+    raw = np.asarray(numbers).astype(_FIXED[kind])
+    return [bytes(each) for each in raw.view(np.uint8).reshape(len(raw), -1)]
 
 
 def _encoder(name: str, statement: Statement) -> _FixedEncoder | _FreeEncoder:

@@ -1,6 +1,6 @@
 """What every engine promises: hold connections, keep them busy, record every operation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -89,6 +89,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def driving_thread(self) -> int | None:
+        """The thread that issues operations, where there is one: a worker whose thread is always busy limits the load itself."""
+        ...
+
+    @property
     def failure(self) -> Exception | None:
         """What made going on impossible, if something did."""
         ...
@@ -100,6 +105,3 @@ class Engine(Protocol):
     async def close(self) -> None:
         """Close every connection."""
         ...
-
-
-Counters = Mapping[str, float]

@@ -129,14 +129,15 @@ class UpdateContract(Given):
 
     async def test_no_change_changes_only_the_time_of_it(self, store: Store, elapse: Elapse) -> None:
         run = await new_run(store)
-        first = RunChange(phase="WARMUP", operations=5, qps=1.5, controller_state={"n": 1}, custom_metrics={"m": 1})
-        await store.runs.update(run, first)
+        said: dict[str, Any] = {"phase": "WARMUP", "completion_reason": "user", "expected_workers": 3, "operations": 5}
+        said |= {"errors": 2, "qps": 1.5, "controller_state": {"n": 1}, "custom_metrics": {"m": 1}}
+        await store.runs.update(run, RunChange(**said))
         await elapse(5 * MINUTE)
         before = await store.runs.get(run.run_id)
 
         after = await store.runs.update(run, RunChange())
 
-        assert after == replace(before, updated_at=after.updated_at)
+        assert after == replace(before, updated_at=after.updated_at, **said)
         assert before.updated_at is not None
         assert after.updated_at is not None
         assert after.updated_at - before.updated_at >= 5 * MINUTE

@@ -1,0 +1,70 @@
+"""The two cores of the PostgreSQL engine, one in C and one in Python, behind one set of words."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from socket import socket
+from typing import Protocol
+
+from drumbeat.bench.driver.blocks import Block
+from drumbeat.bench.driver.records import Records
+
+ROOM = 1 << 17  #: records between two visits; far more than any loop can make in a budget
+
+
+class State(IntEnum):
+    """Of one connection (the same numbers as in core.c)."""
+
+    FREE = 0
+    IDLE = 1
+    BUSY = 2
+    THINKING = 3
+    DEAD = 4
+    RETIRED = 5
+
+
+class Core(Protocol):
+    """Many connections, driven by whoever calls ``run``. Not for two threads at once."""
+
+    def add(self, index: int, connection: socket) -> None:
+        """Take over a connection that is ready for queries."""
+        ...
+
+    def retire(self, index: int) -> None:
+        """Let it finish what it runs; then it is told by ``collect``."""
+        ...
+
+    def collect(self) -> Sequence[tuple[int, State]]:
+        """The connections that died or retired since the last call; their places are free from now on."""
+        ...
+
+    def feed(self, block: Block) -> None:
+        """Give it messages, when fewer than two blocks wait."""
+        ...
+
+    def blocks(self) -> int: ...
+
+    def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None: ...
+
+    def set_rate(self, per_second: float) -> None:
+        """0: as fast as connections come free."""
+        ...
+
+    def set_epoch(self, epoch: int) -> None: ...
+
+    def accept(self, accepting: bool) -> None: ...
+
+    def run(self, budget_ns: int) -> None:
+        """Send and receive for this long, or until there is nothing left to send."""
+        ...
+
+    def take(self) -> Records:
+        """The records made since the last call."""
+        ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    @property
+    def backlog(self) -> int: ...
+
+    def close(self) -> None: ...

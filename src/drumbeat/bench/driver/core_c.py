@@ -1,0 +1,125 @@
+"""The core in C (core.c), called through ctypes, which drops the GIL for as long as it runs."""
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from ctypes import c_double, c_int, c_int32, c_int64, c_uint8, c_uint32, c_void_p
+from functools import cache
+from pathlib import Path
+from socket import socket
+from typing import Any
+
+import numpy as np
+
+from drumbeat.bench.driver.blocks import Block
+from drumbeat.bench.driver.core import ROOM, State
+from drumbeat.bench.driver.records import RECORD, Records, empty
+
+LIBRARY = Path(__file__).with_name("_core.so")
+
+_SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
+    "core_new": (c_void_p, (c_int32, c_void_p, c_uint32, c_void_p)),
+    "core_free": (None, (c_void_p,)),
+    "core_add": (c_int, (c_void_p, c_int32, c_int)),
+    "core_retire": (None, (c_void_p, c_int32)),
+    "core_collect": (c_int, (c_void_p, c_int32)),
+    "core_feed": (None, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32)),
+    "core_blocks": (c_int, (c_void_p,)),
+    "core_set": (None, (c_void_p, c_int64, c_int64, c_uint8)),
+    "core_set_rate": (None, (c_void_p, c_double)),
+    "core_accept": (None, (c_void_p, c_uint8)),
+    "core_set_epoch": (None, (c_void_p, c_uint8)),
+    "core_in_flight": (c_int32, (c_void_p,)),
+    "core_backlog": (c_int64, (c_void_p,)),
+    "core_take_records": (c_uint32, (c_void_p, c_void_p)),
+    "core_take_news": (c_uint32, (c_void_p,)),
+    "core_run": (c_uint32, (c_void_p, c_int64)),
+}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The compiled core, or None where it was not built: then the Python one serves."""
+    try:
+        loaded = ctypes.CDLL(str(LIBRARY))
+    except OSError:
+        return None
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(loaded, name)
+        function.restype, function.argtypes = result, arguments
+    return loaded
+
+
+class CCore:
+    """Connections driven by compiled code."""
+
+    def __init__(self, connections: int) -> None:
+        compiled = library()
+        if compiled is None:
+            raise OSError(f"expected the compiled core at {LIBRARY}; it is built by pip install where there is a C compiler")
+        self._library: Any = compiled
+        self._records = [empty(ROOM + connections), empty(ROOM + connections)]
+        self._news = np.zeros(connections, dtype=np.int32)
+        room = len(self._records[0])
+        self._core = self._library.core_new(connections, self._address(), room, self._news.ctypes.data)
+        if not self._core:
+            raise OSError("expected room for the core's connections, got none; is there an epoll, and memory?")
+        self._fed: list[Block] = []
+
+    def _address(self) -> int:
+        return int(self._records[0].ctypes.data)
+
+    def add(self, index: int, connection: socket) -> None:
+        if (error := self._library.core_add(self._core, index, connection.fileno())) < 0:
+            raise OSError(-error, f"connection {index} could not be watched")
+
+    def retire(self, index: int) -> None:
+        self._library.core_retire(self._core, index)
+
+    def collect(self) -> Sequence[tuple[int, State]]:
+        news = self._news[: self._library.core_take_news(self._core)].tolist()
+        return [(index, State(self._library.core_collect(self._core, index))) for index in news]
+
+    def feed(self, block: Block) -> None:
+        self._fed = [*self._fed[-2:], block]
+        arrays = (block.data, block.offsets, block.kinds, block.more)
+        self._library.core_feed(self._core, *(array.ctypes.data for array in arrays), block.messages)
+
+    def blocks(self) -> int:
+        return int(self._library.core_blocks(self._core))
+
+    def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None:
+        self._library.core_set(self._core, limit_ns, think_ns, hottest_first)
+
+    def set_rate(self, per_second: float) -> None:
+        self._library.core_set_rate(self._core, per_second)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._library.core_set_epoch(self._core, epoch % 256)
+
+    def accept(self, accepting: bool) -> None:
+        self._library.core_accept(self._core, accepting)
+
+    def run(self, budget_ns: int) -> None:
+        self._library.core_run(self._core, budget_ns)
+
+    def take(self) -> Records:
+        """Hand over the full buffer and go on in the other one."""
+        full, other = self._records
+        count = self._library.core_take_records(self._core, other.ctypes.data)
+        self._records = [other, full]
+        return full[:count].copy()
+
+    @property
+    def in_flight(self) -> int:
+        return int(self._library.core_in_flight(self._core))
+
+    @property
+    def backlog(self) -> int:
+        return int(self._library.core_backlog(self._core))
+
+    def close(self) -> None:
+        self._library.core_free(self._core)
+        self._core = None
+
+
+assert RECORD.itemsize == 48, "core.c and RECORD must agree on what a record is"

@@ -1,0 +1,345 @@
+"""The core in Python: what serves where the compiled one was not built, and where connections are encrypted."""
+
+import select
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from socket import socket
+from ssl import SSLSocket, SSLWantReadError, SSLWantWriteError
+
+import numpy as np
+
+from drumbeat.bench.driver import pgwire
+from drumbeat.bench.driver.blocks import Block
+from drumbeat.bench.driver.core import ROOM, State
+from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, TIMED_OUT, Records
+
+_READ_SIZE = 65536
+_SWEEP_NS = 50_000_000
+_ROLLBACK = pgwire.query("ROLLBACK")
+_WOULD_BLOCK = (BlockingIOError, InterruptedError, SSLWantReadError, SSLWantWriteError)
+
+now_ns = time.monotonic_ns
+
+
+@dataclass(slots=True)
+class _Connection:
+    socket: socket
+    state: State = State.IDLE
+    retiring: bool = False
+    kind: int = 0
+    epoch: int = 0
+    due: int = 0
+    start: int = 0
+    wake: int = 0
+    rows: int = 0
+    sqlstate: bytes = b""
+    cleaning: bool = False
+    steps: deque[bytes] = field(default_factory=deque)
+    unread: bytearray = field(default_factory=bytearray)
+    unsent: bytes = b""
+
+
+class PyCore:
+    """Connections driven by this thread."""
+
+    def __init__(self, connections: int) -> None:
+        self._all: dict[int, _Connection] = {}
+        self._by_fd: dict[int, int] = {}
+        self._epoll = select.epoll()
+        self._idle: deque[int] = deque()
+        self._thinking: deque[int] = deque()
+        self._blocks: deque[Block] = deque()
+        self._messages: deque[tuple[int, list[bytes]]] = deque()
+        self._records: list[tuple[int, int, int, int, int, int, int, int, bytes]] = []
+        self._news: list[tuple[int, State]] = []
+        self._limit_ns = self._think_ns = self._next_sweep = 0
+        self._hottest_first = False
+        self._interval_ns = self._next_due = 0.0
+        self._accepting = False
+        self._epoch = 0
+        self._in_flight = 0
+
+    def add(self, index: int, connection: socket) -> None:
+        self._all[index] = _Connection(connection)
+        self._by_fd[connection.fileno()] = index
+        self._epoll.register(connection.fileno(), select.EPOLLIN)
+        self._idle.append(index)
+
+    def retire(self, index: int) -> None:
+        if index in self._all:
+            self._all[index].retiring = True
+
+    def collect(self) -> Sequence[tuple[int, State]]:
+        news, self._news = self._news, []
+        return news
+
+    def feed(self, block: Block) -> None:
+        self._blocks.append(block)
+
+    def blocks(self) -> int:
+        return len(self._blocks) + bool(self._messages)
+
+    def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None:
+        self._limit_ns, self._think_ns, self._hottest_first = limit_ns, think_ns, hottest_first
+
+    def set_rate(self, per_second: float) -> None:
+        self._interval_ns = 1e9 / per_second if per_second > 0 else 0.0
+        self._next_due = float(now_ns())
+
+    def set_epoch(self, epoch: int) -> None:
+        self._epoch = epoch % 256
+
+    def accept(self, accepting: bool) -> None:
+        self._accepting = accepting
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    @property
+    def backlog(self) -> int:
+        behind = now_ns() - self._next_due if self._interval_ns and self._accepting else -1
+        return int(behind / self._interval_ns) + 1 if behind > 0 else 0
+
+    def take(self) -> Records:
+        records, self._records = self._records, []
+        return np.array(records, dtype=RECORD)
+
+    def close(self) -> None:
+        self._epoll.close()
+
+    def run(self, budget_ns: int) -> None:
+        until = now_ns() + budget_ns
+        self._retire_idle()
+        while (now := now_ns()) < until and len(self._records) < ROOM:
+            if now >= self._next_sweep:
+                self._sweep(now)
+            self._wake_thinkers(now)
+            self._begin_what_is_due(now)
+            if self._accepting and self._idle and not self._has_messages():
+                return
+            if not self._accepting and not self._in_flight:
+                return
+            for fd, event in self._epoll.poll(self._patience(now, until)):
+                self._attend(fd, event)
+
+    def _attend(self, fd: int, event: int) -> None:
+        index = self._by_fd.get(fd)
+        if index is None:
+            return
+        if event & select.EPOLLOUT:
+            self._send(index, b"")
+        if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
+            self._receive(index)
+
+    def _patience(self, now: int, until: int) -> float:
+        wake = until
+        if self._thinking:
+            wake = min(wake, self._all[self._thinking[0]].wake)
+        if self._limit_ns:
+            wake = min(wake, self._next_sweep)
+        if self._interval_ns and self._idle and self._has_messages():
+            wake = min(wake, int(self._next_due))
+        return max(wake - now, 0) / 1e9
+
+    def _has_messages(self) -> bool:
+        if not self._messages and self._blocks:
+            self._messages.extend(_operations(self._blocks.popleft()))
+        return bool(self._messages)
+
+    def _begin_what_is_due(self, now: int) -> None:
+        while self._idle and self._accepting and self._has_messages():
+            due = now
+            if self._interval_ns:
+                if self._next_due > now:
+                    return
+                due = int(self._next_due)
+                self._next_due += self._interval_ns
+            self._begin(self._idle.popleft(), due, now)
+            now = now_ns()
+
+    def _begin(self, index: int, due: int, now: int) -> None:
+        connection = self._all[index]
+        connection.kind, messages = self._messages.popleft()
+        connection.due, connection.start, connection.epoch = due, now, self._epoch
+        connection.rows, connection.sqlstate, connection.cleaning = 0, b"", False
+        connection.state = State.BUSY
+        connection.steps = deque(messages)
+        self._in_flight += 1
+        self._send(index, connection.steps.popleft())
+
+    def _send(self, index: int, data: bytes) -> None:
+        connection = self._all[index]
+        pending = connection.unsent + data
+        try:
+            sent = connection.socket.send(pending) if pending else 0
+        except _WOULD_BLOCK:
+            sent = 0
+        except OSError:
+            self._lose(index, LOST)
+            return
+        was_blocked, connection.unsent = bool(connection.unsent), pending[sent:]
+        if bool(connection.unsent) != was_blocked:
+            wanted = select.EPOLLIN | (select.EPOLLOUT if connection.unsent else 0)
+            self._epoll.modify(connection.socket.fileno(), wanted)
+
+    def _receive(self, index: int) -> None:
+        connection = self._all[index]
+        while True:
+            try:
+                data = connection.socket.recv(_READ_SIZE)
+            except _WOULD_BLOCK:
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._lose(index, LOST)
+                return
+            rows = -1 if connection.unread else _rows_of_whole_answer(data)
+            if rows >= 0:
+                connection.rows += rows
+                self._ready(index, connection, b"I")
+            else:
+                connection.unread += data
+                self._read(index, connection)
+            pending = isinstance(connection.socket, SSLSocket) and connection.socket.pending()
+            if not pending or connection.state in (State.DEAD, State.RETIRED):
+                return
+
+    def _read(self, index: int, connection: _Connection) -> None:
+        for message in pgwire.split(connection.unread):
+            match message.type:
+                case b"C":
+                    connection.rows += _rows(message.body)
+                case b"E":
+                    connection.sqlstate = connection.sqlstate or pgwire.error_of(message.body).sqlstate.encode()
+                case b"Z":
+                    self._ready(index, connection, message.body)
+            if connection.state in (State.DEAD, State.RETIRED):
+                return
+
+    def _ready(self, index: int, connection: _Connection, transaction: bytes) -> None:
+        if connection.state is not State.BUSY:
+            return
+        failed = bool(connection.sqlstate)
+        if not failed and connection.steps:
+            self._send(index, connection.steps.popleft())
+        elif failed and transaction != b"I" and not connection.cleaning:
+            connection.cleaning = True
+            self._send(index, _ROLLBACK)
+        else:
+            now = now_ns()
+            self._finish(index, connection, FAILED if failed else OK, now)
+            self._after(index, connection, now)
+
+    def _finish(self, index: int, connection: _Connection, outcome: int, now: int) -> None:
+        duration = now - connection.start
+        self._records.append(
+            (
+                connection.due,
+                connection.start,
+                duration,
+                index,
+                connection.rows,
+                connection.kind,
+                outcome,
+                connection.epoch,
+                connection.sqlstate,
+            )
+        )
+        self._in_flight -= 1
+
+    def _after(self, index: int, connection: _Connection, now: int) -> None:
+        if self._think_ns and not connection.retiring:
+            connection.state, connection.wake = State.THINKING, now + self._think_ns
+            self._thinking.append(index)
+        elif not self._interval_ns and not connection.retiring and not self._idle and self._accepting and self._has_messages():
+            self._begin(index, now, now)
+        else:
+            self._make_idle(index)
+
+    def _make_idle(self, index: int) -> None:
+        connection = self._all[index]
+        if connection.retiring:
+            self._drop(index, State.RETIRED)
+            return
+        connection.state = State.IDLE
+        if self._hottest_first:
+            self._idle.appendleft(index)
+        else:
+            self._idle.append(index)
+
+    def _lose(self, index: int, outcome: int) -> None:
+        connection = self._all[index]
+        if connection.state is State.BUSY:
+            self._finish(index, connection, outcome, now_ns())
+        self._drop(index, State.DEAD)
+
+    def _drop(self, index: int, state: State) -> None:
+        connection = self._all.pop(index)
+        fd = connection.socket.fileno()
+        if fd >= 0:
+            self._epoll.unregister(fd)
+            del self._by_fd[fd]
+        connection.state = state
+        for queue in (self._idle, self._thinking):
+            if index in queue:
+                queue.remove(index)
+        self._news.append((index, state))
+
+    def _retire_idle(self) -> None:
+        for index in [index for index in self._idle if self._all[index].retiring]:
+            self._drop(index, State.RETIRED)
+
+    def _wake_thinkers(self, now: int) -> None:
+        while self._thinking and self._all[self._thinking[0]].wake <= now:
+            self._make_idle(self._thinking.popleft())
+
+    def _sweep(self, now: int) -> None:
+        self._next_sweep = now + _SWEEP_NS
+        if not self._limit_ns:
+            return
+        late = [i for i, each in self._all.items() if each.state is State.BUSY and now - each.start > self._limit_ns]
+        for index in late:
+            self._lose(index, TIMED_OUT)
+
+
+def _operations(block: Block) -> list[tuple[int, list[bytes]]]:
+    """A block as operations, each its kind and its messages."""
+    data = block.data.tobytes()
+    offsets, kinds, more = block.offsets.tolist(), block.kinds.tolist(), block.more.tolist()
+    operations: list[tuple[int, list[bytes]]] = []
+    continued = False
+    for n, kind in enumerate(kinds):
+        piece = data[offsets[n] : offsets[n + 1]]
+        if continued:
+            operations[-1][1].append(piece)
+        else:
+            operations.append((kind, [piece]))
+        continued = bool(more[n])
+    return operations
+
+
+_READY_IDLE = b"Z\x00\x00\x00\x05I"
+
+
+def _rows_of_whole_answer(data: bytes) -> int:
+    """The usual answer at a glance: it came whole, ended well, and the server is idle. −1 for anything else.
+
+    An error would stand where the CommandComplete does: right before the ReadyForQuery, and nothing follows that.
+    """
+    if not data.endswith(_READY_IDLE):
+        return -1
+    end = len(data) - len(_READY_IDLE)
+    begin = data.rfind(b"C\x00\x00\x00", 0, end)
+    if begin < 0 or begin + 1 + data[begin + 4] != end or data.count(b"Z\x00\x00\x00\x05", 0, end):
+        return -1
+    return _rows(data[begin + 5 : end])
+
+
+def _rows(tag: bytes) -> int:
+    """The last word of a command's tag, if it is a number: "SELECT 5", "INSERT 0 5"."""
+    word = tag.rstrip(b"\0").rsplit(b" ", 1)[-1]
+    return int(word) if word.isdigit() else 0

@@ -1,0 +1,188 @@
+"""Every operation kept: Parquet files, written by a thread of their own, so that a slow disk never slows the load.
+
+A file is closed every ``FILE_ROWS`` rows or ``FILE_SECONDS`` and only then has its name: what is there under it is whole,
+whatever kills the worker. Rows that could not be written (a full disk) or not be kept (a disk too slow) are counted and said.
+"""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from drumbeat.bench.driver.records import OK, Records
+
+log = logging.getLogger(__name__)
+
+FILE_ROWS = 500_000
+FILE_SECONDS = 30.0
+_MOST_WAITING = 64  #: batches; beyond that the disk is too slow and rows are dropped, not the load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionFile:
+    """A closed file."""
+
+    path: Path
+    rows: int
+    size: int
+
+
+@dataclass(slots=True)
+class Loss:
+    """What was not kept, and why."""
+
+    rows: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+
+    def add(self, rows: int, reason: str) -> None:
+        if reason not in self.reasons:
+            log.warning("executions are being lost: %s", reason)
+        self.rows += rows
+        self.reasons[reason] = self.reasons.get(reason, 0) + rows
+
+
+class ExecutionWriter:
+    """Takes records, leaves Parquet files in a folder."""
+
+    def __init__(
+        self,
+        folder: Path,
+        kinds: list[str],
+        *,
+        wall_offset_ns: int,
+        sampling: float = 1.0,
+        on_file: Callable[[ExecutionFile], None] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._kinds = pa.array(kinds)
+        self._wall_offset_ns = wall_offset_ns
+        self._sampling = sampling
+        self._chance = np.random.default_rng(0)
+        self._on_file = on_file
+        self._waiting: queue.Queue[tuple[Records, bool] | None] = queue.Queue(_MOST_WAITING)
+        self._open: _OpenFile | None = None
+        self._count = 0
+        self.loss = Loss()
+        self.files: list[ExecutionFile] = []
+        self._thread = threading.Thread(target=self._work, name="executions", daemon=True)
+        self._thread.start()
+
+    def keep(self, records: Records, *, warmup: bool) -> None:
+        """Hand records over; returns at once."""
+        if self._sampling < 1.0:
+            records = records[self._chance.random(len(records)) < self._sampling]
+        if not len(records):
+            return
+        try:
+            self._waiting.put_nowait((records, warmup))
+        except queue.Full:
+            self.loss.add(len(records), "the disk is too slow")
+
+    def close(self) -> None:
+        """Write what waits and close the last file."""
+        self._waiting.put(None)
+        self._thread.join()
+
+    def _work(self) -> None:
+        while True:
+            try:
+                item = self._waiting.get(timeout=1.0)
+            except queue.Empty:
+                self._close_if_due()
+                continue
+            if item is None:
+                self._close_file()
+                return
+            self._write(*item)
+            self._close_if_due()
+
+    def _write(self, records: Records, warmup: bool) -> None:
+        try:
+            if self._open is None:
+                self._open = _OpenFile(self._folder, self._count)
+                self._count += 1
+            self._open.write(self._table(records, warmup))
+        except OSError as exc:
+            self._give_up(len(records), exc)
+
+    def _give_up(self, rows: int, exc: OSError) -> None:
+        """Nothing can be written: count it, throw the broken file away, and try anew with the next rows."""
+        lost, self._open = self._open, None
+        self.loss.add(rows + (lost.rows if lost else 0), exc.strerror or str(exc))
+        if lost is not None:
+            lost.discard()
+
+    def _close_if_due(self) -> None:
+        if self._open is not None and self._open.is_due:
+            self._close_file()
+
+    def _close_file(self) -> None:
+        if self._open is None:
+            return
+        try:
+            closed = self._open.close()
+        except OSError as exc:
+            self._give_up(0, exc)
+            return
+        self._open = None
+        self.files.append(closed)
+        if self._on_file is not None:
+            self._on_file(closed)
+
+    def _table(self, records: Records, warmup: bool) -> pa.Table:
+        started = (records["start"] + self._wall_offset_ns) // 1000
+        lag = records["start"] - records["due"]
+        columns: dict[str, Any] = {
+            "started_at": pa.array(started, pa.timestamp("us", tz="UTC")),
+            "duration_us": pa.array(records["duration"] / 1000.0),
+            "response_us": pa.array((records["duration"] + lag) / 1000.0),
+            "kind": pa.DictionaryArray.from_arrays(pa.array(records["kind"].astype(np.int32)), self._kinds),
+            "connection": pa.array(np.ascontiguousarray(records["connection"])),
+            "ok": pa.array(records["outcome"] == OK),
+            "outcome": pa.array(np.ascontiguousarray(records["outcome"])),
+            "sqlstate": pa.array([bytes(each).decode() or None for each in records["sqlstate"]], pa.string())
+            if (records["outcome"] != OK).any()
+            else pa.nulls(len(records), pa.string()),
+            "rows": pa.array(np.ascontiguousarray(records["rows"])),
+            "warmup": pa.array(np.full(len(records), warmup)),
+        }
+        return pa.table(columns)
+
+
+class _OpenFile:
+    """A file on its way: it has its name only once it is whole."""
+
+    def __init__(self, folder: Path, number: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / f"{number:05d}.parquet"
+        self._unfinished = self._path.with_suffix(".unfinished")
+        self._writer: pq.ParquetWriter | None = None
+        self._opened = time.monotonic()
+        self.rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(self._unfinished, table.schema, compression="zstd")
+        self._writer.write_table(table)
+        self.rows += table.num_rows
+
+    @property
+    def is_due(self) -> bool:
+        return self.rows >= FILE_ROWS or time.monotonic() - self._opened > FILE_SECONDS
+
+    def close(self) -> ExecutionFile:
+        if self._writer is not None:
+            self._writer.close()
+        self._unfinished.rename(self._path)
+        return ExecutionFile(path=self._path, rows=self.rows, size=self._path.stat().st_size)
+
+    def discard(self) -> None:
+        self._unfinished.unlink(missing_ok=True)

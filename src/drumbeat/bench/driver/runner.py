@@ -1,0 +1,298 @@
+"""One worker's load, from its first connection to its last: phases, ramps, intervals, and what the client itself cost."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drumbeat.bench.driver.executions import ExecutionWriter
+from drumbeat.bench.driver.interface import Engine
+from drumbeat.bench.driver.records import Records
+from drumbeat.bench.driver.tally import Tally
+from drumbeat.bench.model import Load
+from drumbeat.core.clock import Clock
+
+MEASUREMENT = "MEASUREMENT"
+TICK = timedelta(milliseconds=100)
+_MOST_LAG = timedelta(milliseconds=1)  #: beyond it an open-loop interval is marked: it did not keep its schedule
+_BUSY = 0.9  #: a driving thread that works this share of the time is what limits the load
+_LITTLE = 0.02  #: how far throughput times latency may be from the connections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ramp:
+    """A number on its way to another, in even steps."""
+
+    begin: int = 0
+    end: int = 0
+    began: timedelta = timedelta()
+    lasts: timedelta = timedelta()
+
+    def at(self, moment: timedelta) -> int:
+        passed = moment - self.began
+        if passed >= self.lasts:
+            return self.end
+        return self.begin + int((self.end - self.begin) * (passed / self.lasts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCost:
+    """What driving cost this process in an interval, and whether it kept up."""
+
+    cpu_us_per_operation: float | None
+    busy: float | None  #: the driving thread's share of one core
+    loop_lag_ms: float  #: how late the event loop came, at worst
+    send_lag_p99_ms: float | None  #: open loop: how late operations were sent
+    backlog: int
+
+    @property
+    def kept_schedule(self) -> bool:
+        late = self.send_lag_p99_ms is not None and self.send_lag_p99_ms > _MOST_LAG.total_seconds() * 1000
+        return not late and self.backlog == 0
+
+    @property
+    def was_the_limit(self) -> bool:
+        return self.busy is not None and self.busy >= _BUSY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interval:
+    """What happened since the last one."""
+
+    seconds: float
+    phase: str | None
+    tally: Tally
+    cost: ClientCost
+    held: int
+    in_flight: int
+    target: int
+
+
+@dataclass(slots=True)
+class _Phases:
+    """Which epoch is which phase. An operation belongs to the phase it began in."""
+
+    current: int = 0
+    names: dict[int, str | None] = field(default_factory=lambda: {0: None})
+
+    def enter(self, phase: str | None) -> int:
+        self.current = (self.current + 1) % 256
+        self.names[self.current] = phase
+        return self.current
+
+    @property
+    def name(self) -> str | None:
+        return self.names[self.current]
+
+
+class LoadRunner:
+    """Drives an engine and counts what it does. ``tick`` must be called often, or ``run`` be running."""
+
+    def __init__(self, engine: Engine, load: Load, clock: Clock, executions: ExecutionWriter | None = None) -> None:
+        self.engine = engine
+        self._load = load
+        self._clock = clock
+        self._executions = executions
+        self._phases = _Phases()
+        self._ramp = Ramp()
+        self._rate: float | None = None
+        self._interval = Tally(load)
+        self.measured = Tally(load)  #: what began in MEASUREMENT, or since the start where no phase was ever named
+        self.drained = Tally(load)  #: what ended while draining
+        self._draining = False
+        self._measuring_since: timedelta | None = None
+        self._measured_for = timedelta()
+        self._interval_began = clock.elapsed()
+        self._cpu = _CpuMeter()
+        self._lag = timedelta()
+        self._target_sum = 0.0
+        self._target_time = 0.0
+
+    async def open(self) -> None:
+        await self.engine.open()
+
+    def start(self, phase: str | None, target: int) -> None:
+        self.set_phase(phase)
+        self.set_target(target, timedelta())
+        self.engine.accept(True)
+
+    def set_phase(self, phase: str | None) -> None:
+        """Operations that begin from now on belong to this phase. Totals begin anew at the first entry to MEASUREMENT."""
+        if self._phases.name == phase and self._phases.current:
+            return
+        self._absorb(self.engine.take())
+        first = MEASUREMENT not in self._phases.names.values()
+        self.engine.set_epoch(self._phases.enter(phase))
+        if phase in (MEASUREMENT, None) and first:
+            self.measured = Tally(self._load)
+            self._target_sum = self._target_time = 0.0
+            self._cpu.mark()
+        self._note_measuring(phase in (MEASUREMENT, None))
+
+    def _note_measuring(self, measuring: bool) -> None:
+        now = self._clock.elapsed()
+        if measuring and self._measuring_since is None:
+            self._measuring_since = now
+        elif not measuring and self._measuring_since is not None:
+            self._measured_for += now - self._measuring_since
+            self._measuring_since = None
+
+    def set_target(self, connections: int, ramp: timedelta) -> None:
+        now = self._clock.elapsed()
+        self._ramp = Ramp(begin=self._ramp.at(now), end=max(connections, 0), began=now, lasts=ramp)
+        self.engine.set_target(self._ramp.at(now))
+
+    def set_rate(self, per_second: float | None) -> None:
+        self._rate = per_second
+        self.engine.set_rate(per_second)
+
+    @property
+    def target(self) -> int:
+        return self._ramp.at(self._clock.elapsed())
+
+    @property
+    def measured_seconds(self) -> float:
+        """How long operations have been measured."""
+        going = self._clock.elapsed() - self._measuring_since if self._measuring_since is not None else timedelta()
+        return (self._measured_for + going).total_seconds()
+
+    async def run(self) -> None:
+        """Tick until cancelled; raises what made the load impossible."""
+        while True:
+            due = self._clock.elapsed() + TICK
+            await self._clock.sleep(TICK)
+            self._lag = max(self._lag, self._clock.elapsed() - due)
+            self.tick()
+            if self.engine.failure is not None:
+                raise self.engine.failure
+
+    def tick(self) -> None:
+        """Follow the ramp, and take what was recorded."""
+        target = self.target
+        self.engine.set_target(target)
+        if self._measuring_since is not None:
+            self._target_sum += target * TICK.total_seconds()
+            self._target_time += TICK.total_seconds()
+        self._absorb(self.engine.take())
+
+    def _absorb(self, records: Records) -> None:
+        if not len(records):
+            return
+        self._interval.absorb(records)
+        measuring = [epoch for epoch, name in self._phases.names.items() if name in (MEASUREMENT, None) and epoch]
+        is_measured = _among(records, measuring)
+        if self._draining:
+            self.drained.absorb(records)
+        self.measured.absorb(records[is_measured])
+        self._keep(records, is_measured)
+
+    def _keep(self, records: Records, is_measured: NDArray[np.bool_]) -> None:
+        if self._executions is not None:
+            self._executions.keep(records[is_measured], warmup=False)
+            self._executions.keep(records[~is_measured], warmup=True)
+
+    def interval(self) -> Interval:
+        """What happened since the last call."""
+        self._absorb(self.engine.take())
+        now = self._clock.elapsed()
+        seconds = (now - self._interval_began).total_seconds()
+        tally, self._interval = self._interval, Tally(self._load)
+        lag, self._lag, self._interval_began = self._lag, timedelta(), now
+        return Interval(
+            seconds=seconds,
+            phase=self._phases.name,
+            tally=tally,
+            cost=self._cost(tally, lag),
+            held=self.engine.held,
+            in_flight=self.engine.in_flight,
+            target=self.target,
+        )
+
+    def _cost(self, tally: Tally, lag: timedelta) -> ClientCost:
+        cpu, busy = self._cpu.since_last(self.engine.driving_thread)
+        return ClientCost(
+            cpu_us_per_operation=cpu * 1e6 / tally.operations if tally.operations else None,
+            busy=busy,
+            loop_lag_ms=lag.total_seconds() * 1000,
+            send_lag_p99_ms=_ms(tally.lag.percentile_ns(99)) if self._rate else None,
+            backlog=self.engine.backlog,
+        )
+
+    def begin_drain(self) -> None:
+        self._absorb(self.engine.take())
+        self._note_measuring(False)
+        self._draining = True
+
+    async def drain(self, within: timedelta) -> int:
+        """Finish what runs; what ends from now on is counted apart. Answers with how much was cut off."""
+        if not self._draining:
+            self.begin_drain()
+        abandoned = await self.engine.drain(within)
+        self._absorb(self.engine.take())
+        return abandoned
+
+    async def close(self) -> None:
+        await self.engine.close()
+        self._absorb(self.engine.take())
+        if self._executions is not None:
+            await asyncio.to_thread(self._executions.close)
+
+    def little(self) -> Mapping[str, float] | None:
+        """The measurement's own check: in a closed loop without think time, throughput × latency = connections."""
+        service = self.measured.service
+        seconds = self.measured_seconds
+        if self._rate or self._load.think or not service.count or not seconds or not self._target_time:
+            return None
+        held = self._target_sum / self._target_time
+        found = service.total / 1e9 / seconds
+        return {"connections": held, "throughput_times_latency": found, "off_by": abs(found - held) / held if held else 0.0}
+
+    def cpu_us_per_operation(self) -> float | None:
+        """This process's CPU for each measured operation."""
+        operations = self.measured.operations
+        return self._cpu.since_mark() * 1e6 / operations if operations else None
+
+
+class _CpuMeter:
+    """CPU of this process, and of one thread, between two looks."""
+
+    def __init__(self) -> None:
+        self._marked = self._last = time.process_time()
+        self._wall = time.monotonic()
+        self._thread_time: float | None = None
+
+    def mark(self) -> None:
+        self._marked = time.process_time()
+
+    def since_mark(self) -> float:
+        return time.process_time() - self._marked
+
+    def since_last(self, thread: int | None) -> tuple[float, float | None]:
+        now, wall = time.process_time(), time.monotonic()
+        used, self._last = now - self._last, now
+        passed, self._wall = wall - self._wall, wall
+        return used, self._busy(thread, passed)
+
+    def _busy(self, thread: int | None, passed: float) -> float | None:
+        if thread is None:
+            return None
+        now = time.clock_gettime(time.pthread_getcpuclockid(thread))
+        before, self._thread_time = self._thread_time, now
+        return None if before is None or not passed else (now - before) / passed
+
+
+def is_off(little: Mapping[str, float] | None) -> bool:
+    """Whether the measurement does not add up."""
+    return little is not None and little["off_by"] > _LITTLE
+
+
+def _among(records: Records, epochs: list[int]) -> NDArray[np.bool_]:
+    return np.isin(records["epoch"], epochs)
+
+
+def _ms(nanoseconds: float | None) -> float | None:
+    return None if nanoseconds is None else nanoseconds / 1e6

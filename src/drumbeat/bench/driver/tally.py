@@ -1,0 +1,133 @@
+"""Counting what was recorded: exact figures and mergeable histograms, by kind, a million operations in a few milliseconds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drumbeat.bench.driver.records import OK, Records
+from drumbeat.bench.model import Load
+from drumbeat.core.histogram import BUCKETS, Histogram
+
+_SUB_BITS = 6
+_EXACT = 128
+_LONGEST = (1 << 42) - 1
+
+
+def buckets_of(nanoseconds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same buckets as core.histogram.bucket_of, for many durations at once."""
+    clipped = np.clip(nanoseconds, 0, _LONGEST)
+    shift = np.maximum(np.frexp(clipped.astype(np.float64))[1] - (_SUB_BITS + 1), 0).astype(np.int64)
+    return np.where(clipped < _EXACT, clipped, (shift << _SUB_BITS) + (clipped >> shift))
+
+
+def count_into(histogram: Histogram, nanoseconds: NDArray[np.int64]) -> None:
+    """Count many durations."""
+    if not len(nanoseconds):
+        return
+    durations = np.maximum(nanoseconds, 0)
+    counts = np.bincount(buckets_of(durations), minlength=BUCKETS)
+    used = np.flatnonzero(counts)
+    pairs = zip(used.tolist(), counts[used].tolist(), strict=True)
+    histogram.add(pairs, int(durations.sum()), int(durations.min()), int(durations.max()))
+
+
+@dataclass(slots=True)
+class KindTally:
+    """One kind's operations."""
+
+    operations: int = 0
+    errors: int = 0
+    rows: int = 0
+    response: Histogram = field(default_factory=Histogram)  #: from when it was due: what a user would have waited
+    service: Histogram = field(default_factory=Histogram)  #: from when it was sent: what the database took
+
+    def absorb(self, records: Records) -> None:
+        """Failed operations count as operations; latencies are of those that went well."""
+        well = records[records["outcome"] == OK]
+        self.operations += len(records)
+        self.errors += len(records) - len(well)
+        self.rows += int(well["rows"].sum())
+        count_into(self.service, well["duration"])
+        count_into(self.response, well["start"] - well["due"] + well["duration"])
+
+    def merge(self, other: "KindTally") -> None:
+        self.operations += other.operations
+        self.errors += other.errors
+        self.rows += other.rows
+        self.response.merge(other.response)
+        self.service.merge(other.service)
+
+
+class Tally:
+    """All kinds of one load."""
+
+    def __init__(self, load: Load) -> None:
+        self.names = [operation.kind for operation in load.used]
+        self._reads = [operation.reads for operation in load.used]
+        self.kinds = [KindTally() for _ in self.names]
+        self.lag = Histogram()  #: open loop: how late operations were sent
+        self.errors_by_state: dict[tuple[int, str], int] = {}
+
+    def absorb(self, records: Records) -> None:
+        for number, tally in enumerate(self.kinds):
+            tally.absorb(records[records["kind"] == number])
+        count_into(self.lag, records["start"] - records["due"])
+        for outcome, sqlstate in _failures(records):
+            self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
+
+    def merge(self, other: "Tally") -> None:
+        for mine, theirs in zip(self.kinds, other.kinds, strict=True):
+            mine.merge(theirs)
+        self.lag.merge(other.lag)
+        for failure, count in other.errors_by_state.items():
+            self.errors_by_state[failure] = self.errors_by_state.get(failure, 0) + count
+
+    @property
+    def operations(self) -> int:
+        return sum(kind.operations for kind in self.kinds)
+
+    @property
+    def errors(self) -> int:
+        return sum(kind.errors for kind in self.kinds)
+
+    @property
+    def reads(self) -> int:
+        return sum(kind.operations for kind, reads in zip(self.kinds, self._reads, strict=True) if reads)
+
+    @property
+    def response(self) -> Histogram:
+        return _whole(kind.response for kind in self.kinds)
+
+    @property
+    def service(self) -> Histogram:
+        return _whole(kind.service for kind in self.kinds)
+
+    def by_kind(self) -> Mapping[str, KindTally]:
+        return dict(zip(self.names, self.kinds, strict=True))
+
+
+def figures(histogram: Histogram, percents: Sequence[float] = (50, 90, 95, 99, 99.9)) -> dict[str, Any]:
+    """A histogram in milliseconds, for people and JSON."""
+    named = {f"p{percent:g}_ms": value for percent, value in zip(percents, histogram.percentiles_ns(percents), strict=True)}
+    count = histogram.count
+    named |= {
+        "mean_ms": histogram.total / count if count else None,
+        "min_ms": histogram.least,
+        "max_ms": histogram.greatest,
+    }
+    return {name: None if value is None else value / 1e6 for name, value in named.items()}
+
+
+def _failures(records: Records) -> list[tuple[int, str]]:
+    failed = records[records["outcome"] != OK]
+    return [(int(each["outcome"]), bytes(each["sqlstate"]).decode()) for each in failed]
+
+
+def _whole(histograms: Any) -> Histogram:
+    whole = Histogram()
+    for histogram in histograms:
+        whole.merge(histogram)
+    return whole
