@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.given import COMMAND, PATIENCE, Said, drumbeat, environment, start
+from cli.given import COMMAND, PATIENCE, Said, drumbeat, environment, eventually, start
 from servers.places import free_port
 from servers.postgres import PostgresServer
 
@@ -26,26 +26,29 @@ def complaint(said: Said, code: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("command", "line"),
+    ("command", "words", "help_of"),
     [
-        ("bogus", "No such command 'bogus'. See: drumbeat --help"),
-        ("store bogus", "No such command 'bogus'. See: drumbeat store --help"),
-        ("--bogus", "No such option: --bogus See: drumbeat --help"),
-        ("worker", "Missing option '--run-id'. See: drumbeat worker --help"),
-        ("worker --run-id p", "Missing option '--worker-id'. See: drumbeat worker --help"),
-        ("workers list", "Missing argument 'POOL'. See: drumbeat workers list --help"),
-        ("store check --store", "Option '--store' requires an argument. See: drumbeat store check --help"),
-        ("pools list extra", "Got unexpected extra argument (extra) See: drumbeat pools list --help"),
+        ("bogus", "No such command 'bogus'", "drumbeat"),
+        ("store bogus", "No such command 'bogus'", "drumbeat store"),
+        ("--bogus", "No such option: --bogus", "drumbeat"),
+        ("worker", "Missing option '--run-id'", "drumbeat worker"),
+        ("worker --run-id p", "Missing option '--worker-id'", "drumbeat worker"),
+        ("workers list", "Missing argument 'POOL'", "drumbeat workers list"),
+        ("pools list extra", "Got unexpected extra argument", "drumbeat pools list"),
     ],
 )
-def test_arguments_that_make_no_sense(tmp_path: Path, command: str, line: str) -> None:
-    assert complaint(drumbeat(*command.split(), cwd=tmp_path), 1) == line
+def test_arguments_that_make_no_sense(tmp_path: Path, command: str, words: str, help_of: str) -> None:
+    line = complaint(drumbeat(*command.split(), cwd=tmp_path), 1)
+
+    assert line.startswith(words)
+    assert line.endswith(f"See: {help_of} --help")
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
         ("events list p --after x", "--after"),
+        ("store check --store", "--store"),
         ("events list p --after -1", "--after"),
         ("events list p --limit 0", "--limit"),
         ("beats show p 0", "[N]"),
@@ -54,7 +57,7 @@ def test_arguments_that_make_no_sense(tmp_path: Path, command: str, line: str) -
         ("demo --workers 1000", "--workers"),
     ],
 )
-def test_numbers_that_are_none_or_out_of_bounds(tmp_path: Path, command: str, words: str) -> None:
+def test_values_that_are_missing_or_out_of_bounds(tmp_path: Path, command: str, words: str) -> None:
     assert words in complaint(drumbeat(*command.split(), cwd=tmp_path), 1)
 
 
@@ -281,8 +284,4 @@ def test_an_interrupted_command_says_nothing(tmp_path: Path, private_postgres: P
 
 def _await_connection(process: subprocess.Popen[str]) -> None:
     """Return once the process has a socket open."""
-    import psutil
-
-    from cli.given import eventually
-
     eventually(lambda: bool(psutil.Process(process.pid).net_connections("tcp")), "a connection to the store")

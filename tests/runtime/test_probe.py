@@ -138,10 +138,11 @@ def test_gpus_are_read_through_nvml(nvml: FakeNvml) -> None:
 
 
 def test_a_gpu_that_does_not_tell_its_use_still_tells_its_memory(nvml: FakeNvml) -> None:
-    nvml.fails = {"use"}
+    nvml.used, nvml.fails = [20], {"use"}
     gpu = Probe(ManualClock()).read().gpu
     assert gpu is not None
     assert gpu["devices"][0]["use_percent"] is None
+    assert gpu["memory_used_mb"] / gpu["memory_total_mb"] == gpu["memory_percent"] / 100 == 0.5
 
 
 @pytest.mark.parametrize("failing", ["init", "count"])

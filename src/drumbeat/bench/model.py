@@ -53,6 +53,21 @@ class Distribution(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """A key no worker has used: each has a range of its own, by its slot."""
+
+    first: int  #: above every key that is there
+    span: int = 1_000_000_000  #: how many keys one slot may use
+    table: str = ""  #: where the keys go, so that ``first`` can be put above what is there when a run begins …
+    column: str = ""  #: … and into which column
+    type: ValueType = ValueType.BIGINT
+
+    def __post_init__(self) -> None:
+        if self.span < 1:
+            raise InvalidInput(f"expected span to be 1 or more, got {self.span}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyValue:
     """A key between two bounds, chosen by a distribution."""
 
@@ -62,25 +77,17 @@ class KeyValue:
     theta: float = 0.99  #: zipfian, latest: how skewed
     hot_share: float = 0.2  #: hotspot: this share of the keys …
     hot_load: float = 0.8  #: … takes this share of the load
+    inserted: NewKey | None = None  #: latest: the keys this worker inserted by it are newer than ``high``
     type: ValueType = ValueType.BIGINT
 
     def __post_init__(self) -> None:
-        if self.high < self.low:
-            raise InvalidInput(f"expected keys with low ≤ high, got {self.low} and {self.high}")
+        _check_bounds("keys", self.low, self.high)
+        _check_fits("high", self.high, self.type)
         if not 0 < self.theta < 1:
             raise InvalidInput(f"expected theta between 0 and 1, got {self.theta}")
         for name in ("hot_share", "hot_load"):
             if not 0 < getattr(self, name) <= 1:
-                raise InvalidInput(f"expected {name} between 0 and 1, got {getattr(self, name)}")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewKey:
-    """A key no worker has used: each has a range of its own, by its slot."""
-
-    first: int  #: above every key that is there
-    span: int = 1_000_000_000  #: how many keys one slot may use
-    type: ValueType = ValueType.BIGINT
+                raise InvalidInput(f"expected {name} above 0 and at most 1, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +98,7 @@ class PoolValue:
     type: ValueType = ValueType.TEXT
 
     def __post_init__(self) -> None:
-        if not self.values:
-            raise InvalidInput("expected a pool with at least one value, got an empty one")
+        _check_not_empty(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +107,28 @@ class RandomNumber:
 
     low: int = 0
     high: int = 1_000_000
+    scale: int = 0  #: how many of its digits come after the point: 12345 at scale 2 is 123.45
     type: ValueType = ValueType.INT
+
+    def __post_init__(self) -> None:
+        _check_bounds("a number", self.low, self.high)
+        _check_fits("high", self.high, self.type)
+        if self.scale and self.type is not ValueType.FLOAT:
+            raise InvalidInput(f"expected a number of scale {self.scale} to be a float, got {self.type}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NonUniform:
+    """TPC-C's NURand: some numbers between two bounds are asked for far more often than others."""
+
+    a: int  #: a power of two, less one
+    low: int
+    high: int
+    c: int = 0
+    type: ValueType = ValueType.INT
+
+    def __post_init__(self) -> None:
+        _check_bounds("numbers", self.low, self.high)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +136,17 @@ class RandomText:
     """Letters and digits of a fixed length."""
 
     length: int = 16
+    type: ValueType = ValueType.TEXT
+
+    def __post_init__(self) -> None:
+        if self.length < 1:
+            raise InvalidInput(f"expected length to be 1 or more, got {self.length}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomUuid:
+    """A random UUID (version 4), as text."""
+
     type: ValueType = ValueType.TEXT
 
 
@@ -128,7 +166,62 @@ class SameAs:
     type: ValueType = ValueType.BIGINT
 
 
-Value = KeyValue | NewKey | PoolValue | RandomNumber | RandomText | Now | SameAs
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Either:
+    """One value in most operations, another in the rest."""
+
+    usual: "Value"
+    other: "Value"
+    share: float  #: of the operations that take the usual one
+    type: ValueType = ValueType.INT
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise InvalidInput(f"expected share between 0 and 1, got {self.share}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """A value from a list, at the place another value says, counted from 0. Workers may pick the same."""
+
+    values: Sequence[object]
+    by: "Value"
+    type: ValueType = ValueType.TEXT
+
+    def __post_init__(self) -> None:
+        _check_not_empty(self.values)
+
+
+Value = KeyValue | NewKey | PoolValue | RandomNumber | NonUniform | RandomText | RandomUuid | Now | SameAs | Either | Pick
+
+LARGEST: Mapping[ValueType, int] = {ValueType.INT: 2**31 - 1, ValueType.BIGINT: 2**63 - 1}
+
+
+def parts(value: Value) -> tuple[Value, ...]:
+    """The value itself and those it is made of."""
+    match value:
+        case Either(usual=usual, other=other):
+            return (value, *parts(usual), *parts(other))
+        case Pick(by=by):
+            return (value, *parts(by))
+        case _:
+            return (value,)
+
+
+def _check_bounds(what: str, low: int, high: int) -> None:
+    if high < low:
+        raise InvalidInput(f"expected {what} with low ≤ high, got low {low} and high {high}")
+
+
+def _check_fits(name: str, number: int, kind: ValueType) -> None:
+    largest = LARGEST.get(kind, number)
+    if number > largest:
+        raise InvalidInput(f"expected {name} to be at most {largest}, the largest {kind}, got {number}; use another type")
+
+
+def _check_not_empty(values: Sequence[object]) -> None:
+    if not len(values):
+        raise InvalidInput("expected values with at least one in them, got an empty pool")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +248,7 @@ class Operation:
             raise InvalidInput(f"{self.kind} has a weight of {self.weight} and no SQL; give it SQL or a weight of 0")
         for statement in self.statements:
             check_placeholders(self.kind, statement)
+        check_references(self.kind, [value for statement in self.statements for value in statement.values])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,8 +284,17 @@ def check_placeholders(kind: str, statement: Statement) -> None:
         raise InvalidInput(f"{kind}: value {min(unused)} has no placeholder ${min(unused)} in: {statement.sql}")
 
 
+def check_references(kind: str, values: Sequence[Value]) -> None:
+    """Raise InvalidInput when a value refers to one that does not come before it."""
+    for place, value in enumerate(values):
+        for each in parts(value):
+            if isinstance(each, SameAs) and not 0 <= each.index < place:
+                raise InvalidInput(f"{kind}: value {place + 1} is the same as value {each.index + 1}, which is not before it")
+
+
 def _placeholders(sql: str) -> list[str]:
-    return re.findall(r"\$(\d+)", sql)
+    """The numbers after dollar signs, not those inside quotes."""
+    return [found for found in re.findall(r"'[^']*'|\"[^\"]*\"|`[^`]*`|\$(\d+)", sql) if found]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,38 @@
 """Where values come from: many at a time, each worker's apart from every other's by its slot."""
 
 import string
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from math import floor
-from typing import Any
+from typing import Any, Self
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drumbeat.bench.model import Distribution, KeyValue, NewKey, Now, PoolValue, RandomNumber, RandomText, SameAs, Value
+from drumbeat.bench.model import (
+    LARGEST,
+    Distribution,
+    Either,
+    KeyValue,
+    NewKey,
+    NonUniform,
+    Now,
+    Pick,
+    PoolValue,
+    RandomNumber,
+    RandomText,
+    RandomUuid,
+    SameAs,
+    Value,
+)
+from drumbeat.bench.skew import Zipf, scattered
 from drumbeat.core.errors import InvalidInput
 
 Drawn = NDArray[Any]  #: one value per operation
 
 VIRTUAL_SLOTS = 64  #: fixed for a run, so that a worker's share does not depend on how many others there are, or will be
 _LETTERS = np.frombuffer((string.ascii_letters + string.digits).encode(), dtype="S1")
-_SCRAMBLE = 0x9E3779B97F4A7C15
 
 
 @dataclass(slots=True)
@@ -27,10 +43,16 @@ class Draw:
     chance: np.random.Generator
     now_us: Callable[[], int]
     slots: int = VIRTUAL_SLOTS
+    given: dict[int, range] = field(default_factory=dict)  #: by a NewKey's first: which of its keys were drawn last
 
     def __post_init__(self) -> None:
-        if not 0 <= self.slot < self.slots:
-            raise InvalidInput(f"expected a slot from 0 to {self.slots - 1}, got {self.slot}")
+        _check_slot(self.slot, self.slots)
+
+    @classmethod
+    def seeded(cls, slot: int, seed: int, now_us: Callable[[], int], slots: int = VIRTUAL_SLOTS) -> Self:
+        """The same values again for the same seed and slot; others for another slot."""
+        _check_slot(slot, slots)
+        return cls(slot, np.random.default_rng([seed, slot]), now_us, slots)
 
     def places(self, size: int, begin: int, count: int) -> Drawn:
         """This slot's own places among ``size``, in turn: every ``slots``-th one, so that no other slot ever uses them."""
@@ -38,6 +60,19 @@ class Draw:
             raise InvalidInput(f"expected at least {self.slots} values to share among {self.slots} slots, got {size}")
         own = (size - self.slot + self.slots - 1) // self.slots
         return self.slot + (begin + np.arange(count)) % own * self.slots
+
+    def new_keys(self, value: NewKey, count: int) -> Drawn:
+        """Keys nobody was given before, whichever operation asks."""
+        begin = self.given.get(value.first, range(0)).stop
+        if begin + count > value.span:
+            raise InvalidInput(f"expected at most {value.span} new keys a worker, more were asked for; raise the span")
+        self.given[value.first] = range(begin, begin + count)
+        first = value.first + self.slot * value.span + begin
+        return np.arange(first, first + count, dtype=np.int64)
+
+    def settled(self, value: NewKey | None) -> int:
+        """How many new keys were given out long enough ago to be in the table: all before the last draw of them."""
+        return self.given.get(value.first, range(0)).start if value else 0
 
 
 class Source:
@@ -47,7 +82,13 @@ class Source:
         self._value = value
         self._draw = draw
         self._drawn = 0
-        self._zipf = _Zipf(value) if isinstance(value, KeyValue) and _is_skewed(value) else None
+        self._zipf = (
+            Zipf(value.high - value.low + 1, value.theta) if isinstance(value, KeyValue) and _is_skewed(value) else None
+        )
+        self._pool = _listed(value.values) if isinstance(value, PoolValue | Pick) else np.empty(0)
+        self._inner = [Source(each, draw) for each in _inner(value)]
+        if isinstance(value, NewKey):
+            _check_span(value, draw.slots)
 
     def next(self, count: int, earlier: Sequence[Drawn]) -> Drawn:
         """The next values; ``earlier`` are those of the same operations' placeholders before this one."""
@@ -56,17 +97,18 @@ class Source:
             case KeyValue():
                 return self._keys(self._value, begin, count)
             case NewKey():
-                return self._new_keys(self._value, begin, count)
+                return self._draw.new_keys(self._value, count)
             case PoolValue():
-                return self._from_pool(self._value, begin, count)
-            case RandomNumber(low=low, high=high):
-                return self._draw.chance.integers(low, high + 1, count)
-            case RandomText(length=length):
-                return self._letters(length, count)
-            case Now():
-                return np.full(count, self._draw.now_us(), dtype=np.int64)
+                return self._pool[self._draw.places(len(self._pool), begin, count)]
             case SameAs(index=index, plus=plus):
                 return earlier[index] + plus if plus else earlier[index]
+            case Either(share=share):
+                usual, other = (source.next(count, earlier) for source in self._inner)
+                return np.where(self._draw.chance.random(count) < share, usual, other)
+            case Pick():
+                return self._pool[self._inner[0].next(count, earlier).astype(np.int64)]
+            case _:
+                return _by_chance(self._value, self._draw, count)
 
     def _keys(self, value: KeyValue, begin: int, count: int) -> Drawn:
         keys = value.high - value.low + 1
@@ -76,78 +118,88 @@ class Source:
             case Distribution.SEQUENTIAL:
                 return value.low + self._draw.places(keys, begin, count)
             case Distribution.HOTSPOT:
-                return value.low + self._hot(value, keys, count)
+                return value.low + _hot(value, keys, self._draw.chance, count)
             case Distribution.ZIPFIAN:
-                return value.low + _scrambled(self._ranks(count), keys)
+                return value.low + scattered(self._ranks(count), keys)
             case Distribution.LATEST:
-                return value.high - self._ranks(count)
-
-    def _hot(self, value: KeyValue, keys: int, count: int) -> Drawn:
-        hot = max(1, floor(keys * value.hot_share))
-        is_hot = self._draw.chance.random(count) < value.hot_load
-        cold = self._draw.chance.integers(min(hot, keys - 1), keys, count)
-        return np.where(is_hot, self._draw.chance.integers(0, hot, count), cold)
+                return self._newest(value, self._ranks(count))
 
     def _ranks(self, count: int) -> Drawn:
         if self._zipf is None:
             raise InvalidInput(f"expected a skewed distribution, got {self._value}")
         return self._zipf.ranks(self._draw.chance.random(count))
 
-    def _new_keys(self, value: NewKey, begin: int, count: int) -> Drawn:
-        if begin + count > value.span:
-            raise InvalidInput(f"expected at most {value.span} new keys a worker, more were asked for; raise the span")
-        first = value.first + self._draw.slot * value.span + begin
-        return np.arange(first, first + count, dtype=np.int64)
-
-    def _from_pool(self, value: PoolValue, begin: int, count: int) -> Drawn:
-        pool = np.asarray(value.values, dtype=object)
-        return pool[self._draw.places(len(pool), begin, count)]
-
-    def _letters(self, length: int, count: int) -> Drawn:
-        return self._draw.chance.choice(_LETTERS, (count, length)).view(f"S{length}").reshape(count).astype(object)
+    def _newest(self, value: KeyValue, ranks: Drawn) -> Drawn:
+        """Counted back from this worker's newest inserted key; behind its oldest from ``high``."""
+        own = self._draw.settled(value.inserted)
+        keys = value.high - (ranks - own)
+        if value.inserted is None or not own:
+            return keys
+        newest = value.inserted.first + self._draw.slot * value.inserted.span + own - 1
+        return np.where(ranks < own, newest - ranks, keys)
 
 
-class _Zipf:
-    """Ranks by Zipf's law, by the quick method of Gray and others: no table, a few operations a value."""
+def _by_chance(value: Value, draw: Draw, count: int) -> Drawn:
+    match value:
+        case RandomNumber(low=low, high=high, scale=scale):
+            numbers = draw.chance.integers(low, high + 1, count)
+            return numbers / 10**scale if scale else numbers
+        case NonUniform(a=a, low=low, high=high, c=c):
+            mixed = draw.chance.integers(0, a + 1, count) | draw.chance.integers(low, high + 1, count)
+            return (mixed + c) % (high - low + 1) + low
+        case RandomText(length=length):
+            return letters(draw.chance, length, count)
+        case RandomUuid():
+            return _listed([str(UUID(bytes=draw.chance.bytes(16), version=4)) for _ in range(count)])
+        case Now():
+            return np.full(count, draw.now_us(), dtype=np.int64)
+        case _:
+            raise InvalidInput(f"expected a value left to chance, got {value}")
 
-    def __init__(self, value: KeyValue) -> None:
-        self._keys = value.high - value.low + 1
-        self._theta = value.theta
-        self._zeta = _zeta(self._keys, value.theta)
-        self._alpha = 1 / (1 - value.theta)
-        two = min(2, self._keys)
-        self._eta = (1 - (2 / self._keys) ** (1 - value.theta)) / (1 - _zeta(two, value.theta) / self._zeta) if two == 2 else 0
 
-    def ranks(self, chance: NDArray[np.float64]) -> Drawn:
-        share = chance * self._zeta
-        ranks = (self._keys * (self._eta * chance - self._eta + 1) ** self._alpha).astype(np.int64)
-        ranks = np.where(share < 1 + 0.5**self._theta, 1, ranks)
-        return np.minimum(np.where(share < 1, 0, ranks), self._keys - 1)
+def letters(chance: np.random.Generator, length: int, count: int) -> Drawn:
+    """Texts of letters and digits, as bytes."""
+    drawn = _LETTERS[chance.integers(0, len(_LETTERS), (count, length), dtype=np.uint8)]
+    return drawn.view(f"S{length}").reshape(count).astype(object)
+
+
+def _hot(value: KeyValue, keys: int, chance: np.random.Generator, count: int) -> Drawn:
+    hot = max(1, floor(keys * value.hot_share))
+    warm = chance.integers(0, hot, count)
+    if hot == keys:
+        return warm
+    return np.where(chance.random(count) < value.hot_load, warm, chance.integers(hot, keys, count))
 
 
 def _is_skewed(value: KeyValue) -> bool:
     return value.distribution in (Distribution.ZIPFIAN, Distribution.LATEST)
 
 
-def _zeta(keys: int, theta: float) -> float:
-    """The sum of 1/i^theta; beyond a million terms by its integral, which is then within a millionth."""
-    exact = min(keys, 1_000_000)
-    total = float(np.sum(1 / np.arange(1, exact + 1, dtype=np.float64) ** theta))
-    if keys > exact:
-        total += (keys ** (1 - theta) - exact ** (1 - theta)) / (1 - theta)
-    return total
+def _inner(value: Value) -> tuple[Value, ...]:
+    match value:
+        case Either(usual=usual, other=other):
+            return (usual, other)
+        case Pick(by=by):
+            return (by,)
+        case _:
+            return ()
 
 
-def _scrambled(ranks: Drawn, keys: int) -> Drawn:
-    """Each rank somewhere among the keys, always at the same place, neighbours far apart."""
-    mixed = ranks.astype(np.uint64) * np.uint64(_SCRAMBLE)
-    mixed ^= mixed >> np.uint64(29)
-    return (mixed % np.uint64(keys)).astype(np.int64)
+def _listed(values: Sequence[object]) -> Drawn:
+    listed = np.empty(len(values), dtype=object)
+    listed[:] = values
+    return listed
 
 
-def check_values(values: Mapping[str, Sequence[Value]]) -> None:
-    """Raise InvalidInput when a value refers to one that does not come before it."""
-    for kind, listed in values.items():
-        for place, value in enumerate(listed):
-            if isinstance(value, SameAs) and not 0 <= value.index < place:
-                raise InvalidInput(f"{kind}: value {place + 1} is the same as value {value.index + 1}, which is not before it")
+def _check_slot(slot: int, slots: int) -> None:
+    if not 0 <= slot < slots:
+        raise InvalidInput(f"expected a slot from 0 to {slots - 1}, got {slot}")
+
+
+def _check_span(value: NewKey, slots: int) -> None:
+    last, largest = value.first + slots * value.span - 1, LARGEST.get(value.type)
+    if largest is not None and last > largest:
+        raise InvalidInput(
+            f"expected new keys to be at most {largest}, the largest {value.type}, got up to {last} ({slots} slots with a span "
+            f"of {value.span}, from {value.first}); lower the span to {(largest - value.first) // slots}"
+        )

@@ -1,5 +1,6 @@
 """The command line's front door: commands, and how errors become one line and an exit code."""
 
+import io
 import logging
 import os
 import sys
@@ -55,6 +56,9 @@ def root(
 
 def main() -> None:
     """Run the command line. Never shows a traceback for what the user can mend."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no word for a dash shall not end the command
     logging.getLogger("drumbeat").addHandler(logging.NullHandler())  # what fails in a beat is in its row; a worker logs
     sys.exit(_run())
 

@@ -90,7 +90,7 @@ class Engine(Protocol):
 
     @property
     def driving_thread(self) -> int | None:
-        """The thread that issues operations, where there is one: a worker whose thread is always busy limits the load itself."""
+        """The thread that issues operations, where there is one; if it is always busy, it limits the load."""
         ...
 
     @property

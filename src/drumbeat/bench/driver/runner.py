@@ -251,6 +251,14 @@ class LoadRunner:
         found = service.total / 1e9 / seconds
         return {"connections": held, "throughput_times_latency": found, "off_by": abs(found - held) / held if held else 0.0}
 
+    def kept(self) -> Mapping[str, float | str]:
+        """How many executions are on disk, and how many were lost."""
+        if self._executions is None:
+            return {}
+        files, loss = self._executions.files, self._executions.loss
+        rows = sum(file.rows for file in files)
+        return {"files": len(files), "rows": rows, "lost": loss.rows, "why": "; ".join(loss.reasons)}
+
     def cpu_us_per_operation(self) -> float | None:
         """This process's CPU for each measured operation."""
         operations = self.measured.operations

@@ -1,0 +1,199 @@
+"""One process, no orchestrator: drive a target for a while and say how it went."""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from drumbeat.bench.driver.executions import ExecutionWriter
+from drumbeat.bench.driver.interface import EngineSettings
+from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner, is_off
+from drumbeat.bench.driver.tally import Tally, figures
+from drumbeat.bench.model import Load
+from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.values import Draw
+from drumbeat.core.clock import Clock
+
+_OPENED_WITHIN = timedelta(seconds=120)
+_DRAIN = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriveSettings:
+    """How to drive."""
+
+    connections: int = 8
+    duration: timedelta = timedelta(seconds=30)
+    warmup: timedelta = timedelta(seconds=2)
+    rate: float | None = None  #: operations a second, open loop; None: as fast as possible
+    seed: int | None = None
+    executions: Path | None = None  #: a folder for Parquet files
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriveResult:
+    """How it went."""
+
+    seconds: float
+    tally: Tally
+    connections: int
+    client_cpu_us_per_op: float | None
+    little: Mapping[str, float] | None
+    client_limited: bool
+    marked_intervals: int  #: open loop: seconds that did not keep their schedule
+    failed_connects: int
+    server: Mapping[str, float]  #: what the server's own totals rose by
+    executions: Mapping[str, Any]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The promised fields first."""
+        response = figures(self.tally.response)
+        return {
+            "throughput": self.tally.operations / self.seconds if self.seconds else 0.0,
+            "operations": self.tally.operations,
+            "errors": self.tally.errors,
+            "p50_ms": response["p50_ms"],
+            "p95_ms": response["p95_ms"],
+            "p99_ms": response["p99_ms"],
+            "client_cpu_us_per_op": self.client_cpu_us_per_op,
+            "seconds": self.seconds,
+            "connections": self.connections,
+            "response": response,
+            "service": figures(self.tally.service),
+            "send_lag": figures(self.tally.lag),
+            "kinds": {
+                name: {"operations": kind.operations, "errors": kind.errors, "rows": kind.rows, **figures(kind.response)}
+                for name, kind in self.tally.by_kind().items()
+            },
+            "errors_by_state": {f"{outcome}:{state}": n for (outcome, state), n in self.tally.errors_by_state.items()},
+            "little": dict(self.little) if self.little else None,
+            "client_limited": self.client_limited,
+            "marked_intervals": self.marked_intervals,
+            "failed_connects": self.failed_connects,
+            "server": dict(self.server),
+            "executions": dict(self.executions),
+            "warnings": list(self.warnings),
+        }
+
+
+async def drive(
+    target: Target, load: Load, settings: DriveSettings, clock: Clock, on_interval: Callable[[Interval], None] | None = None
+) -> DriveResult:
+    """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load when something is wrong with either."""
+    await target.check(load)
+    runner = _runner(target, load, settings, clock)
+    try:
+        await runner.open()
+        return await _drive(runner, target, settings, clock, on_interval or (lambda interval: None))
+    finally:
+        await runner.close()
+
+
+def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -> LoadRunner:
+    seed = settings.seed if settings.seed is not None else random.SystemRandom().getrandbits(64)
+    draw = Draw(slot=0, chance=np.random.default_rng(seed), now_us=lambda: int(clock.now().timestamp() * 1e6))
+    engine = target.engine(load, draw, settings.engine)
+    executions = None
+    if settings.executions is not None:
+        offset = int(clock.now().timestamp() * 1e9) - time.monotonic_ns()
+        executions = ExecutionWriter(settings.executions, [each.kind for each in load.used], wall_offset_ns=offset)
+    return LoadRunner(engine, load, clock, executions)
+
+
+async def _drive(
+    runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, on_interval: Callable[[Interval], None]
+) -> DriveResult:
+    watch = _Watch(runner, on_interval)
+    async with asyncio.TaskGroup() as group:
+        ticking = group.create_task(runner.run())
+        runner.set_target(settings.connections, timedelta())
+        await _all_open(runner, settings.connections, clock)
+        runner.set_rate(settings.rate)
+        runner.start("WARMUP", settings.connections)
+        await watch.during(settings.warmup, clock)
+        before = await target.counters()
+        runner.set_phase(MEASUREMENT)
+        watch.intervals.clear()
+        await watch.during(settings.duration, clock)
+        runner.begin_drain()
+        seconds, cost = runner.measured_seconds, runner.cpu_us_per_operation()
+        after = await target.counters()
+        await runner.drain(_DRAIN)
+        ticking.cancel()
+    return _result(runner, settings, watch, seconds, cost, {name: after[name] - before.get(name, 0.0) for name in after})
+
+
+async def _all_open(runner: LoadRunner, connections: int, clock: Clock) -> None:
+    began = clock.elapsed()
+    while runner.engine.held < connections and clock.elapsed() - began < _OPENED_WITHIN:
+        await clock.sleep(timedelta(milliseconds=20))
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One interval a second."""
+
+    runner: LoadRunner
+    on_interval: Callable[[Interval], None]
+    intervals: list[Interval] = field(default_factory=list)
+
+    async def during(self, duration: timedelta, clock: Clock) -> None:
+        self.runner.interval()
+        end = clock.elapsed() + duration
+        while (left := end - clock.elapsed()) > timedelta():
+            await clock.sleep(min(left, timedelta(seconds=1)))
+            interval = self.runner.interval()
+            self.intervals.append(interval)
+            self.on_interval(interval)
+
+
+def _result(
+    runner: LoadRunner,
+    settings: DriveSettings,
+    watch: _Watch,
+    seconds: float,
+    cost: float | None,
+    server: Mapping[str, float],
+) -> DriveResult:
+    limited = sum(interval.cost.was_the_limit for interval in watch.intervals) > len(watch.intervals) / 2
+    marked = sum(not interval.cost.kept_schedule for interval in watch.intervals) if settings.rate else 0
+    little = runner.little()
+    return DriveResult(
+        seconds=seconds,
+        tally=runner.measured,
+        connections=settings.connections,
+        client_cpu_us_per_op=cost,
+        little=little,
+        client_limited=limited,
+        marked_intervals=marked,
+        failed_connects=runner.engine.failed_connects,
+        server=server,
+        executions=runner.kept(),
+        warnings=tuple(_warnings(runner, settings, little, limited, marked)),
+    )
+
+
+def _warnings(
+    runner: LoadRunner, settings: DriveSettings, little: Mapping[str, float] | None, limited: bool, marked: int
+) -> list[str]:
+    found = []
+    if little is not None and is_off(little):
+        found.append(
+            f"throughput × latency is {little['throughput_times_latency']:.1f}, not the {little['connections']:.1f} connections: "
+            "the client did not keep them all busy, so this measures the client as much as the database"
+        )
+    if limited:
+        found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to load the database harder")
+    if marked:
+        found.append(f"in {marked} intervals operations were sent late or waited for a connection")
+    if runner.engine.held < settings.connections:
+        found.append(f"only {runner.engine.held} of {settings.connections} connections could be opened")
+    return found

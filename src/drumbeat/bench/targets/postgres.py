@@ -1,0 +1,203 @@
+"""PostgreSQL under test: the fastest engine we have, and the most the server tells of itself."""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from drumbeat.bench.driver.engine import PostgresEngine, classify
+from drumbeat.bench.driver.interface import Engine, EngineSettings
+from drumbeat.bench.driver.pgwire import ServerSaid
+from drumbeat.bench.driver.session import Address, address_of, open_session
+from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.targets.interface import Column, TableDescription, Traits
+from drumbeat.bench.values import Draw
+from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
+
+if TYPE_CHECKING:
+    import asyncpg
+
+_TYPES = {
+    "int2": ValueType.INT,
+    "int4": ValueType.INT,
+    "int8": ValueType.BIGINT,
+    "float4": ValueType.FLOAT,
+    "float8": ValueType.FLOAT,
+    "numeric": ValueType.FLOAT,
+    "timestamp": ValueType.TIMESTAMP,
+    "timestamptz": ValueType.TIMESTAMP,
+    "date": ValueType.TIMESTAMP,
+}
+
+_COLUMNS = """
+SELECT a.attname AS name, t.typname AS type, NOT a.attnotnull AS nullable,
+       COALESCE((SELECT i.indnkeyatts = 1 FROM pg_index i
+                  WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = i.indkey[0]), false) AS is_key
+  FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid JOIN pg_type t ON t.oid = a.atttypid
+ WHERE c.oid = to_regclass($1) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+"""
+
+_ACTIVITY = """
+SELECT COUNT(*) AS sessions,
+       COUNT(*) FILTER (WHERE state = 'active' AND wait_event_type IS NOT NULL AND wait_event_type <> 'Client') AS waiting,
+       COUNT(*) FILTER (WHERE wait_event_type = 'Lock') AS lock_waits,
+       COUNT(*) FILTER (WHERE state = 'active') AS active
+  FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+"""
+
+_DATABASE = """
+SELECT xact_commit, xact_rollback, blks_read, blks_hit, tup_returned, tup_fetched, tup_inserted, tup_updated, tup_deleted,
+       deadlocks, temp_bytes, blk_read_time, blk_write_time
+  FROM pg_stat_database WHERE datname = current_database()
+"""
+
+_STATEMENTS = """
+SELECT COALESCE(SUM(calls), 0) AS calls, COALESCE(SUM(total_exec_time), 0) AS exec_ms, COALESCE(SUM(rows), 0) AS rows,
+       COALESCE(SUM(shared_blks_hit), 0) AS shared_blks_hit, COALESCE(SUM(shared_blks_read), 0) AS shared_blks_read,
+       COALESCE(SUM(wal_records), 0) AS wal_records, COALESCE(SUM(wal_bytes), 0) AS wal_bytes
+  FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = current_database()
+"""
+
+_CONNECT_LIMIT = timedelta(seconds=30)
+
+
+class PostgresTarget:
+    """One PostgreSQL database under test."""
+
+    traits = Traits(name="postgresql", networked=True, signals=True)
+
+    def __init__(self, url: str) -> None:
+        self._address: Address = address_of(url)
+        self._connection: asyncpg.Connection[asyncpg.Record] | None = None
+        self._has_statements = False
+
+    @property
+    def location(self) -> str:
+        return self._address.location
+
+    async def __aenter__(self) -> Self:
+        driver, address = _driver(), self._address
+        try:
+            self._connection = await driver.connect(
+                host=address.host,
+                port=address.port,
+                user=address.user,
+                database=address.database,
+                password=address.password or None,
+                ssl=address.tls if address.tls != "disable" else False,
+                timeout=_CONNECT_LIMIT.total_seconds(),
+                statement_cache_size=0,
+            )
+        except (driver.InvalidAuthorizationSpecificationError, driver.InvalidCatalogNameError) as exc:
+            raise InvalidSettings(f"{self.location} will not have user {address.user!r}: {exc}") from exc
+        except (OSError, driver.PostgresError) as exc:
+            raise InvalidSettings(f"cannot reach {self.location}: {exc}; is it running?") from exc
+        found = await self._own.fetchval("SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements'")
+        self._has_statements = bool(found)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close(timeout=5)
+
+    @property
+    def _own(self) -> "asyncpg.Connection[asyncpg.Record]":
+        if self._connection is None:
+            raise InvalidSettings("this target is not open; use it as: async with open_target(url) as target")
+        return self._connection
+
+    async def check(self, load: Load) -> None:
+        try:
+            session = await asyncio.to_thread(open_session, self._address, load, _CONNECT_LIMIT)
+        except (OSError, ServerSaid) as exc:
+            raise InvalidSettings(f"cannot reach {self.location}: {exc}") from exc
+        session.close()
+
+    async def describe(self, table: str) -> TableDescription:
+        rows = await self._own.fetch(_COLUMNS, table)
+        if not rows:
+            raise InvalidInput(f"{self.location} has no table {table!r}; create it, or run: drumbeat bench prepare")
+        columns = tuple(_column(row) for row in rows)
+        key = next((row["name"] for row in rows if row["is_key"]), None)
+        low, high = await self._bounds(table, key, columns)
+        return TableDescription(
+            name=table,
+            columns=columns,
+            key=key,
+            key_low=low,
+            key_high=high,
+            time_column=next((column.name for column in columns if column.type is ValueType.TIMESTAMP), None),
+            rows=await self._own.fetchval("SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass($1)", table),
+        )
+
+    async def _bounds(self, table: str, key: str | None, columns: Sequence[Column]) -> tuple[int | None, int | None]:
+        numeric = {column.name for column in columns if column.type in (ValueType.INT, ValueType.BIGINT)}
+        if key is None or key not in numeric:
+            return None, None
+        row = await self._own.fetchrow(f"SELECT MIN({quoted(key)}) AS low, MAX({quoted(key)}) AS high FROM {named(table)}")  # noqa: S608
+        return (row["low"], row["high"]) if row else (None, None)
+
+    async def define(self, statements: Sequence[str]) -> None:
+        for statement in statements:
+            await self._own.execute(statement)
+
+    async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        listed = list(rows)
+        schema, _, name = table.rpartition(".")
+        await self._own.copy_records_to_table(name, schema_name=schema or None, columns=list(columns), records=listed)
+        return len(listed)
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        return [tuple(row.values()) for row in await self._own.fetch(sql, *values)]
+
+    async def signals(self) -> ServerSignals | None:
+        row = await self._own.fetchrow(_ACTIVITY)
+        if row is None:
+            return None
+        return ServerSignals(
+            at=timedelta(),
+            sessions=row["sessions"],
+            waiting=row["waiting"],
+            lock_waits=row["lock_waits"],
+            counters={"active": row["active"]},
+        )
+
+    async def counters(self) -> Mapping[str, float]:
+        found = {f"database.{name}": float(value or 0) for name, value in (await self._own.fetch(_DATABASE))[0].items()}
+        if self._has_statements:
+            row = (await self._own.fetch(_STATEMENTS))[0]
+            found |= {f"statements.{name}": float(value or 0) for name, value in row.items()}
+        return found
+
+    def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
+        return classify(outcome, sqlstate)
+
+    def engine(self, load: Load, draw: Draw, settings: EngineSettings) -> Engine:
+        return PostgresEngine(self._address, load, draw, settings)
+
+
+def quoted(identifier: str) -> str:
+    """An identifier as PostgreSQL takes any name."""
+    return '"' + identifier.replace('"', '""') + '"'
+
+
+def named(table: str) -> str:
+    """A table's name, its schema and itself quoted apart."""
+    return ".".join(quoted(part) for part in table.split("."))
+
+
+def _column(row: "asyncpg.Record") -> Column:
+    kind = _TYPES.get(row["type"], ValueType.TEXT)
+    return Column(name=row["name"], type=kind, native_type=row["type"], nullable=row["nullable"])
+
+
+def _driver() -> Any:
+    try:
+        import asyncpg
+    except ImportError as exc:
+        raise MissingExtra("PostgreSQL as a target", "postgres") from exc
+    return asyncpg

@@ -1,0 +1,95 @@
+"""The demo, with real processes: it tells its story, gives its reasons and leaves nothing behind."""
+
+import re
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.given import PATIENCE, Said, drumbeat, eventually, processes_of, start
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="drumbeat-test-demo-") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path) -> Said:
+    """What the demo said, from beginning to end."""
+    return drumbeat("demo", cwd=folder, TMPDIR=str(folder))
+
+
+def decisions(told: Said) -> list[str]:
+    _, _, listed = told.output.partition("What the controller decided, and why\n")
+    return [line.split("  ", 2)[2] for line in listed.splitlines() if line.startswith("  ")]
+
+
+def test_the_demo_ends_well(told: Said) -> None:
+    assert told.code == 0, told
+    assert told.errors == ""
+
+
+def test_the_demo_tells_its_story(told: Said) -> None:
+    story = [line for line in told.output.splitlines() if line.startswith("• ")]
+
+    assert [re.sub(r"\d+", "N", line) for line in story] == [
+        "• a controller starts N workers; each row exists before its process",
+        "• they joined, got START and beat; now each shall hold N instead of N, over N seconds",
+        "• kill -N of worker-N (pid N)",
+        "• noticed, closed and replaced by worker-N; now all shall drain",
+        "• all have left; no process is left behind",
+    ]
+
+
+def test_the_demo_gives_the_reasons_of_its_decisions(told: Said) -> None:
+    said = decisions(told)
+
+    assert [line for line in said if line.startswith("Spawn ")] == [
+        "Spawn worker-0: 0 of 3 workers are here; slot 0 is free",
+        "Spawn worker-1: 0 of 3 workers are here; slot 1 is free",
+        "Spawn worker-2: 0 of 3 workers are here; slot 2 is free",
+        "Spawn worker-3: 2 of 3 workers are here; slot 2 is free",
+    ]
+    assert "MarkFailed worker-2: its instance is over: killed by signal 9" in said
+    assert sum(line.startswith("SetTarget ") for line in said) == 7
+    assert sum(line.endswith(": 3 workers are here, 0 are wanted") for line in said) == 3
+    assert sum(line.startswith("Reap ") for line in said) == 4
+    assert not any("not done" in line for line in said)
+
+
+def test_the_demo_says_how_often_nothing_was_to_be_done(told: Said) -> None:
+    assert re.search(r"^\d+ beats; in \d+ of them nothing was to be done \(.+\)\.$", told.output, re.MULTILINE)
+
+
+def test_the_demo_leaves_nothing_behind(told: Said, folder: Path) -> None:
+    assert told.code == 0
+    assert processes_of(folder) == []
+    assert list(folder.iterdir()) == []
+
+
+def test_the_demo_can_use_another_store(tmp_path: Path, postgres_url: str) -> None:
+    said = drumbeat("demo", "--workers", "1", "--store", postgres_url, cwd=tmp_path, TMPDIR=str(tmp_path))
+
+    assert said.code == 0, said
+    assert "Spawn worker-1: 0 of 1 workers are here; slot 0 is free" in decisions(said)
+    kept = drumbeat("pools", "list", cwd=tmp_path, DRUMBEAT_STORE=postgres_url).output
+    assert re.search(r"^demo-\w+ +fleet", kept, re.MULTILINE)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_demo_takes_its_workers_along(tmp_path: Path, number: signal.Signals) -> None:
+    demo = start("demo", cwd=tmp_path, TMPDIR=str(tmp_path))
+    eventually(lambda: len(processes_of(tmp_path)) == 3, "three workers")
+
+    demo.send_signal(number)
+    _, errors = demo.communicate(timeout=PATIENCE)
+
+    assert demo.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
+    assert errors == ""
+    eventually(lambda: processes_of(tmp_path) == [], "no worker left")
