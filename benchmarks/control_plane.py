@@ -270,7 +270,7 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--workers", type=int, default=1000)
     chosen = options.parse_args()
-    seconds, repeats = (6.0, 1) if chosen.quick else (30.0, 3)
+    seconds, repeats = (5.0, 1) if chosen.quick else (30.0, 3)
     run(compare(chosen.workers, seconds, repeats), lambda found: finish(found, chosen.workers, chosen.plot))
 
 

@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from uuid import uuid4
 
+from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidInput, InvalidSettings
+from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 from drumbeat.core.event import start
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import ExitCode, WorkerId
@@ -144,3 +146,23 @@ def _check_folder(folder: Path) -> None:
 def process_name() -> str:
     """A name no other process has: two workers or controllers are never taken for one."""
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
+
+
+async def drive(url: str, request: DriveRequest, on_progress: Callable[[DriveProgress], None]) -> DriveOutcome:
+    """Drive a database from this process alone; needs no store."""
+    outcome: DriveOutcome = await _bench().drive_url(url, request, SystemClock(), on_progress)
+    return outcome
+
+
+async def prepare(url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]) -> None:
+    """Create and load a workload's tables in a database under test."""
+    await _bench().prepare_url(url, workload, scale, fresh=fresh, on_progress=on_progress)
+
+
+def _bench() -> ModuleType:
+    """The bench, imported late: it needs numpy and pyarrow, which nothing else does."""
+    try:
+        from drumbeat.bench import drive as bench
+    except ImportError as exc:
+        raise MissingExtra("the bench", "bench") from exc
+    return bench

@@ -6,7 +6,8 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -58,21 +59,15 @@ def environment(**more: str) -> dict[str, str]:
 
 def drumbeat(*arguments: str, cwd: Path, **variables: str) -> Said:
     """Run the real command in a folder, to its end."""
-    done = subprocess.run(
-        (*COMMAND, *arguments),
-        cwd=cwd,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    return Said(done.returncode, done.stdout, done.stderr)
+    with started(*arguments, cwd=cwd, **variables) as process:
+        output, errors = process.communicate(timeout=PATIENCE)
+    return Said(process.returncode, output, errors)
 
 
-def start(*arguments: str, cwd: Path, **variables: str) -> subprocess.Popen[str]:
-    """Start the real command in a folder."""
-    return subprocess.Popen(
+@contextmanager
+def started(*arguments: str, cwd: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """The real command, started in a folder; ended with the block if it has not by itself."""
+    with subprocess.Popen(
         (*COMMAND, *arguments),
         cwd=cwd,
         env=environment(**variables),
@@ -80,7 +75,11 @@ def start(*arguments: str, cwd: Path, **variables: str) -> subprocess.Popen[str]
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def invoke(*arguments: str, store: str | None = None) -> Said:

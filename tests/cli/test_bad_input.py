@@ -5,9 +5,11 @@ import sqlite3
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
-from cli.given import COMMAND, PATIENCE, Said, drumbeat, environment, eventually, start
+from cli.given import COMMAND, PATIENCE, Said, drumbeat, environment, eventually, started
+from drumbeat.store.sql.migrate import LATEST
 from servers.places import free_port
 from servers.postgres import PostgresServer
 
@@ -140,12 +142,12 @@ def test_a_store_that_was_never_made(tmp_path: Path, url: str, command: str) -> 
 def test_a_store_from_a_newer_version(tmp_path: Path, empty: str, command: str) -> None:
     connection = sqlite3.connect(tmp_path / "drumbeat.db")
     with connection:
-        connection.execute("INSERT INTO schema_version VALUES (99, 0)")
+        connection.execute("INSERT INTO schema_version VALUES (9999, 0)")
     connection.close()
 
     line = complaint(drumbeat(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=empty), 1)
 
-    assert line.endswith("has schema version 99, this Drumbeat knows up to 1; upgrade Drumbeat")
+    assert line.endswith(f"has schema version 9999, this Drumbeat knows up to {LATEST}; upgrade Drumbeat")
 
 
 @pytest.mark.parametrize("command", ["pools list", "store check", "store init", WORKER])
@@ -252,16 +254,14 @@ def test_no_command_shows_help(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["events list p", "events list p --json", "logs list p"])
 def test_a_reader_who_leaves_early_causes_no_noise(tmp_path: Path, full: str, command: str) -> None:
-    process = start(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=full)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
+    with started(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=full) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read()
+        code = process.wait(PATIENCE)
 
-    errors = process.stderr.read()
-    process.stderr.close()
-
-    assert process.wait(PATIENCE) == 1
-    assert errors == ""
+    assert (code, errors) == (1, "")
 
 
 def test_a_terminal_that_knows_little_is_no_reason_to_fail(tmp_path: Path, full: str) -> None:
@@ -273,15 +273,10 @@ def test_a_terminal_that_knows_little_is_no_reason_to_fail(tmp_path: Path, full:
 
 def test_an_interrupted_command_says_nothing(tmp_path: Path, private_postgres: PostgresServer) -> None:
     url = private_postgres.new_database()
-    with private_postgres.paused():
-        process = start("pools", "list", cwd=tmp_path, DRUMBEAT_STORE=f"{url}?connect_timeout=50")
-        _await_connection(process)
+    patient = f"{url}?connect_timeout=50"
+    with private_postgres.paused(), started("pools", "list", cwd=tmp_path, DRUMBEAT_STORE=patient) as process:
+        eventually(lambda: bool(psutil.Process(process.pid).net_connections("tcp")), "a connection to the store")
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, output, errors) == (130, "", "")
-
-
-def _await_connection(process: subprocess.Popen[str]) -> None:
-    """Return once the process has a socket open."""
-    eventually(lambda: bool(psutil.Process(process.pid).net_connections("tcp")), "a connection to the store")

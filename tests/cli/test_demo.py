@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.given import PATIENCE, Said, drumbeat, eventually, processes_of, start
+from cli.given import PATIENCE, Said, drumbeat, eventually, processes_of, started
 
 pytestmark = pytest.mark.slow
 
@@ -84,11 +84,10 @@ def test_the_demo_can_use_another_store(tmp_path: Path, postgres_url: str) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_demo_takes_its_workers_along(tmp_path: Path, number: signal.Signals) -> None:
-    demo = start("demo", cwd=tmp_path, TMPDIR=str(tmp_path))
-    eventually(lambda: len(processes_of(tmp_path)) == 3, "three workers")
-
-    demo.send_signal(number)
-    _, errors = demo.communicate(timeout=PATIENCE)
+    with started("demo", cwd=tmp_path, TMPDIR=str(tmp_path)) as demo:
+        eventually(lambda: len(processes_of(tmp_path)) == 3, "three workers")
+        demo.send_signal(number)
+        _, errors = demo.communicate(timeout=PATIENCE)
 
     assert demo.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
     assert errors == ""

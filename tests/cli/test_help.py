@@ -13,24 +13,6 @@ from drumbeat import __version__
 from drumbeat.cli.main import app
 from drumbeat.core.worker import ExitCode
 
-COMMANDS = (
-    "store init",
-    "store migrate",
-    "store check",
-    "store prune",
-    "pools list",
-    "workers list",
-    "events list",
-    "beats list",
-    "beats show",
-    "runs list",
-    "samples list",
-    "logs list",
-    "worker",
-    "demo",
-)
-READING = tuple(name for name in COMMANDS if name.endswith((" list", " show", " check", " prune")))
-
 
 def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
     """The full names of all commands below one."""
@@ -41,6 +23,10 @@ def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[str]:
             yield " ".join((*path, name))
 
 
+COMMANDS = tuple(commands(typer.main.get_command(app)))
+READING = tuple(name for name in COMMANDS if name.endswith((" list", " show", " check")))
+
+
 def help_of(*path: str) -> str:
     """The help of a command, as on a wide terminal, without its frames."""
     done = CliRunner().invoke(app, [*path, "--help"], prog_name="drumbeat", env={"TERMINAL_WIDTH": "300", "COLUMNS": "300"})
@@ -48,8 +34,9 @@ def help_of(*path: str) -> str:
     return " ".join(done.stdout.replace("│", " ").split())
 
 
-def test_these_are_all_commands() -> None:
-    assert sorted(commands(typer.main.get_command(app))) == sorted(COMMANDS)
+def test_the_seeds_and_the_stores_commands_are_there() -> None:
+    assert {"worker", "demo", "store init", "store migrate", "store check", "store prune"} < set(COMMANDS)
+    assert len(READING) >= 9
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -67,13 +54,13 @@ def test_every_group_lists_its_commands(group: str) -> None:
     assert all(name.removeprefix(group).split()[0] in said for name in COMMANDS if name.startswith(group))
 
 
-@pytest.mark.parametrize("name", READING)
+@pytest.mark.parametrize("name", [*READING, "store prune"])
 def test_every_reading_command_can_speak_json(name: str) -> None:
     assert "--json" in help_of(*name.split())
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "worker"])
-def test_every_command_but_the_worker_can_be_given_a_store(name: str) -> None:
+@pytest.mark.parametrize("name", [*READING, "store init", "store migrate", "store prune", "demo"])
+def test_a_store_can_be_given(name: str) -> None:
     assert "--store" in help_of(*name.split())
 
 

@@ -10,6 +10,9 @@ import pytest
 from cli.given import Said, invoke, make_store, scene
 from drumbeat.cli.store import parse_age
 from drumbeat.core.errors import InvalidInput, StoreNotReady, StoreTooNew, StoreUnavailable
+from drumbeat.store.sql.migrate import LATEST
+
+ALL = ", ".join(map(str, range(1, LATEST + 1)))
 
 
 def write(url: str, statement: str) -> None:
@@ -22,15 +25,15 @@ def write(url: str, statement: str) -> None:
 def test_a_store_is_made_once(url: str) -> None:
     path = url.removeprefix("sqlite:///")
 
-    assert invoke("store", "init", store=url) == Said(0, f"sqlite:///{path}: schema version 1 (applied 1)\n")
-    assert invoke("store", "init", store=url) == Said(0, f"sqlite:///{path}: schema version 1 (nothing to apply)\n")
+    assert invoke("store", "init", store=url) == Said(0, f"sqlite:///{path}: schema version {LATEST} (applied {ALL})\n")
+    assert invoke("store", "init", store=url) == Said(0, f"sqlite:///{path}: schema version {LATEST} (nothing to apply)\n")
 
 
 def test_a_store_is_made_on_postgresql_too(postgres_url: str) -> None:
     first, second = invoke("store", "init", store=postgres_url), invoke("store", "migrate", store=postgres_url)
 
-    assert first.output.endswith("(schema drumbeat): schema version 1 (applied 1)\n")
-    assert second.output.endswith("(schema drumbeat): schema version 1 (nothing to apply)\n")
+    assert first.output.endswith(f"(schema drumbeat): schema version {LATEST} (applied {ALL})\n")
+    assert second.output.endswith(f"(schema drumbeat): schema version {LATEST} (nothing to apply)\n")
 
 
 def test_the_option_counts_more_than_the_environment(url: str, tmp_path: Path) -> None:
@@ -59,7 +62,7 @@ def test_a_good_store_has_no_problem(full: str) -> None:
     said = invoke("store", "check", store=full)
 
     assert said.code == 0
-    assert "schema version 1 of 1, clock 20" in said.output
+    assert f"schema version {LATEST} of {LATEST}, clock 20" in said.output
     assert "rows: pools 2, workers 3, events " in said.output
     assert said.output.endswith("no problem found\n")
 
@@ -71,7 +74,7 @@ def test_an_empty_store_has_no_rows(empty: str) -> None:
 def test_a_check_is_json_if_asked(full: str) -> None:
     report = json.loads(invoke("store", "check", "--json", store=full).output)
 
-    assert (report["backend"], report["schema_version"], report["latest_version"]) == ("sqlite", 1, 1)
+    assert (report["backend"], report["schema_version"], report["latest_version"]) == ("sqlite", LATEST, LATEST)
     assert report["problems"] == []
     assert (report["rows"]["pools"], report["rows"]["samples"], report["rows"]["jobs"]) == (2, 3, 0)
 
@@ -90,7 +93,7 @@ def test_a_problem_is_told_and_counts(url: str, arguments: list[str]) -> None:
     said = invoke("store", "check", *arguments, store=url)
 
     assert said.code == 1
-    assert "the schema is version 0, this Drumbeat needs 1; run: drumbeat store migrate" in said.output
+    assert f"the schema is version 0, this Drumbeat needs {LATEST}; run: drumbeat store migrate" in said.output
 
 
 def test_a_store_without_tables_is_not_read(url: str) -> None:
@@ -102,7 +105,7 @@ def test_a_store_without_tables_is_not_read(url: str) -> None:
 
 @pytest.mark.parametrize("command", ["init", "migrate", "check", "prune"])
 def test_a_store_of_a_newer_version_is_left_alone(empty: str, command: str) -> None:
-    write(empty, "INSERT INTO schema_version VALUES (99, 0)")
+    write(empty, "INSERT INTO schema_version VALUES (9999, 0)")
 
     with pytest.raises(StoreTooNew, match="upgrade Drumbeat"):
         invoke("store", command, store=empty)

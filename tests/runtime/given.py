@@ -126,8 +126,8 @@ class Slow:
 class World:
     """A store with one pool, a clock, and the workers a test brings to life in it."""
 
-    def __init__(self) -> None:
-        self.clock = ManualClock()
+    def __init__(self, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
         self.store = MemoryStore(self.clock)
 
     async def with_pool(self, kind: PoolKind = PoolKind.BENCH) -> "World":

@@ -67,6 +67,17 @@ async def test_samples_kept_back_are_sent_once_though_the_store_fails_again_on_t
     assert await numbers(world) == list(range(1, 19))
 
 
+async def test_samples_still_kept_back_at_the_end_are_sent_with_the_last_words(world: World, workload: FakeWorkload) -> None:
+    async with world.working(workload) as worker:
+        with world.store.unavailable():
+            await works(world, workload, 5)
+        worker.life.request_stop("SIGTERM")
+        await world.passes(0)
+        assert worker.code() is ExitCode.CLEAN
+    assert [sample.operations for sample in await world.store.samples.list(POOL)] == [10] * 5
+    assert (await world.row()).operations == 50
+
+
 async def test_a_move_made_during_an_outage_is_written_after_it(world: World) -> None:
     workload = FakeWorkload(clock=world.clock, prepare_takes=seconds(5))
     await world.tell(event.start(1))

@@ -2,15 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from drumbeat.core import event
+from drumbeat.core.clock import ManualClock
 from drumbeat.core.event import EventType, NewEvent, Scope, Target
 from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
+from drumbeat.runtime import orders
+from drumbeat.runtime.orders import Wanted, come_due
 from drumbeat.runtime.probe import Reading
 from runtime.given import BENCH, ME, POOL, FakeWorkload, World, seconds
 
@@ -300,6 +303,36 @@ async def test_an_order_for_later_is_obeyed_at_its_moment(world: World, workload
         assert workload.times[workload.names.index("set_phase")] == seconds(10.25)
 
 
+async def test_an_appointment_is_waited_for_without_spinning(
+    world: World, workload: FakeWorkload, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[Wanted] = []
+
+    def look(wanted: Wanted, now: datetime) -> Wanted:
+        looks.append(wanted)
+        return come_due(wanted, now)
+
+    monkeypatch.setattr(orders, "come_due", look)
+    async with world.working(workload):
+        await world.tell(event.set_phase("MEASUREMENT", world.clock.now() + seconds(30)))
+        await world.passes(29)
+        assert len(looks) <= 2
+        await world.passes(1)
+        assert "set_phase" in workload.names
+
+
+async def test_a_phase_that_changes_within_an_interval_cuts_it_in_two(world: World, workload: FakeWorkload) -> None:
+    async with world.working(workload):
+        await world.tell(event.set_phase("WARMUP"), event.set_phase("MEASUREMENT", world.clock.now() + seconds(2.5)))
+        await world.passes(2.4)
+        workload.count(7)
+        await world.passes(0.2)
+        workload.count(9)
+        await world.passes(0.4)
+    counted = [(s.phase, s.operations, s.interval) for s in await world.store.samples.list(POOL) if s.operations]
+    assert counted == [("WARMUP", 7, seconds(0.5)), ("MEASUREMENT", 9, seconds(0.5))]
+
+
 async def test_an_order_for_later_is_obeyed_though_the_store_is_away(world: World, workload: FakeWorkload) -> None:
     async with world.working(workload):
         await world.tell(event.set_phase("MEASUREMENT", world.clock.now() + seconds(20)))
@@ -334,6 +367,22 @@ async def test_heartbeats_keep_the_schedule_of_their_pool(world: World, workload
         before = (await world.row()).heartbeat_count
         await world.passes(100)
         assert (await world.row()).heartbeat_count == before + 10
+
+
+class HastyClock(ManualClock):
+    """Wakes everyone a little early, as event loops that count in whole milliseconds do."""
+
+    async def sleep(self, duration: timedelta) -> None:
+        await super().sleep(max(duration - timedelta(microseconds=400), timedelta(microseconds=1)))
+
+
+async def test_a_clock_that_wakes_early_causes_no_extra_heartbeats() -> None:
+    world = World(HastyClock())
+    await world.with_pool()
+    async with world.working(FakeWorkload(clock=world.clock)):
+        before = (await world.row()).heartbeat_count
+        await world.passes(30)
+        assert (await world.row()).heartbeat_count == before + 30
 
 
 async def test_cancelling_a_life_closes_its_workload(world: World, workload: FakeWorkload) -> None:

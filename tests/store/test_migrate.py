@@ -31,6 +31,9 @@ sys.stdin.readline()
 asyncio.run(main())
 """
 
+OURS = migration_texts()
+LATEST = max(OURS)
+
 SECOND = "CREATE TABLE drumbeat.second (x INTEGER);\nINSERT INTO drumbeat.second VALUES (1);"
 BROKEN = "CREATE TABLE drumbeat.third (x INTEGER);\nINSERT INTO drumbeat.nowhere VALUES (1);"
 
@@ -68,7 +71,7 @@ def offer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Pretend that these migrations have been written too."""
 
     def offer(*more: str) -> None:
-        texts = {1: migration_texts()[1]} | dict(enumerate(more, start=2))
+        texts = dict(OURS) | dict(enumerate(more, start=LATEST + 1))
         for module in (queries, migrate):
             monkeypatch.setattr(module, "migration_texts", lambda: texts)
         for module in (migrate, upkeep, sql_store):
@@ -94,7 +97,7 @@ def test_eight_processes_at_once_apply_each_version_once(url: str) -> None:
     said = [migrant.communicate(timeout=60) for migrant in migrants]
 
     assert [migrant.returncode for migrant in migrants] == [0] * MIGRANTS, [errors for _, errors in said]
-    assert sorted(output.split() for output, _ in said) == [[]] * (MIGRANTS - 1) + [["1"]]
+    assert sorted(output.split() for output, _ in said) == [[]] * (MIGRANTS - 1) + [[str(version) for version in OURS]]
 
 
 async def test_a_migrated_store_is_left_alone(url: str) -> None:
@@ -108,15 +111,15 @@ async def test_what_is_missing_is_applied_in_order(url: str, offer: Callable[...
         await store.pools.create(pool("p", PoolKind.FLEET))
     offer(SECOND, "INSERT INTO drumbeat.second VALUES (2);")
 
-    with pytest.raises(StoreNotReady, match="found tables of version 1; run: drumbeat store migrate"):
+    with pytest.raises(StoreNotReady, match=f"found tables of version {LATEST}; run: drumbeat store migrate"):
         async with open_store(url):
             pass
     async with open_store(url, check_version=False) as store:
         assert "run: drumbeat store migrate" in (await store.upkeep.check()).problems[0]
-        assert await store.upkeep.migrate() == [2, 3]
+        assert await store.upkeep.migrate() == [LATEST + 1, LATEST + 2]
         assert [each.pool_id for each in await store.pools.list()] == ["p"]
 
-    assert await versions(url) == [1, 2, 3]
+    assert await versions(url) == [*OURS, LATEST + 1, LATEST + 2]
 
 
 async def _fails(url: str) -> None:
@@ -134,7 +137,7 @@ async def test_a_failing_migration_leaves_the_old_schema_whole(url: str, offer: 
     await _fails(url)
 
     assert await tables(url) == before
-    assert await versions(url) == [1]
+    assert await versions(url) == list(OURS)
 
 
 async def test_after_a_failed_migration_the_old_version_works_on(
@@ -159,7 +162,7 @@ async def test_a_failed_migration_can_be_tried_again_once_mended(url: str, offer
     offer(SECOND)
 
     async with open_store(url, check_version=False) as store:
-        assert await store.upkeep.migrate() == [2]
+        assert await store.upkeep.migrate() == [LATEST + 1]
 
 
 async def test_the_first_migration_may_fail_too_and_leaves_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,11 @@ from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner, is_off
 from drumbeat.bench.driver.tally import Tally, figures
-from drumbeat.bench.model import Load
+from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
+from drumbeat.bench.prepare import prepare
+from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values import Draw
 from drumbeat.core.clock import Clock
 
@@ -82,6 +85,47 @@ class DriveResult:
             "executions": dict(self.executions),
             "warnings": list(self.warnings),
         }
+
+
+async def drive_url(
+    url: str, request: DriveRequest, clock: Clock, on_progress: Callable[[DriveProgress], None]
+) -> DriveOutcome:
+    """Drive the database at a URL with a standard workload."""
+    load = standard(request.workload, request.scale).load
+    settings = DriveSettings(
+        connections=request.connections,
+        duration=request.duration,
+        warmup=request.warmup,
+        rate=request.rate,
+        seed=request.seed,
+        executions=Path(request.record) if request.record else None,
+        engine=EngineSettings(limit=request.limit, most_connections=max(request.connections, 1)),
+    )
+    async with open_target(url) as target:
+        result = await drive(target, load, settings, clock, lambda interval: on_progress(_progress(interval)))
+    return DriveOutcome(figures=result.to_json(), warnings=result.warnings)
+
+
+async def prepare_url(
+    url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]
+) -> None:
+    """Create and load a standard workload's tables at a URL."""
+    chosen = standard(workload, scale)
+    async with open_target(url) as target:
+        await prepare(target, chosen, fresh=fresh, on_progress=on_progress)
+
+
+def _progress(interval: Interval) -> DriveProgress:
+    now = figures(interval.tally.response)
+    return DriveProgress(
+        phase=interval.phase,
+        operations_per_second=interval.tally.operations / interval.seconds if interval.seconds else 0.0,
+        errors=interval.tally.errors,
+        p50_ms=now["p50_ms"],
+        p95_ms=now["p95_ms"],
+        p99_ms=now["p99_ms"],
+        connections=interval.held,
+    )
 
 
 async def drive(
@@ -187,8 +231,8 @@ def _warnings(
     found = []
     if little is not None and is_off(little):
         found.append(
-            f"throughput × latency is {little['throughput_times_latency']:.1f}, not the {little['connections']:.1f} connections: "
-            "the client did not keep them all busy, so this measures the client as much as the database"
+            f"throughput × latency is {little['throughput_times_latency']:.1f}, not the {little['connections']:.1f} held "
+            "connections: the client did not keep them all busy, so this measures the client as much as the database"
         )
     if limited:
         found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to load the database harder")

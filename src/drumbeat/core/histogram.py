@@ -6,8 +6,10 @@ histograms is the histogram one worker would have made of all their operations. 
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
+from itertools import accumulate, pairwise
 
 _SUB_BITS = 6
 _SUB = 1 << _SUB_BITS
@@ -15,6 +17,7 @@ _EXACT = _SUB * 2
 _LONGEST = 1 << 42  #: nanoseconds; a little over an hour, everything longer is counted there
 BUCKETS = (42 - _SUB_BITS - 1) * _SUB + _EXACT
 _FORMAT = 1
+_ONE_BYTE = 0x80  #: numbers below it take one byte
 _TOO_MANY = 1 << 64
 
 
@@ -114,19 +117,16 @@ class Histogram:
         return self.percentiles_ns((percent,))[0]
 
     def percentiles_ns(self, percents: Sequence[float]) -> list[float | None]:
-        """Several percentiles in one pass; they must rise."""
+        """Several percentiles at once."""
         if not all(0 <= percent <= 100 for percent in percents):
             raise ValueError(f"expected percentiles from 0 to 100, got {percents}")
         if self.least is None or self.greatest is None:
             return [None] * len(percents)
-        ranks = [max(1, -(-percent * self.count // 100)) for percent in percents]
-        found: list[float | None] = []
-        seen = 0
-        for bucket, count in self.buckets():
-            seen += count
-            while len(found) < len(ranks) and seen >= ranks[len(found)]:
-                found.append(min(max(_middle(bucket), self.least), self.greatest))
-        return found
+        used = self._used()
+        so_far = list(accumulate(self.counts[used]))
+        ranks = [max(1, -(-percent * so_far[-1] // 100)) for percent in percents]
+        middles = [_middle(used.start + bisect_left(so_far, rank)) for rank in ranks]
+        return [min(max(middle, self.least), self.greatest) for middle in middles]
 
     def buckets(self) -> Iterator[tuple[int, int]]:
         """The buckets that hold something, lowest first, with their counts."""
@@ -146,16 +146,14 @@ class Histogram:
         out = bytearray([_FORMAT])
         for figure in (self.total, self.least, self.greatest):
             _put(out, figure)
-        before = 0
-        for bucket, count in self.buckets():
-            step = bucket - before
-            if step < 0x80 and count < 0x80:
-                out.append(step)
-                out.append(count)
-            else:
-                _put(out, step)
-                _put(out, count)
-            before = bucket
+        buckets, counts = zip(*self.buckets(), strict=True)
+        _put(out, buckets[0])
+        steps = [above - below for below, above in pairwise(buckets)]
+        rest = [counts[0], *(number for pair in zip(steps, counts[1:], strict=True) for number in pair)]
+        if max(rest) < _ONE_BYTE:
+            return bytes(out) + bytes(rest)
+        for number in rest:
+            _put(out, number)
         return bytes(out)
 
     @classmethod
@@ -210,8 +208,8 @@ def _middle(bucket: int) -> float:
 
 
 def _put(out: bytearray, number: int) -> None:
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
+    while number >= _ONE_BYTE:
+        out.append(number & 0x7F | _ONE_BYTE)
         number >>= 7
     out.append(number)
 

@@ -7,6 +7,8 @@ from enum import StrEnum
 from typing import Any, NewType
 
 from drumbeat.core.errors import IllegalMove
+from drumbeat.core.histogram import Histogram
+from drumbeat.core.worker import WorkerId
 
 RunId = NewType("RunId", str)
 
@@ -83,3 +85,39 @@ class Run:
     warmup_started_at: datetime | None = None
     warmup_ended_at: datetime | None = None
     ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One row of ``results``: of a whole run or one worker, over all its operations or one kind."""
+
+    run_id: RunId
+    worker_id: WorkerId | None = None  #: None: the whole run
+    kind: str | None = None  #: None: all kinds
+    status: RunStatus = RunStatus.RUNNING
+    connections: int | None = None
+    operations: int = 0
+    reads: int = 0
+    writes: int = 0
+    errors: int = 0
+    qps: float | None = None
+    latency: Histogram = field(default_factory=Histogram)
+    find_max_result: Mapping[str, Any] | None = None
+    failure_reason: str | None = None
+    enrichment_status: str | None = None
+    enrichment_error: str | None = None
+    custom_metrics: Mapping[str, Any] = field(default_factory=dict)
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutionFile:
+    """One row of ``execution_files``: where some of a run's executions are."""
+
+    run_id: RunId
+    worker_id: WorkerId
+    path: str
+    host: str
+    rows: int
+    size: int  #: in bytes

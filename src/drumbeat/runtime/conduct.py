@@ -167,9 +167,9 @@ class Conduct:
             self._want(told.reconcile(self._wanted, orders))
 
     def _want(self, wanted: Wanted) -> None:
-        self._wanted = wanted
-        if wanted.later:
+        if wanted.later != self._wanted.later:
             self._agenda.set()
+        self._wanted = wanted
         if self._working:
             self._apply()
 

@@ -41,6 +41,11 @@ class Line:
         return self._clock.elapsed() - self._heard
 
     @property
+    def is_silent(self) -> bool:
+        """Whether the last call went unanswered."""
+        return self._pause is not None
+
+    @property
     def lost(self) -> bool:
         """Whether the store has been silent for too long."""
         return self.silence >= self._give_up_after
@@ -48,7 +53,7 @@ class Line:
     @property
     def in_contact(self) -> timedelta:
         """For how long the store has answered every time."""
-        return timedelta() if self._pause is not None else self._clock.elapsed() - self._in_contact_since
+        return timedelta() if self.is_silent else self._clock.elapsed() - self._in_contact_since
 
     @property
     def retry_in(self) -> timedelta:
@@ -78,7 +83,7 @@ class Line:
             await self._clock.sleep(self.retry_in)
 
     def _note_answer(self, sent: timedelta) -> None:
-        if self._pause is not None:
+        if self.is_silent:
             log.info("the store answers again, after %.0f s", self.silence.total_seconds())
             self._in_contact_since = sent
         self._heard = sent

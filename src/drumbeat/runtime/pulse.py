@@ -71,19 +71,20 @@ class Pulse:
     async def run(self) -> None:
         """Beat until cancelled. Raises WorkerGone when our row is closed, StoreUnavailable after too long a silence."""
         due = self._clock.elapsed()
+        nudged = False
         while True:
             now = self._clock.elapsed()
-            if now >= due:
+            if is_due := now >= due:
                 self._body.take_sample()
                 due = next_due(due, self._every, now)
-            if not self._line.retry_in:
+            if (is_due or nudged or self._line.is_silent) and not self._line.retry_in:
                 await self._beat()
-            await pause(self._clock, self._rest(due), self._nudge)
+            nudged = await pause(self._clock, self._rest(due), self._nudge)
             self._nudge.clear()
 
     def _rest(self, due: timedelta) -> timedelta:
         rest = due - self._clock.elapsed()
-        return min(rest, self._line.retry_in) if self._line.retry_in else rest
+        return min(rest, self._line.retry_in) if self._line.is_silent else rest
 
     async def _beat(self) -> None:
         try:

@@ -16,7 +16,7 @@ from drumbeat.core.event import Event, NewEvent, Target
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.log import Log, NewLog
 from drumbeat.core.pool import Pool, PoolId, PoolKind
-from drumbeat.core.run import Run, RunId, RunStatus
+from drumbeat.core.run import ExecutionFile, Result, Run, RunId, RunStatus
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 
@@ -298,6 +298,26 @@ class Runs(Protocol):
         ...
 
 
+class Results(Protocol):
+    """What runs came to, and where their executions are."""
+
+    async def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
+        """Keep results, each in place of an earlier one of the same run, worker and kind. Raises NotFound without the run."""
+        ...
+
+    async def list(self, run_id: RunId) -> Sequence[Result]:
+        """A run's results: the whole run's first, then by worker and kind."""
+        ...
+
+    async def add_file(self, file: ExecutionFile) -> None:
+        """Note a file of executions. One that is noted already stays as it is."""
+        ...
+
+    async def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
+        """A run's files of executions, by worker and path."""
+        ...
+
+
 class Logs(Protocol):
     """Log lines, kept beside what they are about."""
 
@@ -377,6 +397,8 @@ class Store(Protocol):
     def samples(self) -> Samples: ...
     @property
     def runs(self) -> Runs: ...
+    @property
+    def results(self) -> Results: ...
     @property
     def logs(self) -> Logs: ...
     @property

@@ -11,6 +11,7 @@ from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
 from drumbeat.store.contract.pools import PoolsContract
+from drumbeat.store.contract.results import ResultsContract
 from drumbeat.store.contract.runs import RunsContract
 from drumbeat.store.contract.samples import SamplesContract
 from drumbeat.store.contract.upkeep import UpkeepContract
@@ -28,6 +29,7 @@ class StoreContract(
     BeatsContract,
     SamplesContract,
     RunsContract,
+    ResultsContract,
     LogsContract,
     UpkeepContract,
 ):

@@ -14,6 +14,7 @@ from drumbeat.store.memory.leases import MemoryLeases
 from drumbeat.store.memory.logs import MemoryLogs
 from drumbeat.store.memory.membership import MemoryMembership
 from drumbeat.store.memory.pools import MemoryPools
+from drumbeat.store.memory.results import MemoryResults
 from drumbeat.store.memory.runs import MemoryRuns
 from drumbeat.store.memory.samples import MemorySamples
 from drumbeat.store.memory.state import State
@@ -41,6 +42,7 @@ class MemoryStore:
         self.beats = MemoryBeats(self._state)
         self.samples = MemorySamples(self._state)
         self.runs = MemoryRuns(self._state)
+        self.results = MemoryResults(self._state)
         self.logs = MemoryLogs(self._state)
         self.upkeep = MemoryUpkeep(self._state)
 

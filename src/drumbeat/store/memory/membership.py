@@ -62,7 +62,7 @@ class MemoryMembership(Table):
         return Orders(
             now=self.state.now(),
             events=news[:BATCH],
-            read_to=news[BATCH - 1].sequence_id if more else max(read_to, len(rows.events)),
+            read_to=news[BATCH - 1].sequence_id if more else max(read_to, rows.last_event),
             more=more,
             status=worker.status,
             target=worker.target,

@@ -15,7 +15,7 @@ from drumbeat.core.event import Event, NewEvent
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.log import Log
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.run import Run
+from drumbeat.core.run import ExecutionFile, Result, Run
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.store.memory.faults import Faults
@@ -45,6 +45,8 @@ class PoolRows:
     beats: list[Beat] = field(default_factory=list)
     samples: dict[tuple[WorkerId, int], KeptSample] = field(default_factory=dict)
     logs: list[Log] = field(default_factory=list)
+    results: dict[tuple[str, str], Result] = field(default_factory=dict)
+    files: dict[tuple[str, str], ExecutionFile] = field(default_factory=dict)
     last_event: int = 0
     last_beat: int = 0
 

@@ -10,6 +10,7 @@ import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -85,19 +86,23 @@ class PostgresDatabase:
         return f"postgresql://{hosts or 'localhost'}{parts.path} (schema {self._schema})"
 
     async def open(self) -> None:
-        asyncpg = _driver()
-        async with self._translating():
-            pooled = await self._is_behind_a_pooler()
-            self._pool = await asyncpg.create_pool(
-                self._url,
-                min_size=1,
-                max_size=self._connections,
-                timeout=self._connect_timeout,
-                command_timeout=self._command_timeout,
-                statement_cache_size=0 if pooled else 256,
-                max_inactive_connection_lifetime=0,
-                reset=_leave_as_it_is,
-            )
+        try:
+            self._pool = await self._make_pool(pooled=await self._is_behind_a_pooler())
+        except failures() as exc:
+            raise self._translated(exc) from exc
+
+    async def _make_pool(self, *, pooled: bool) -> "asyncpg.Pool[asyncpg.Record]":
+        pool: asyncpg.Pool[asyncpg.Record] = await _driver().create_pool(
+            self._url,
+            min_size=1,
+            max_size=self._connections,
+            timeout=self._connect_timeout,
+            command_timeout=self._command_timeout,
+            statement_cache_size=0 if pooled else 256,
+            max_inactive_connection_lifetime=0,
+            reset=_leave_as_it_is,
+        )
+        return pool
 
     async def _is_behind_a_pooler(self) -> bool:
         asyncpg = _driver()
@@ -123,15 +128,20 @@ class PostgresDatabase:
 
     async def write(self, query: str, values: Values) -> Rows:
         found = self._queries[query]
-        async with self._connection() as connection:
-            if len(found.statements) == 1:
+        if len(found.statements) > 1:
+            return await self.transact(_only(query, values))
+        try:
+            async with self._acquired() as connection:
                 return await _run(connection, found, values)
-            async with connection.transaction():
-                return await _run(connection, found, values)
+        except failures() as exc:
+            raise self._translated(exc) from exc
 
     async def transact(self, script: Script[T]) -> T:
-        async with self._connection() as connection, connection.transaction():
-            return await self._drive(connection, script)
+        try:
+            async with self._acquired() as connection, connection.transaction():
+                return await self._drive(connection, script)
+        except failures() as exc:
+            raise self._translated(exc) from exc
 
     async def _drive(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", script: Script[T]) -> T:
         """Run a script to its end, awaiting each query."""
@@ -157,18 +167,16 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator["asyncpg.pool.PoolConnectionProxy[Any]"]:
+        try:
+            async with self._acquired() as connection:
+                yield connection
+        except failures() as exc:
+            raise self._translated(exc) from exc
+
+    def _acquired(self) -> "asyncpg.pool.PoolAcquireContext[Any]":
         if self._pool is None:
             raise StoreUnavailable("this store is closed; open it before use")
-        async with self._translating(), self._pool.acquire(timeout=self._command_timeout) as connection:
-            yield connection
-
-    @asynccontextmanager
-    async def _translating(self) -> AsyncIterator[None]:
-        asyncpg = _driver()
-        try:
-            yield
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ssl.SSLError) as exc:
-            raise self._translated(exc) from exc
+        return self._pool.acquire(timeout=self._command_timeout)
 
     def _translated(self, exc: Exception) -> StoreError | InvalidInput:
         asyncpg = _driver()
@@ -199,6 +207,18 @@ async def _leave_as_it_is(connection: object) -> None:
     """Our statements change no session state, so a connection needs no reset (and no round trip) between uses."""
 
 
+def _only(query: str, values: Values) -> Script[Rows]:
+    return (yield query, values)
+
+
+@cache
+def failures() -> tuple[type[Exception], ...]:
+    """What the driver raises, to be said in our own words."""
+    asyncpg = _driver()
+    return (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ssl.SSLError)
+
+
+@cache
 def _driver() -> Any:
     try:
         import asyncpg

@@ -11,7 +11,7 @@ from drumbeat.core.histogram import Histogram
 from drumbeat.core.lease import Lease
 from drumbeat.core.log import Log
 from drumbeat.core.pool import Pool, PoolKind, Thresholds
-from drumbeat.core.run import Run, RunStatus
+from drumbeat.core.run import Result, Run, RunStatus
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.store.sql.database import Row
@@ -124,8 +124,6 @@ def sample_values(sample: Sample | None) -> dict[str, Any]:
     """A sample as a query's values; all None when there is none."""
     if sample is None:
         return _NO_SAMPLE
-    latency = sample.latency
-    p50, p95, p99 = latency.percentiles_ns((50, 95, 99))
     return {
         "n": sample.n,
         "age_us": to_us(sample.age),
@@ -135,19 +133,27 @@ def sample_values(sample: Sample | None) -> dict[str, Any]:
         "reads": sample.reads,
         "writes": sample.writes,
         "sample_errors": sample.errors,
-        "latency": latency.to_bytes(),
-        "p50_ms": _ms(p50),
-        "p95_ms": _ms(p95),
-        "p99_ms": _ms(p99),
-        "avg_ms": _ms(latency.total / latency.count) if latency.least is not None else None,
-        "min_ms": _ms(latency.least),
-        "max_ms": _ms(latency.greatest),
         "sample_active": sample.active,
         "target": sample.target,
         "sample_cpu": sample.cpu_percent,
         "sample_memory": sample.memory_percent,
         "sample_gpu": None if sample.gpu is None else dump(dict(sample.gpu)),
         "extra": dump(dict(sample.extra)),
+    } | latency_values(sample.latency)
+
+
+def latency_values(latency: Histogram) -> dict[str, Any]:
+    """A histogram as it is kept: whole, and in milliseconds for whoever reads tables."""
+    p50, p90, p95, p99 = latency.percentiles_ns((50, 90, 95, 99))
+    return {
+        "latency": latency.to_bytes(),
+        "p50_ms": _ms(p50),
+        "p90_ms": _ms(p90),
+        "p95_ms": _ms(p95),
+        "p99_ms": _ms(p99),
+        "avg_ms": _ms(latency.total / latency.count) if latency.least is not None else None,
+        "min_ms": _ms(latency.least),
+        "max_ms": _ms(latency.greatest),
     }
 
 
@@ -199,4 +205,26 @@ def log_of(row: Row) -> Log:
         logger=row["logger"],
         message=row["message"],
         details=load(row["details"]),
+    )
+
+
+_RESULT_TIMES = ("started_at", "ended_at")
+_RESULT_JSON = ("find_max_result", "custom_metrics")
+_RESULT_PLAIN = frozenset(Result.__dataclass_fields__) - {
+    *_RESULT_TIMES,
+    *_RESULT_JSON,
+    "worker_id",
+    "kind",
+    "status",
+    "latency",
+}
+
+
+def result_of(row: Row) -> Result:
+    return Result(
+        **_fields(row, _RESULT_PLAIN, _RESULT_TIMES, _RESULT_JSON),
+        worker_id=row["worker_id"] or None,
+        kind=row["kind"] or None,
+        status=RunStatus(row["status"]),
+        latency=Histogram.from_bytes(row["latency"]),
     )

@@ -27,7 +27,7 @@ class SqlRuns:
     async def get(self, run_id: RunId) -> Run:
         rows = await self._database.read("find_run", {"run_id": run_id})
         if not rows:
-            raise _no_run(run_id)
+            raise no_run(run_id)
         return run_of(rows[0])
 
     async def list(self, *, statuses: Sequence[RunStatus] = (), limit: int = 100) -> Sequence[Run]:
@@ -38,7 +38,7 @@ class SqlRuns:
         return await self._database.transact(_update(run, change, events, fence))
 
 
-def _no_run(run_id: str) -> NotFound:
+def no_run(run_id: str) -> NotFound:
     return NotFound(f"there is no run {run_id!r} in this store; see: drumbeat runs list")
 
 
@@ -69,7 +69,7 @@ def _update(run: Run, change: RunChange, events: Sequence[NewEvent], fence: Fenc
     yield from check_fence(fence)
     rows = yield "lock_run", {"run_id": run.run_id}
     if not rows:
-        raise _no_run(run.run_id)
+        raise no_run(run.run_id)
     before = RunStatus(rows[0]["status"])
     if before is not run.status:
         raise StaleWrite(f"run {run.run_id} was seen {run.status} and is now {before}; look again before deciding")

@@ -14,6 +14,7 @@ from drumbeat.store.sql.logs import SqlLogs
 from drumbeat.store.sql.membership import SqlMembership
 from drumbeat.store.sql.migrate import LATEST, find_version, migrate
 from drumbeat.store.sql.pools import SqlPools
+from drumbeat.store.sql.results import SqlResults
 from drumbeat.store.sql.rows import instant
 from drumbeat.store.sql.runs import SqlRuns
 from drumbeat.store.sql.samples import SqlSamples
@@ -36,6 +37,7 @@ class SqlStore:
         self.beats = SqlBeats(database)
         self.samples = SqlSamples(database)
         self.runs = SqlRuns(database)
+        self.results = SqlResults(database)
         self.logs = SqlLogs(database)
         self.upkeep = SqlUpkeep(database)
 

@@ -20,6 +20,7 @@ TABLES = (
     "steps",
     "results",
     "executions",
+    "execution_files",
     "templates",
     "jobs",
     "job_attempts",

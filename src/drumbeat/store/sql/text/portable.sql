@@ -53,6 +53,7 @@ DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
 DELETE FROM drumbeat.results WHERE run_id = :pool_id;
 DELETE FROM drumbeat.executions WHERE run_id = :pool_id;
+DELETE FROM drumbeat.execution_files WHERE run_id = :pool_id;
 DELETE FROM drumbeat.runs WHERE run_id = :pool_id;
 
 -- name: read_events
@@ -135,7 +136,8 @@ UPDATE drumbeat.leases SET expires_at = @now + CAST(:ttl AS BIGINT)
 RETURNING *;
 
 -- name: release_lease
-UPDATE drumbeat.leases SET expires_at = @now, released = 1 WHERE name = :name AND owner = :owner AND epoch = :epoch;
+UPDATE drumbeat.leases SET expires_at = @now, released = 1
+ WHERE name = :name AND owner = :owner AND epoch = :epoch AND released = 0;
 
 -- name: take_beat_number
 UPDATE drumbeat.pools SET next_beat = next_beat + 1 WHERE pool_id = :pool_id RETURNING next_beat - 1 AS n;
@@ -202,6 +204,35 @@ UPDATE drumbeat.runs
        ended_at = COALESCE(ended_at, CASE WHEN CAST(:ended AS INTEGER) = 1 THEN @now END)
  WHERE run_id = :run_id
 RETURNING *;
+
+-- name: save_result
+-- One row for each run, worker and kind: a later result takes the place of an earlier one.
+INSERT INTO drumbeat.results (run_id, worker_id, kind, status, connections, operations, reads, writes, errors, qps, avg_ms, p50_ms, p90_ms, p95_ms, p99_ms,
+                              min_ms, max_ms, latency, find_max_result, failure_reason, enrichment_status, enrichment_error, custom_metrics, started_at, ended_at, created_at)
+SELECT run_id, CAST(:worker_id AS TEXT), CAST(:kind AS TEXT), CAST(:status AS TEXT), CAST(:connections AS INTEGER),
+       CAST(:operations AS BIGINT), CAST(:reads AS BIGINT), CAST(:writes AS BIGINT), CAST(:errors AS BIGINT), CAST(:qps AS @real),
+       CAST(:avg_ms AS @real), CAST(:p50_ms AS @real), CAST(:p90_ms AS @real), CAST(:p95_ms AS @real), CAST(:p99_ms AS @real),
+       CAST(:min_ms AS @real), CAST(:max_ms AS @real), CAST(:latency AS @bytes), CAST(:find_max_result AS @json),
+       CAST(:failure_reason AS TEXT), CAST(:enrichment_status AS TEXT), CAST(:enrichment_error AS TEXT),
+       CAST(:custom_metrics AS @json), CAST(:started_at AS BIGINT), CAST(:ended_at AS BIGINT), @now
+  FROM drumbeat.runs WHERE run_id = :run_id
+ON CONFLICT (run_id, worker_id, kind) DO UPDATE
+   SET status = excluded.status, connections = excluded.connections, operations = excluded.operations, reads = excluded.reads, writes = excluded.writes, errors = excluded.errors, qps = excluded.qps, avg_ms = excluded.avg_ms,
+       p50_ms = excluded.p50_ms, p90_ms = excluded.p90_ms, p95_ms = excluded.p95_ms, p99_ms = excluded.p99_ms, min_ms = excluded.min_ms, max_ms = excluded.max_ms,
+       latency = excluded.latency, find_max_result = excluded.find_max_result, failure_reason = excluded.failure_reason, enrichment_status = excluded.enrichment_status,
+       enrichment_error = excluded.enrichment_error, custom_metrics = excluded.custom_metrics, started_at = excluded.started_at, ended_at = excluded.ended_at
+RETURNING run_id;
+
+-- name: list_results
+SELECT * FROM drumbeat.results WHERE run_id = :run_id ORDER BY worker_id, kind;
+
+-- name: add_execution_file
+INSERT INTO drumbeat.execution_files (run_id, worker_id, path, host, rows_kept, bytes, created_at)
+VALUES (:run_id, :worker_id, :path, :host, :rows, :size, @now)
+ON CONFLICT (run_id, worker_id, path) DO NOTHING;
+
+-- name: list_execution_files
+SELECT * FROM drumbeat.execution_files WHERE run_id = :run_id ORDER BY worker_id, path;
 
 -- name: take_log_numbers
 UPDATE drumbeat.pools SET next_log = next_log + CAST(:count AS BIGINT) WHERE pool_id = :pool_id
@@ -272,3 +303,6 @@ SELECT COUNT(*) AS rows FROM drumbeat.job_attempts;
 
 -- name: count_logs
 SELECT COUNT(*) AS rows FROM drumbeat.logs;
+
+-- name: count_execution_files
+SELECT COUNT(*) AS rows FROM drumbeat.execution_files;

@@ -1,0 +1,277 @@
+"""An engine for any database that has sessions: coroutines where its driver knows them, else a thread for each connection."""
+
+import asyncio
+import heapq
+import itertools
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from datetime import timedelta
+
+from drumbeat.bench.driver.connection import AsyncConnection, Connection, Place, Shared, ThreadConnection, rest
+from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
+from drumbeat.bench.driver.pacing import Gate, Pacer
+from drumbeat.bench.driver.recorder import Ledger
+from drumbeat.bench.driver.records import LOST, Records
+from drumbeat.bench.driver.samples import Classify, ErrorSamples
+from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure, Sessions
+from drumbeat.bench.driver.supply import Supply, Timestamp
+from drumbeat.bench.model import Load
+from drumbeat.bench.values import Draw
+from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is replaced
+_DATABASE_GRACE = 500_000_000  #: nanoseconds a database that keeps the limit itself is given to say so
+_LAST_GRACE = 1_000_000_000  #: nanoseconds an interrupted operation is given to end
+_POLL_SECONDS = 0.002
+
+
+class GenericEngine:
+    """Drives sessions. ``classify`` and ``timestamp`` are the target's."""
+
+    def __init__(
+        self, *, load: Load, draw: Draw, settings: EngineSettings, sessions: Sessions, classify: Classify, timestamp: Timestamp
+    ) -> None:
+        self._settings = settings
+        self._sessions = sessions
+        self._gate = Gate(hottest_first=settings.hottest_first)
+        self._ledger = Ledger()
+        self._samples = ErrorSamples(load, classify)
+        supply = Supply(load, draw, timestamp)
+        self._shared = Shared(self._gate, supply, load.think.total_seconds(), self._samples.add)
+        limit = int(settings.limit.total_seconds() * 1e9)
+        self._interrupt_after = limit + (_DATABASE_GRACE if sessions.keeps_limit else 0)
+        self._connecting = asyncio.Semaphore(settings.parallel_connects)
+        self._connections: dict[int, Connection] = {}
+        self._numbers = itertools.count()
+        self._free_numbers: list[int] = []
+        self._target = 0
+        self._held = 0
+        self._failed_connects = 0
+        self._failure: Exception | None = None
+        self._driving_thread: int | None = None
+        self._exit = AsyncExitStack()
+        self._group: asyncio.TaskGroup | None = None
+        self._pacer: Pacer | None = None
+        self._closing = asyncio.Event()
+
+    # Life
+
+    async def open(self) -> None:
+        await self._try_connection()
+        self._group = await self._exit.enter_async_context(asyncio.TaskGroup())
+        self._group.create_task(self._watch())
+        if isinstance(self._sessions, AsyncSessions):
+            self._driving_thread = threading.get_ident()
+            call_soon = asyncio.get_running_loop().call_soon_threadsafe
+            self._pacer = Pacer(self._gate, lambda: call_soon(self._gate.fire))
+        else:
+            self._pacer = Pacer(self._gate, self._gate.fire)
+        self._reconcile()
+
+    async def drain(self, within: timedelta) -> int:
+        self._gate.accept(False)
+        try:
+            async with asyncio.timeout(within.total_seconds()):
+                while self.in_flight:
+                    await rest(self._closing, _POLL_SECONDS)
+        except TimeoutError:
+            return self._give_up("still running when the time to drain was over")
+        return 0
+
+    async def close(self) -> None:
+        self._gate.accept(False)
+        self._target = 0
+        self._closing.set()
+        self._give_up("still running when the connections were closed")
+        for connection in list(self._connections.values()):
+            connection.stop()
+            if connection.is_connecting:
+                connection.place.cut()
+        await self._exit.aclose()
+        self._group = None
+        if self._pacer is not None:
+            await asyncio.to_thread(self._pacer.end)
+
+    # Orders
+
+    def set_target(self, connections: int) -> None:
+        self._target = min(max(connections, 0), self._settings.most_connections)
+        self._reconcile()
+
+    def set_rate(self, per_second: float | None) -> None:
+        if per_second is not None and per_second <= 0:
+            raise InvalidInput(f"expected a rate above 0, or none, got {per_second}")
+        self._gate.set_rate(per_second)
+        self._wake_pacer()
+
+    def set_epoch(self, epoch: int) -> None:
+        self._shared.epoch = epoch
+
+    def accept(self, accepting: bool) -> None:
+        self._gate.accept(accepting and self._failure is None)
+        self._wake_pacer()
+
+    # What is so
+
+    def take(self) -> Records:
+        return self._ledger.take()
+
+    @property
+    def held(self) -> int:
+        return self._held
+
+    @property
+    def in_flight(self) -> int:
+        return sum(len(connection.place.running) for connection in list(self._connections.values()))
+
+    @property
+    def backlog(self) -> int:
+        return self._gate.backlog
+
+    @property
+    def failed_connects(self) -> int:
+        return self._failed_connects
+
+    @property
+    def error_samples(self) -> Sequence[ErrorSample]:
+        return self._samples.all
+
+    @property
+    def driving_thread(self) -> int | None:
+        return self._driving_thread
+
+    @property
+    def failure(self) -> Exception | None:
+        return self._failure
+
+    # Connections come and go
+
+    def _reconcile(self) -> None:
+        if self._group is None:
+            return
+        wanted = [connection for connection in self._connections.values() if connection.place.wanted]
+        for connection in wanted[self._target :]:
+            connection.stop()
+        for _ in range(self._target - len(wanted)):
+            connection = self._new_connection()
+            self._connections[connection.place.number] = connection
+            self._group.create_task(self._hold(connection))
+
+    def _new_connection(self) -> Connection:
+        number = heapq.heappop(self._free_numbers) if self._free_numbers else next(self._numbers)
+        if isinstance(self._sessions, AsyncSessions):
+            return AsyncConnection(Place(number, self._shared, self._ledger.own), self._sessions)
+        return ThreadConnection(Place(number, self._shared, self._ledger.add()), self._sessions)
+
+    def _forget(self, connection: Connection) -> None:
+        place = connection.place
+        self._connections.pop(place.number, None)
+        heapq.heappush(self._free_numbers, place.number)
+        if place.recorder is not self._ledger.own:
+            self._ledger.retire(place.recorder)
+
+    async def _hold(self, connection: Connection) -> None:
+        """One connection's life: connect, work, and again when it was lost. Never raises: that would end all others."""
+        try:
+            await self._keep(connection)
+        except Exception as error:
+            self._failure = self._failure or error
+            self._gate.accept(False)
+        finally:
+            self._forget(connection)
+            if not self._failure:
+                self._reconcile()
+
+    async def _keep(self, connection: Connection) -> None:
+        place, pause = connection.place, _FIRST_PAUSE
+        while place.wanted:
+            place.served = False
+            if await self._connect(connection):
+                await self._drive(connection)
+            await place.rest(pause)
+            pause = _FIRST_PAUSE if place.served else min(2 * pause, _LONGEST_PAUSE)
+
+    async def _connect(self, connection: Connection) -> bool:
+        async with self._connecting:
+            if not connection.place.wanted:
+                return False
+            try:
+                async with connection.place.within(self._settings.connect_limit.total_seconds()):
+                    await connection.connect()
+            except Exception as error:
+                connection.discard()
+                self._count_failed_connect(connection.place, error)
+                return False
+        return True
+
+    async def _drive(self, connection: Connection) -> None:
+        self._held += 1
+        try:
+            async with connection.place.within(None):
+                await connection.drive()
+        except TimeoutError:
+            connection.discard()
+            connection.place.stop()
+        else:
+            await connection.close()
+        finally:
+            self._held -= 1
+
+    async def _try_connection(self) -> None:
+        connection = self._new_connection()
+        limit = self._settings.connect_limit.total_seconds()
+        try:
+            async with connection.place.within(limit):
+                await connection.connect()
+        except DrumbeatError:
+            connection.discard()
+            raise
+        except (Failure, TimeoutError) as error:
+            connection.discard()
+            raise InvalidSettings(f"cannot connect: {str(error) or f'no answer within {limit:g} s'}") from error
+        finally:
+            self._forget(connection)
+        await connection.close()
+
+    def _count_failed_connect(self, place: Place, error: Exception) -> None:
+        if place.wanted:
+            self._failed_connects += 1
+            message = str(error) or f"no answer within {self._settings.connect_limit.total_seconds():g} s"
+            self._samples.add_connect(error if isinstance(error, Failure) else Failure(LOST, "", message))
+
+    # Operations that take too long
+
+    async def _watch(self) -> None:
+        """Interrupt what runs longer than the limit; what cannot be interrupted is given up, and its connection replaced."""
+        pause = min(max(self._settings.limit.total_seconds() / 20, 0.01), 0.25)
+        while not self._closing.is_set():
+            now = time.monotonic_ns()
+            for connection in list(self._connections.values()):
+                self._check(connection, now)
+            await rest(self._closing, pause)
+
+    def _check(self, connection: Connection, now: int) -> None:
+        place = connection.place
+        if not (running := list(place.running)):
+            return
+        age = now - running[0][-1]
+        if age > self._interrupt_after + _LAST_GRACE:
+            if place.give_up(self._ledger.own, f"no answer within {self._settings.limit.total_seconds():g} s"):
+                place.cut()
+        elif age > self._interrupt_after and place.expired is not running[0]:
+            place.expired = running[0]
+            connection.interrupt()
+
+    def _give_up(self, why: str) -> int:
+        """Cut off whatever runs; answers with how many operations that was."""
+        given_up = [each for each in list(self._connections.values()) if each.place.give_up(self._ledger.own, why)]
+        for connection in given_up:
+            connection.stop()
+            connection.place.cut()
+        return len(given_up)
+
+    def _wake_pacer(self) -> None:
+        if self._pacer is not None:
+            self._pacer.wake()

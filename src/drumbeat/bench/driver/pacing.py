@@ -1,0 +1,184 @@
+"""When operations may begin: at once, each when it is due, or not at all."""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+AT_ONCE = 0  #: a turn that has no due time: it begins when it is taken
+STOP = -1  #: not a turn: the connection is no longer wanted
+_TICK_NS = 200_000  #: a pacer that wakes more often costs more than it gains
+_IDLE_TICK_NS = 1_000_000  #: when every connection is busy, they look for what is due themselves
+_LONG_NS = 5_000_000
+
+
+class Waiter(Protocol):
+    """A connection that waits for its turn."""
+
+    def wake(self, due: int) -> None:
+        """It is your turn, with an operation that is due then; or ``STOP``."""
+        ...
+
+
+class Schedule:
+    """The i-th operation is due at ``start + i / rate``, however late those before it were."""
+
+    def __init__(self, start: int, per_second: float) -> None:
+        self._start = start
+        self._interval = 1e9 / per_second
+        self._next = 0
+        self._end: int | None = None
+
+    @property
+    def due(self) -> int | None:
+        """When the next one is due, monotonic nanoseconds; None when there is none left."""
+        return None if self._next == self._end else self._start + int(self._next * self._interval)
+
+    def take(self, now: int) -> int | None:
+        """The next one's due time, if that has come."""
+        due = self.due
+        if due is None or due > now:
+            return None
+        self._next += 1
+        return due
+
+    def overdue(self, now: int) -> int:
+        begun = int((now - self._start) / self._interval) + 1
+        return max(0, (begun if self._end is None else self._end) - self._next)
+
+    def end(self, now: int) -> None:
+        """Nothing more becomes due from now on; what is due stays so."""
+        self._end = self._next + self.overdue(now)
+
+
+class Gate:
+    """Where connections ask for their turn. Any thread may call any of it; ``wake`` is called by whoever gives the turn."""
+
+    def __init__(self, *, hottest_first: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._idle: deque[Waiter] = deque()
+        self._next = self._idle.pop if hottest_first else self._idle.popleft
+        self._schedules: deque[Schedule] = deque()
+        self._per_second: float | None = None
+        self.accepting = False
+        self.free = False  #: operations may begin at any time: no need to ask
+
+    def turn(self, waiter: Waiter) -> int | None:
+        """The due time of an operation that may begin now, or ``AT_ONCE``; None: the waiter will be woken with one."""
+        with self._lock:
+            if self.free:
+                return AT_ONCE
+            due = self._take(time.monotonic_ns())
+            if due is None:
+                self._idle.append(waiter)
+            return due
+
+    def leave(self, waiter: Waiter) -> None:
+        """Wake a waiter that is no longer wanted; one that is not waiting is left alone."""
+        with self._lock:
+            try:
+                self._idle.remove(waiter)
+            except ValueError:
+                return
+        waiter.wake(STOP)
+
+    def fire(self) -> None:
+        """Give what is due to those who wait."""
+        with self._lock:
+            now = time.monotonic_ns()
+            while self._idle and (due := self._take(now)) is not None:
+                self._next().wake(due)
+
+    def set_rate(self, per_second: float | None) -> None:
+        with self._lock:
+            if per_second != self._per_second:
+                self._per_second = per_second
+                self._reschedule()
+
+    def accept(self, accepting: bool) -> None:
+        with self._lock:
+            if accepting != self.accepting:
+                self.accepting = accepting
+                self._reschedule()
+
+    def next_fire(self, now: int) -> int | None:
+        """When ``fire`` should be called next; None: not before something is set anew."""
+        with self._lock:
+            if not self._schedules:
+                return None
+            if not self._idle:
+                return now + _IDLE_TICK_NS
+            return self._schedules[0].due or now
+
+    @property
+    def backlog(self) -> int:
+        """Operations that are due and wait for a connection."""
+        with self._lock:
+            now = time.monotonic_ns()
+            return sum(schedule.overdue(now) for schedule in self._schedules)
+
+    def _take(self, now: int) -> int | None:
+        while self._schedules:
+            due = self._schedules[0].take(now)
+            if due is not None or self._schedules[0].due is not None:
+                return due
+            self._schedules.popleft()
+        return None
+
+    def _reschedule(self) -> None:
+        now = time.monotonic_ns()
+        self.free = self.accepting and self._per_second is None
+        if not self.accepting or self._per_second is None:
+            self._schedules.clear()
+            self._wake_all()
+            return
+        if self._schedules:
+            self._schedules[-1].end(now)
+        self._schedules.append(Schedule(now, self._per_second))
+
+    def _wake_all(self) -> None:
+        while self.free and self._idle:
+            self._next().wake(AT_ONCE)
+
+
+class Pacer:
+    """A thread that calls when something is due. Sleeping in a thread is the most exact way there is short of spinning."""
+
+    def __init__(self, gate: Gate, fire: Callable[[], object]) -> None:
+        self._gate = gate
+        self._fire = fire
+        self._changed = threading.Event()
+        self._ended = False
+        self._thread = threading.Thread(target=self._run, name="drumbeat-pacer", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something was set anew."""
+        self._changed.set()
+
+    def end(self) -> None:
+        self._ended = True
+        self._changed.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        earliest = 0
+        while not self._ended:
+            now = time.monotonic_ns()
+            due = self._gate.next_fire(now)
+            if due is None:
+                self._changed.wait()
+                self._changed.clear()
+            elif (at := max(due, earliest)) <= now:
+                self._fire()
+                earliest = now + _TICK_NS
+            else:
+                self._sleep(at - now)
+
+    def _sleep(self, nanoseconds: int) -> None:
+        """A long sleep ends when something is set anew; a short one is exact."""
+        if nanoseconds <= _LONG_NS:
+            time.sleep(nanoseconds / 1e9)
+        elif self._changed.wait((nanoseconds - _LONG_NS / 2) / 1e9):
+            self._changed.clear()

@@ -1,0 +1,55 @@
+"""The first failures of each class, as examples: SQL, never parameters."""
+
+import re
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from drumbeat.bench.driver.interface import ErrorSample
+from drumbeat.bench.driver.session_kinds import Failure, Values
+from drumbeat.bench.model import ErrorClass, Load
+
+_EACH = 10
+
+Classify = Callable[[int, str], ErrorClass | None]
+
+
+class ErrorSamples:
+    """Keeps ten of each class. Any thread may add."""
+
+    def __init__(self, load: Load, classify: Classify) -> None:
+        self._operations = load.used
+        self._classify = classify
+        self._lock = Lock()
+        self._samples: dict[ErrorClass, list[ErrorSample]] = {}
+
+    @property
+    def all(self) -> Sequence[ErrorSample]:
+        with self._lock:
+            return [sample for samples in self._samples.values() for sample in samples]
+
+    def add(self, kind: int, failure: Failure, values: Values) -> None:
+        """An operation that failed."""
+        operation = self._operations[kind]
+        sql = operation.statements[failure.statement].sql
+        self._keep(operation.kind, failure, without_values(str(failure), values), sql)
+
+    def add_connect(self, failure: Failure) -> None:
+        """A connection that could not be made."""
+        self._keep("", failure, str(failure), "")
+
+    def _keep(self, kind: str, failure: Failure, message: str, sql: str) -> None:
+        error_class = self._classify(failure.outcome, failure.code)
+        if error_class is None:
+            return
+        with self._lock:
+            kept = self._samples.setdefault(error_class, [])
+            if len(kept) < _EACH:
+                kept.append(ErrorSample(kind=kind, error_class=error_class, sqlstate=failure.code, message=message, sql=sql))
+
+
+def without_values(message: str, values: Values) -> str:
+    """A database may repeat what it was given; here it becomes a question mark."""
+    given = {str(value) for statement in values for value in statement} - {""}
+    for text in sorted(given, key=len, reverse=True):
+        message = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "?", message)
+    return message

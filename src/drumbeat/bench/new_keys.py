@@ -1,0 +1,56 @@
+"""New keys above those that are there: asked once, when a run begins, so that all its workers count from the same number."""
+
+from dataclasses import replace
+
+from drumbeat.bench.columns import named, words_of
+from drumbeat.bench.model import Either, KeyValue, Load, NewKey, Operation, Pick, Statement, Value, parts
+from drumbeat.bench.targets.interface import Target
+
+_HIGHEST = "SELECT MAX({column}) FROM {table}"
+
+
+async def above_what_is_there(target: Target, load: Load) -> Load:
+    """The load, its new keys beginning behind the highest key each table has now.
+
+    Whoever starts a run does this, once, and gives the answer to every worker: one that asked for itself, later, would begin
+    inside the ranges of those before it.
+    """
+    moved = {key: await _moved(target, key) for key in sorted(_new_keys(load), key=repr)}
+    return replace(load, operations=tuple(_operation(each, moved) for each in load.operations))
+
+
+def _new_keys(load: Load) -> set[NewKey]:
+    values = [value for each in load.operations for statement in each.statements for value in statement.values]
+    inner = [part for value in values for part in parts(value)]
+    inserted = [part.inserted for part in inner if isinstance(part, KeyValue) and part.inserted]
+    return {key for key in (*inner, *inserted) if isinstance(key, NewKey) and key.table and key.column}
+
+
+async def _moved(target: Target, key: NewKey) -> NewKey:
+    words = words_of(target.traits.name)
+    sql = _HIGHEST.replace("{column}", named(key.column, words)).replace("{table}", named(key.table, words))
+    highest = (await target.fetch(sql))[0][0]
+    return replace(key, first=max(key.first, int(highest) + 1)) if highest is not None else key
+
+
+def _operation(operation: Operation, moved: dict[NewKey, NewKey]) -> Operation:
+    statements = (_statement(each, moved) for each in operation.statements)
+    return replace(operation, statements=tuple(statements))
+
+
+def _statement(statement: Statement, moved: dict[NewKey, NewKey]) -> Statement:
+    return replace(statement, values=tuple(_value(each, moved) for each in statement.values))
+
+
+def _value(value: Value, moved: dict[NewKey, NewKey]) -> Value:
+    match value:
+        case NewKey():
+            return moved.get(value, value)
+        case KeyValue(inserted=NewKey() as inserted):
+            return replace(value, inserted=moved.get(inserted, inserted))
+        case Either(usual=usual, other=other):
+            return replace(value, usual=_value(usual, moved), other=_value(other, moved))
+        case Pick(by=by):
+            return replace(value, by=_value(by, moved))
+        case _:
+            return value

@@ -1,0 +1,51 @@
+"""A table of a standard workload: how it is defined, and every row of it as a function of the row's number."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Rows = Callable[[int, int], Iterable[Sequence[Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """What ``bench prepare`` creates and fills.
+
+    Portable types: the DDL uses BIGINT, INTEGER, DOUBLE PRECISION, TEXT, VARCHAR(n), CHAR(n), TIMESTAMP and NUMERIC(p,s),
+    CREATE TABLE, CREATE INDEX and PRIMARY KEY, and nothing else; a target puts them into its own words. Rows hold int, float,
+    str, naive datetime (which means UTC) and None.
+    """
+
+    name: str
+    ddl: tuple[str, ...]
+    columns: tuple[str, ...]
+    key: tuple[str, ...]  #: whole numbers that tell rows apart, and in whose order the rows come
+    rows: Rows  #: those from the first number up to, but without, the second; the same each time they are asked for
+    count: int
+    changes: bool = False  #: whether the load adds rows among these, or takes some away
+
+    @property
+    def key_places(self) -> tuple[int, ...]:
+        return tuple(self.columns.index(name) for name in self.key)
+
+
+def table(
+    name: str,
+    columns: Mapping[str, str],
+    *,
+    key: tuple[str, ...],
+    rows: Rows,
+    count: int,
+    unique: bool = True,
+    indexes: tuple[tuple[str, ...], ...] = (),
+    changes: bool = False,
+) -> Table:
+    """A table from its columns' types; its key is the primary key unless rows may share it."""
+    primary = [f"PRIMARY KEY ({', '.join(key)})"] if unique else []
+    body = ", ".join([*(f"{column} {kind}" for column, kind in columns.items()), *primary])
+    ddl = [f"CREATE TABLE {name} ({body})", *(_index(name, index) for index in indexes)]
+    return Table(name=name, ddl=tuple(ddl), columns=tuple(columns), key=key, rows=rows, count=count, changes=changes)
+
+
+def _index(table: str, columns: tuple[str, ...]) -> str:
+    return f"CREATE INDEX {table}_by_{columns[-1]} ON {table} ({', '.join(columns)})"

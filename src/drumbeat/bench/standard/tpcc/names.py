@@ -1,0 +1,5 @@
+"""Customers' last names, put together from ten syllables as the standard says."""
+
+_SYLLABLES = ("BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING")
+
+LAST_NAMES = tuple(a + b + c for a in _SYLLABLES for b in _SYLLABLES for c in _SYLLABLES)

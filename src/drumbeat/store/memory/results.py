@@ -1,0 +1,35 @@
+"""Results, in memory."""
+
+from collections.abc import Sequence
+
+from drumbeat.core.errors import NotFound
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.run import ExecutionFile, Result, RunId
+from drumbeat.store.memory.state import Table, operation
+
+
+class MemoryResults(Table):
+    @operation
+    def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
+        self.state.admit(fence)
+        for result in results:
+            rows = self.state.pools.get(PoolId(result.run_id))
+            if rows is None or rows.run is None:
+                raise NotFound(f"no run {result.run_id}; create it first, or list the runs there are")
+        for result in results:
+            self.state.pools[PoolId(result.run_id)].results[result.worker_id or "", result.kind or ""] = result
+
+    @operation
+    def list(self, run_id: RunId) -> Sequence[Result]:
+        rows = self.state.pools.get(PoolId(run_id))
+        return [rows.results[key] for key in sorted(rows.results)] if rows else []
+
+    @operation
+    def add_file(self, file: ExecutionFile) -> None:
+        self.state.rows(PoolId(file.run_id)).files.setdefault((file.worker_id, file.path), file)
+
+    @operation
+    def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
+        rows = self.state.pools.get(PoolId(run_id))
+        return [rows.files[key] for key in sorted(rows.files)] if rows else []

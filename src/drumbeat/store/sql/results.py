@@ -1,0 +1,70 @@
+"""What runs came to, and where their executions are."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drumbeat.core.lease import Fence
+from drumbeat.core.run import ExecutionFile, Result, RunId
+from drumbeat.store.sql.database import Database, Script, check_fence
+from drumbeat.store.sql.rows import at_us, dump, latency_values, result_of
+from drumbeat.store.sql.runs import no_run
+
+
+class SqlResults:
+    """Results, one for each run, worker and kind."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
+        await self._database.transact(_save(results, fence))
+
+    async def list(self, run_id: RunId) -> Sequence[Result]:
+        return [result_of(row) for row in await self._database.read("list_results", {"run_id": run_id})]
+
+    async def add_file(self, file: ExecutionFile) -> None:
+        values = {name: getattr(file, name) for name in ExecutionFile.__dataclass_fields__}
+        await self._database.write("add_execution_file", values)
+
+    async def list_files(self, run_id: RunId) -> Sequence[ExecutionFile]:
+        rows = await self._database.read("list_execution_files", {"run_id": run_id})
+        return [
+            ExecutionFile(
+                run_id=row["run_id"],
+                worker_id=row["worker_id"],
+                path=row["path"],
+                host=row["host"],
+                rows=row["rows_kept"],
+                size=row["bytes"],
+            )
+            for row in rows
+        ]
+
+
+def _save(results: Sequence[Result], fence: Fence | None) -> Script[None]:
+    yield from check_fence(fence)
+    for result in results:
+        if not (yield "save_result", _values(result)):
+            raise no_run(result.run_id)
+
+
+def _values(result: Result) -> dict[str, Any]:
+    return {
+        "run_id": result.run_id,
+        "worker_id": result.worker_id or "",
+        "kind": result.kind or "",
+        "status": result.status,
+        "connections": result.connections,
+        "operations": result.operations,
+        "reads": result.reads,
+        "writes": result.writes,
+        "errors": result.errors,
+        "qps": result.qps,
+        "find_max_result": None if result.find_max_result is None else dump(dict(result.find_max_result)),
+        "failure_reason": result.failure_reason,
+        "enrichment_status": result.enrichment_status,
+        "enrichment_error": result.enrichment_error,
+        "custom_metrics": dump(dict(result.custom_metrics)),
+        "started_at": at_us(result.started_at),
+        "ended_at": at_us(result.ended_at),
+    } | latency_values(result.latency)

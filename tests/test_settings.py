@@ -1,0 +1,121 @@
+"""Settings: what was given counts most, then the environment, then the file."""
+
+from pathlib import Path
+
+import pytest
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, absolute, load_settings
+from drumbeat.store import open_store
+from drumbeat.store.sql.store import SqlStore
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_without_anything_all_is_in_the_working_folder(here: Path) -> None:
+    assert load_settings({}) == Settings(store=f"sqlite:///{here}/drumbeat.db", state_dir=here / ".drumbeat")
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "file", "expected"),
+    [
+        ("postgresql://given", "postgresql://env", "postgresql://file", "postgresql://given"),
+        (None, "postgresql://env", "postgresql://file", "postgresql://env"),
+        (None, "", "postgresql://file", "postgresql://file"),
+        (None, None, "postgresql://file", "postgresql://file"),
+        ("", "postgresql://env", None, ""),
+    ],
+)
+def test_the_nearest_counts(here: Path, given: str | None, environment: str | None, file: str | None, expected: str) -> None:
+    if file:
+        (here / "drumbeat.toml").write_text(f'store = "{file}"\n')
+
+    settings = load_settings({} if environment is None else {STORE_VARIABLE: environment}, store=given)
+
+    assert settings.store == expected
+
+
+def test_the_state_folder_is_made_absolute(here: Path) -> None:
+    assert load_settings({STATE_DIR_VARIABLE: "somewhere"}).state_dir == here / "somewhere"
+    assert load_settings({STATE_DIR_VARIABLE: "/else"}).state_dir == Path("/else")
+
+
+def test_a_file_may_set_everything(here: Path) -> None:
+    file = here / "other.toml"
+    file.write_text('store = "sqlite:///x.db"\nstate_dir = "state"\n')
+
+    assert load_settings({}, file) == Settings(store=f"sqlite:///{here}/x.db", state_dir=here / "state")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("store =", "expected TOML in drumbeat.toml, got something else"),
+        ("colour = 'red'", "drumbeat.toml sets 'colour'; expected only store, state_dir"),
+        ("store = 5", "drumbeat.toml sets store to 5; expected text"),
+        ("[store]\nurl = 'x'", "sets store to"),
+    ],
+)
+def test_a_wrong_file_is_said(here: Path, text: str, said: str) -> None:
+    (here / "drumbeat.toml").write_text(text)
+
+    with pytest.raises(InvalidSettings, match=said):
+        load_settings({})
+
+
+def test_a_file_that_is_no_text_is_said(here: Path) -> None:
+    (here / "drumbeat.toml").write_bytes(b"\xff\xfe\x00")
+
+    with pytest.raises(InvalidSettings, match="expected TOML"):
+        load_settings({})
+
+
+def test_a_file_that_cannot_be_read_is_said(here: Path) -> None:
+    (here / "drumbeat.toml").mkdir()
+
+    with pytest.raises(InvalidSettings, match="mend or remove it"):
+        load_settings({})
+
+
+def test_settings_show_no_store() -> None:
+    assert "hunter2" not in repr(load_settings({STORE_VARIABLE: "postgresql://u:hunter2@h/db"}))
+
+
+@pytest.mark.parametrize(
+    "url", ["", "sqlite:", "sqlite:///", "sqlite://x", "postgresql://u:p%2F@h/db?schema=x", "memory:", "nonsense"]
+)
+def test_what_is_no_relative_file_is_left_alone(url: str) -> None:
+    assert absolute(url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("sqlite:///x.db", "sqlite:///{here}/x.db"),
+        ("sqlite:///a/../x.db?synchronous=normal", "sqlite:///{here}/a/../x.db?synchronous=normal"),
+        ("sqlite:////abs/x.db", "sqlite:////abs/x.db"),
+        ("sqlite:///a%20b.db", "sqlite:///{here}/a%20b.db"),
+        ("sqlite:///~/x.db", "sqlite:///{home}/x.db"),
+    ],
+)
+def test_a_file_means_the_same_from_everywhere(here: Path, monkeypatch: pytest.MonkeyPatch, url: str, expected: str) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+
+    assert absolute(url) == expected.format(here=here, home="/home/me")
+    assert absolute(absolute(url)) == absolute(url)
+
+
+@pytest.mark.parametrize("folder", ["with space", "100%", "why?", "a#b", "grün"])
+def test_a_folder_may_have_any_name(here: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
+    """A URL made from a working folder is read back as that folder, whatever is in its name."""
+    (here / folder).mkdir()
+    monkeypatch.chdir(here / folder)
+
+    store = open_store(load_settings({}).store)
+
+    assert isinstance(store, SqlStore)
+    assert store.database.location == f"sqlite:///{here / folder / 'drumbeat.db'}"
