@@ -2,11 +2,12 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from uuid import uuid4
@@ -16,6 +17,7 @@ from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 from drumbeat.core.event import start
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
+from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
 from drumbeat.fleet.act import FleetActor
 from drumbeat.fleet.decide import decide
@@ -34,8 +36,6 @@ from drumbeat.spawn.leash import hold_leash
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Joining
-
-WORKLOADS: Mapping[PoolKind, Callable[[Pool, Clock], Workload]] = {PoolKind.FLEET: lambda pool, clock: Metronome(clock)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,17 +109,21 @@ class ControlPlane:
         hold_leash()
         home = await self.store.pools.get(PoolId(arguments.run_id))
         identity = self._identity(arguments)
-        workload = self._workload(home)
+        workload = self._workload(home, identity)
         life = WorkerLife(self.store, identity, home.thresholds, workload, clock=self._clock, probe=Probe(self._clock))
         async with LogShipper(self.store, home.pool_id, self._clock, worker_id=identity.worker_id):
             return await run_until_signalled(life)
 
-    def _workload(self, home: Pool) -> Workload:
-        build = WORKLOADS.get(home.kind)
-        if build is None:
-            known = ", ".join(sorted(WORKLOADS))
-            raise InvalidInput(f"pool {home.pool_id!r} is a {home.kind} pool; this Drumbeat has workers for: {known}")
-        return build(home, self._clock)
+    def _workload(self, home: Pool, identity: Joining) -> Workload:
+        if home.kind is PoolKind.FLEET:
+            return Metronome(self._clock)
+        if home.kind is PoolKind.BENCH:
+            run_id, folder = RunId(home.pool_id), self.settings.state_dir / "executions"
+            made: Workload = _bench("worker").bench_workload(
+                self.store, run_id, identity.worker_id, identity.slot, folder, self._clock
+            )
+            return made
+        raise InvalidInput(f"pool {home.pool_id!r} is a {home.kind} pool; this Drumbeat has workers for: bench, fleet")
 
     def _identity(self, arguments: WorkerArguments) -> Joining:
         return Joining(
@@ -150,19 +154,18 @@ def process_name() -> str:
 
 async def drive(url: str, request: DriveRequest, on_progress: Callable[[DriveProgress], None]) -> DriveOutcome:
     """Drive a database from this process alone; needs no store."""
-    outcome: DriveOutcome = await _bench().drive_url(url, request, SystemClock(), on_progress)
+    outcome: DriveOutcome = await _bench("drive").drive_url(url, request, SystemClock(), on_progress)
     return outcome
 
 
 async def prepare(url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]) -> None:
     """Create and load a workload's tables in a database under test."""
-    await _bench().prepare_url(url, workload, scale, fresh=fresh, on_progress=on_progress)
+    await _bench("drive").prepare_url(url, workload, scale, fresh=fresh, on_progress=on_progress)
 
 
-def _bench() -> ModuleType:
-    """The bench, imported late: it needs numpy and pyarrow, which nothing else does."""
+def _bench(part: str) -> ModuleType:
+    """A part of the bench, imported late: it needs numpy and pyarrow, which nothing else does."""
     try:
-        from drumbeat.bench import drive as bench
-    except ImportError as exc:
+        return import_module(f"drumbeat.bench.{part}")
+    except ModuleNotFoundError as exc:
         raise MissingExtra("the bench", "bench") from exc
-    return bench

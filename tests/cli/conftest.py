@@ -1,6 +1,5 @@
 """Stores for commands to read."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,14 +25,3 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('scene')}/drumbeat.db"
     make_store(url, scene)
     return url
-
-
-@pytest.fixture
-def made(url: str) -> Callable[..., str]:
-    """Make a store with what a test puts into it."""
-
-    def make(build: Callable[..., object]) -> str:
-        make_store(url, build)
-        return url
-
-    return make

@@ -3,6 +3,8 @@
 import signal
 import sqlite3
 import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -95,18 +97,32 @@ def test_what_is_asked_for_does_not_exist(tmp_path: Path, full: str, command: st
     assert complaint(drumbeat(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=full), 1).startswith(line)
 
 
-def test_bytes_that_are_no_text(tmp_path: Path, empty: str) -> None:
-    said = subprocess.run(
-        [*COMMAND, "workers", "list", b"\xff\xfe"],
-        cwd=tmp_path,
-        env=environment(DRUMBEAT_STORE=empty),
+def run(command: Sequence[str | bytes], folder: Path, store: str) -> Said:
+    """Run any command, as long as it takes."""
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env=environment(DRUMBEAT_STORE=store),
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
+    return Said(done.returncode, done.stdout, done.stderr)
 
-    assert "SQLite cannot keep this value" in complaint(Said(said.returncode, said.stdout, said.stderr), 1)
+
+def test_bytes_that_are_no_text(tmp_path: Path, empty: str) -> None:
+    said = run([*COMMAND, "workers", "list", b"\xff\xfe"], tmp_path, empty)
+
+    assert "SQLite cannot keep this value" in complaint(said, 1)
+
+
+def test_a_driver_that_is_not_installed(tmp_path: Path) -> None:
+    program = "import sys; sys.modules['asyncpg'] = None; sys.argv[1:] = ['pools', 'list']; import drumbeat.__main__"
+
+    line = complaint(run([sys.executable, "-c", program], tmp_path, "postgresql://u@127.0.0.1:1/db"), 1)
+
+    assert line == "the PostgreSQL store needs an optional dependency; run: pip install 'drumbeat[postgres]'"
 
 
 @pytest.mark.parametrize("command", ["pools list", "store check", "store init", "demo", WORKER])

@@ -1,11 +1,13 @@
 """Every reading command: a table, JSON, and a word when there is nothing."""
 
 import json
+import sqlite3
 from typing import Any
 
 import pytest
 
-from cli.given import POOL, bare_pool, invoke, make_store
+from cli.given import POOL, bare_pool, invoke, make_store, scene
+from drumbeat.core.errors import InvalidInput
 
 READING: list[tuple[str, list[str], list[str]]] = [
     ("pools list", ["pool", "kind", "policy", "p", "fleet", "workers 2, target 5", "r1", "bench"], ["pool_id", "thresholds"]),
@@ -139,3 +141,14 @@ def test_a_beat_is_shown_as_json(full: str) -> None:
 
     assert (beat["n"], beat["epoch"], beat["summary"]) == (1, 1, {"wanted": 2})
     assert beat["actions"][0]["reason"] == "1 of 2 workers are here"
+
+
+def test_a_beat_that_was_pruned_is_not_taken_for_the_next(url: str) -> None:
+    make_store(url, scene)
+    connection = sqlite3.connect(url.removeprefix("sqlite:///"))
+    with connection:
+        connection.execute("DELETE FROM beats WHERE n = 1")
+    connection.close()
+
+    with pytest.raises(InvalidInput, match="pool 'p' has no beat 1"):
+        invoke("beats", "show", "p", "1", store=url)

@@ -198,7 +198,7 @@ async def test_a_pool_whose_work_nobody_knows_is_refused(url: str, tmp_path: Pat
             code, errors = await ended(process)
 
     assert code == ExitCode.CONFIGURATION
-    assert errors == "drumbeat: pool 'p' is a jobs pool; this Drumbeat has workers for: fleet\n"
+    assert errors == "drumbeat: pool 'p' is a jobs pool; this Drumbeat has workers for: bench, fleet\n"
 
 
 async def test_what_a_worker_logs_is_kept_in_the_store(url: str, tmp_path: Path) -> None:

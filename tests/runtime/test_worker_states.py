@@ -373,7 +373,8 @@ class HastyClock(ManualClock):
     """Wakes everyone a little early, as event loops that count in whole milliseconds do."""
 
     async def sleep(self, duration: timedelta) -> None:
-        await super().sleep(max(duration - timedelta(microseconds=400), timedelta(microseconds=1)))
+        early = timedelta(microseconds=400)
+        await super().sleep(duration - early if duration > early else duration)
 
 
 async def test_a_clock_that_wakes_early_causes_no_extra_heartbeats() -> None:

@@ -1,13 +1,12 @@
 """From a URL to a store: each form, and each wrong one in one clear line without its secrets."""
 
 import sqlite3
-import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from drumbeat.core.errors import DrumbeatError, InvalidSettings, MissingExtra
+from drumbeat.core.errors import DrumbeatError, InvalidSettings
 from drumbeat.store import open_store
 from drumbeat.store.memory import MemoryStore
 from drumbeat.store.sql.postgres import PostgresDatabase
@@ -143,14 +142,6 @@ async def test_a_missing_folder_is_not_made(tmp_path: Path) -> None:
             pass
 
     assert not (tmp_path / "nowhere").exists()
-
-
-async def test_without_its_driver_postgresql_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "asyncpg", None)
-
-    with pytest.raises(MissingExtra, match=r"pip install 'drumbeat\[postgres\]'"):
-        async with open_store("postgresql://u@127.0.0.1:1/db"):
-            pass
 
 
 @pytest.mark.parametrize(

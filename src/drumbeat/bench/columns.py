@@ -10,6 +10,7 @@ from drumbeat.bench.values import VIRTUAL_SLOTS
 
 LONGEST_TEXT = 32  #: what is generated for a text column that would take more
 _MOST = 1_000_000  #: what is generated for a number
+_SPANS = {ValueType.INT: 4_000_000, ValueType.BIGINT: 1_000_000_000}  #: new keys for one worker; a run may use up 64 times that
 _FEWEST_KEYS = 10_000  #: with less room than this for each worker a run would soon be out of keys
 _SHORTEST_KEY = 16  #: shorter texts by chance would sooner or later be the same
 
@@ -89,7 +90,7 @@ def generated_key(column: Column, table: str, highest: int | None) -> Value | st
 def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
     first = (highest or 0) + 1
     largest = _SMALL.get(_base(column), LARGEST[column.type])
-    span = min(1_000_000_000, (largest - first) // VIRTUAL_SLOTS)
+    span = min(_SPANS[column.type], (largest - first) // VIRTUAL_SLOTS)
     if span < _FEWEST_KEYS:
         return f"its key {column.name} is {column.native_type} and has reached {first - 1}; there is no room for new ones"
     return NewKey(first=first, span=span, table=table, column=column.name, type=column.type)

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 from drumbeat.bench.columns import named, words_of
-from drumbeat.bench.model import Either, KeyValue, Load, NewKey, Operation, Pick, Statement, Value, parts
+from drumbeat.bench.model import LARGEST, Either, KeyValue, Load, NewKey, Operation, Pick, Statement, Value, parts
 from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.values import VIRTUAL_SLOTS
+from drumbeat.core.errors import InvalidInput
 
 _HIGHEST = "SELECT MAX({column}) FROM {table}"
 
@@ -13,7 +15,7 @@ async def above_what_is_there(target: Target, load: Load) -> Load:
     """The load, its new keys beginning behind the highest key each table has now.
 
     Whoever starts a run does this, once, and gives the answer to every worker: one that asked for itself, later, would begin
-    inside the ranges of those before it.
+    inside the ranges of those before it. Raises InvalidInput when a table has no room left for new keys.
     """
     moved = {key: await _moved(target, key) for key in sorted(_new_keys(load), key=repr)}
     return replace(load, operations=tuple(_operation(each, moved) for each in load.operations))
@@ -30,7 +32,18 @@ async def _moved(target: Target, key: NewKey) -> NewKey:
     words = words_of(target.traits.name)
     sql = _HIGHEST.replace("{column}", named(key.column, words)).replace("{table}", named(key.table, words))
     highest = (await target.fetch(sql))[0][0]
-    return replace(key, first=max(key.first, int(highest) + 1)) if highest is not None else key
+    return _behind(key, int(highest)) if highest is not None else key
+
+
+def _behind(key: NewKey, highest: int) -> NewKey:
+    """Above the highest, with a smaller span where the type has no room for the usual one."""
+    first = max(key.first, highest + 1)
+    span = min(key.span, (LARGEST.get(key.type, 2**63 - 1) - first) // VIRTUAL_SLOTS)
+    if span < 1:
+        raise InvalidInput(
+            f"{key.table}.{key.column} has reached {highest} and there is no room for new keys; delete the highest"
+        )
+    return replace(key, first=first, span=span)
 
 
 def _operation(operation: Operation, moved: dict[NewKey, NewKey]) -> Operation:

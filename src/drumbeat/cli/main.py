@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from drumbeat import __version__
-from drumbeat.cli import listing, store
+from drumbeat.cli import bench, listing, store
 from drumbeat.cli.demo import demo
 from drumbeat.cli.render import errors
 from drumbeat.cli.worker import worker
@@ -28,6 +28,7 @@ app = typer.Typer(
     "2 the store did not answer, 130 interrupted. A worker has its own: see drumbeat worker --help.",
 )
 app.add_typer(store.app, name="store")
+app.add_typer(bench.app, name="bench")
 app.add_typer(listing.pools, name="pools")
 app.add_typer(listing.workers, name="workers")
 app.add_typer(listing.events, name="events")

@@ -24,6 +24,9 @@ class Clock(Protocol):
         ...
 
 
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  #: goes on while the machine is suspended
+
+
 class SystemClock:
     """The machine's own time."""
 
@@ -31,7 +34,7 @@ class SystemClock:
         return datetime.now(UTC)
 
     def elapsed(self) -> timedelta:
-        return timedelta(microseconds=time.monotonic_ns() // 1000)
+        return timedelta(microseconds=time.clock_gettime_ns(_SINCE_BOOT) // 1000)
 
     async def sleep(self, duration: timedelta) -> None:
         await asyncio.sleep(max(0.0, duration.total_seconds()))

@@ -55,7 +55,8 @@ class Schedule:
 class Gate:
     """Where connections ask for their turn. Any thread may call any of it; ``wake`` is called by whoever gives the turn."""
 
-    def __init__(self, *, hottest_first: bool = False) -> None:
+    def __init__(self, *, hottest_first: bool = False, now: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now = now
         self._lock = threading.Lock()
         self._idle: deque[Waiter] = deque()
         self._next = self._idle.pop if hottest_first else self._idle.popleft
@@ -69,7 +70,7 @@ class Gate:
         with self._lock:
             if self.free:
                 return AT_ONCE
-            due = self._take(time.monotonic_ns())
+            due = self._take(self._now())
             if due is None:
                 self._idle.append(waiter)
             return due
@@ -86,7 +87,7 @@ class Gate:
     def fire(self) -> None:
         """Give what is due to those who wait."""
         with self._lock:
-            now = time.monotonic_ns()
+            now = self._now()
             while self._idle and (due := self._take(now)) is not None:
                 self._next().wake(due)
 
@@ -115,7 +116,7 @@ class Gate:
     def backlog(self) -> int:
         """Operations that are due and wait for a connection."""
         with self._lock:
-            now = time.monotonic_ns()
+            now = self._now()
             return sum(schedule.overdue(now) for schedule in self._schedules)
 
     def _take(self, now: int) -> int | None:
@@ -127,7 +128,7 @@ class Gate:
         return None
 
     def _reschedule(self) -> None:
-        now = time.monotonic_ns()
+        now = self._now()
         self.free = self.accepting and self._per_second is None
         if not self.accepting or self._per_second is None:
             self._schedules.clear()

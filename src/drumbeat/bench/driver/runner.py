@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 import numpy as np
 from numpy.typing import NDArray
 
-from drumbeat.bench.driver.executions import ExecutionWriter
+from drumbeat.bench.driver.executions import ExecutionFile, ExecutionWriter
 from drumbeat.bench.driver.interface import Engine
 from drumbeat.bench.driver.records import Records
 from drumbeat.bench.driver.tally import Tally
@@ -250,6 +250,11 @@ class LoadRunner:
         held = self._target_sum / self._target_time
         found = service.total / 1e9 / seconds
         return {"connections": held, "throughput_times_latency": found, "off_by": abs(found - held) / held if held else 0.0}
+
+    @property
+    def files(self) -> Sequence[ExecutionFile]:
+        """The files of executions that are closed."""
+        return self._executions.files if self._executions is not None else []
 
     def kept(self) -> Mapping[str, float | str]:
         """How many executions are on disk, and how many were lost."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 from zlib import crc32
 
@@ -58,6 +59,6 @@ def hundredths(chance: Chance, low: int, high: int) -> list[float]:
 
 def scaled_count(name: str, scale: float, each: int) -> int:
     """How many rows a scale makes, at least one."""
-    if not scale > 0:
+    if not 0 < scale < inf:
         raise InvalidInput(f"expected a scale above 0 for {name}, got {scale}")
     return max(1, round(each * scale))

@@ -48,9 +48,9 @@ _PAID = (
 _LAST_ORDER = "(SELECT MAX(o_id) FROM tpcc_orders WHERE o_w_id = :w AND o_d_id = :d AND o_c_id = {customer})"
 _STATUS = (
     "SELECT c_balance, c_first, c_middle, c_last FROM tpcc_customer WHERE c_w_id = :w AND c_d_id = :d AND c_id = {customer}",
-    "SELECT o_id, o_entry_d, o_carrier_id FROM tpcc_orders WHERE o_w_id = :w AND o_d_id = :d AND o_id = " + _LAST_ORDER,
+    "SELECT o_id, o_entry_d, o_carrier_id FROM tpcc_orders WHERE o_w_id = :w AND o_d_id = :d AND o_id = {last}",
     "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM tpcc_order_line"
-    " WHERE ol_w_id = :w AND ol_d_id = :d AND ol_o_id = " + _LAST_ORDER,
+    " WHERE ol_w_id = :w AND ol_d_id = :d AND ol_o_id = {last}",
 )
 
 # Of the customers with a name, by first name, the one in the middle. The rows are counted in a table of their own because
@@ -97,7 +97,7 @@ def paid_by(customer: str) -> list[str]:
 
 
 def status_of(customer: str) -> list[str]:
-    return [sql.replace("{customer}", customer) for sql in _STATUS]
+    return [sql.replace("{last}", _LAST_ORDER).replace("{customer}", customer) for sql in _STATUS]
 
 
 def delivered(district: int) -> list[str]:

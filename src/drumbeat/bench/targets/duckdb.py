@@ -1,0 +1,298 @@
+"""DuckDB under test: a file of one process, a thread for each connection; for scans rather than for points."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from drumbeat.bench.driver.generic import GenericEngine
+from drumbeat.bench.driver.interface import Engine, EngineSettings
+from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
+from drumbeat.bench.driver.session_kinds import BlockingSessions, Failure, Values
+from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.targets.embedded import OwnConnection, check_path
+from drumbeat.bench.targets.interface import Column, TableDescription, Traits
+from drumbeat.bench.targets.placeholders import Script, Step, quoted, scripts
+from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
+from drumbeat.bench.values import Draw
+from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection, Statement
+
+_INTERRUPTED = "57014"
+_CODES = (
+    ("InterruptException", _INTERRUPTED),
+    ("ConstraintException", "23000"),
+    ("TransactionException", "40001"),
+    ("OutOfRangeException", "22003"),
+    ("ConversionException", "22000"),
+    ("OutOfMemoryException", "53200"),
+    ("ParserException", "42601"),
+    ("BinderException", "42000"),
+    ("CatalogException", "42P01"),
+    ("PermissionException", "42501"),
+    ("IOException", "58030"),
+    ("ConnectionException", "08003"),
+    ("FatalException", "XX000"),
+    ("InternalException", "XX000"),
+)  #: DuckDB has no SQLSTATE; these are PostgreSQL's for what its errors mean
+_GONE = frozenset({"58030", "08003", "XX000"})
+_TYPES = {
+    "BIGINT": ValueType.BIGINT,
+    "HUGEINT": ValueType.BIGINT,
+    "UBIGINT": ValueType.BIGINT,
+    "UINTEGER": ValueType.BIGINT,
+    "INTEGER": ValueType.INT,
+    "SMALLINT": ValueType.INT,
+    "TINYINT": ValueType.INT,
+    "USMALLINT": ValueType.INT,
+    "UTINYINT": ValueType.INT,
+    "DOUBLE": ValueType.FLOAT,
+    "FLOAT": ValueType.FLOAT,
+    "DECIMAL": ValueType.FLOAT,
+    "DATE": ValueType.TIMESTAMP,
+}
+_COLUMNS = """
+SELECT column_name, data_type, is_nullable FROM duckdb_columns()
+ WHERE table_name = $1 AND schema_name = $2 AND database_name = current_database() ORDER BY column_index
+"""
+_KEY = """
+SELECT constraint_column_names FROM duckdb_constraints()
+ WHERE table_name = $1 AND schema_name = $2 AND database_name = current_database() AND constraint_type = 'PRIMARY KEY'
+"""
+_SIZE = """
+SELECT estimated_size FROM duckdb_tables() WHERE table_name = $1 AND schema_name = $2 AND database_name = current_database()
+"""
+
+
+class DuckdbTarget:
+    """One DuckDB file under test. Only one process may have it open at a time: it cannot be driven by several workers."""
+
+    traits = Traits(name="duckdb", networked=False)
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._own = OwnConnection(path, lambda: connect(path))
+
+    @property
+    def location(self) -> str:
+        return f"duckdb:///{self._path}"
+
+    async def __aenter__(self) -> Self:
+        driver()
+        self._own.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._own.close()
+
+    async def check(self, load: Load) -> None:
+        made = scripts(load, numbered=True)
+        await self._own.run(lambda connection: compiled(connection, made))
+
+    async def describe(self, table: str) -> TableDescription:
+        return await self._own.run(lambda connection: self._describe(connection, table))
+
+    def _describe(self, connection: "DuckDBPyConnection", table: str) -> TableDescription:
+        schema, _, name = table.rpartition(".")
+        place = [name, schema or "main"]
+        columns = tuple(_column(*row) for row in connection.execute(_COLUMNS, place).fetchall())
+        if not columns:
+            raise no_table(self.location, table)
+        keys = connection.execute(_KEY, place).fetchone()
+        size = connection.execute(_SIZE, place).fetchone()
+        key = keys[0][0] if keys and len(keys[0]) == 1 else None
+        low, high = _bounds(connection, table, next((each for each in columns if each.name == key), None))
+        return TableDescription(
+            name=table,
+            columns=columns,
+            key=key,
+            key_low=low,
+            key_high=high,
+            time_column=next((each.name for each in columns if each.type is ValueType.TIMESTAMP), None),
+            rows=size[0] if size else None,
+        )
+
+    async def define(self, statements: Sequence[str]) -> None:
+        await self._own.run(lambda connection: self._define(connection, statements), create=True)
+
+    def _define(self, connection: "DuckDBPyConnection", statements: Sequence[str]) -> None:
+        for statement in statements:
+            try:
+                connection.execute(statement)
+            except driver().Error as exc:
+                raise InvalidInput(f"{self.location} refused {statement!r}: {exc}") from exc
+
+    async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        return await self._own.run(lambda connection: self._load(connection, table, columns, rows))
+
+    def _load(self, connection: "DuckDBPyConnection", table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        listed = list(rows)
+        connection.begin()
+        try:
+            appender = connection.appender(table, columns=list(columns))
+            appender.append_rows(listed)
+            appender.flush()
+            connection.commit()
+        except BaseException as exc:
+            connection.rollback()
+            if isinstance(exc, driver().Error):
+                raise InvalidInput(f"{self.location} refused the rows of {table}: {exc}; none were added") from exc
+            raise
+        return len(listed)
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        return await self._own.run(lambda connection: self._fetch(connection, sql, values))
+
+    def _fetch(self, connection: "DuckDBPyConnection", sql: str, values: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        try:
+            return connection.execute(sql, list(values)).fetchall()
+        except driver().Error as exc:
+            raise InvalidInput(f"{self.location} refused {sql!r}: {exc}") from exc
+
+    async def signals(self) -> ServerSignals | None:
+        return None
+
+    async def counters(self) -> Mapping[str, float]:
+        return {}
+
+    def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
+        return classify(outcome, sqlstate)
+
+    def engine(self, load: Load, draw: Draw, settings: EngineSettings) -> Engine:
+        made = scripts(load, numbered=True)
+
+        def session() -> DuckdbSession:
+            check_path(self._path, create=False)
+            return DuckdbSession(connect(self._path), made)
+
+        sessions = BlockingSessions(connect=session)
+        return GenericEngine(load=load, draw=draw, settings=settings, sessions=sessions, classify=classify, timestamp=timestamp)
+
+
+class DuckdbSession:
+    """One connection under load. Statements are parsed once; DuckDB plans them anew each time."""
+
+    def __init__(self, connection: "DuckDBPyConnection", made: Sequence[Script]) -> None:
+        self._connection = connection
+        self._scripts = made
+        self._errors = driver().Error
+        try:
+            self._statements = compiled(connection, made)
+        except BaseException:
+            connection.close()
+            raise
+
+    def execute(self, operation: int, values: Values) -> int:
+        script, statements = self._scripts[operation], self._statements[operation]
+        if script.is_transaction:
+            return self._transact(script, statements, values)
+        return self._run(script.steps[0], statements[0], values)
+
+    def interrupt(self) -> None:
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _run(self, step: Step, statement: "Statement", values: Values) -> int:
+        try:
+            self._connection.execute(statement, values[step.place])
+            rows = self._connection.fetchall()
+            changed = self._connection.rowcount
+        except self._errors as exc:
+            raise failure_of(exc, step.place) from exc
+        return len(rows) if changed < 0 else changed
+
+    def _transact(self, script: Script, statements: Sequence["Statement"], values: Values) -> int:
+        try:
+            self._connection.begin()
+            rows = sum(self._run(*each, values) for each in zip(script.steps, statements, strict=True))
+            self._connection.commit()
+        except self._errors as exc:
+            self._roll_back()
+            raise failure_of(exc, 0) from exc
+        except Failure:
+            self._roll_back()
+            raise
+        return rows
+
+    def _roll_back(self) -> None:
+        """A transaction whose commit failed is gone already, and DuckDB says so."""
+        try:
+            self._connection.rollback()
+        except driver().TransactionException:
+            return
+
+
+def driver() -> Any:
+    try:
+        import duckdb
+    except ImportError as exc:
+        raise MissingExtra("DuckDB as a target", "duckdb") from exc
+    return duckdb
+
+
+def connect(path: Path) -> "DuckDBPyConnection":
+    try:
+        connection: DuckDBPyConnection = driver().connect(str(path))
+    except driver().Error as exc:
+        raise InvalidSettings(f"cannot use {path} as a DuckDB database: {exc}") from exc
+    return connection
+
+
+def compiled(connection: "DuckDBPyConnection", made: Sequence[Script]) -> list[list["Statement"]]:
+    """Every statement parsed and planned, without running it. Raises InvalidInput naming the operation that is wrong."""
+    return [[_compiled(connection, script.kind, step) for step in script.steps] for script in made]
+
+
+def _compiled(connection: "DuckDBPyConnection", kind: str, step: Step) -> "Statement":
+    try:
+        statements = connection.extract_statements(step.sql)
+        if len(statements) == 1:
+            connection.execute(f"PREPARE drumbeat_check AS {step.sql}")
+            connection.execute("DEALLOCATE drumbeat_check")
+    except driver().Error as exc:
+        raise InvalidInput(f"{kind}: {exc} in: {step.sql}") from exc
+    if len(statements) != 1:
+        raise InvalidInput(f"{kind}: expected one statement, got {len(statements)} in: {step.sql}")
+    statement: Statement = statements[0]
+    return statement
+
+
+def failure_of(error: Exception, place: int) -> Failure:
+    code = code_of(error)
+    outcome = TIMED_OUT if code == _INTERRUPTED else LOST if code in _GONE else FAILED
+    return Failure(outcome, code, str(error).partition("\n")[0], statement=place)
+
+
+def code_of(error: Exception) -> str:
+    return next((code for name, code in _CODES if isinstance(error, getattr(driver(), name))), "HY000")
+
+
+def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
+    """What went wrong, by the codes above."""
+    return ErrorClass.CONFIGURATION if outcome == FAILED and sqlstate.startswith("42") else CLASSES[outcome]
+
+
+def timestamp(microseconds: int) -> datetime:
+    return EPOCH + timedelta(microseconds=microseconds)
+
+
+def _column(name: str, native: str, nullable: bool) -> Column:
+    base = re.sub(r"\(.*\)", "", native).strip()
+    kind = ValueType.TIMESTAMP if base.startswith("TIMESTAMP") else _TYPES.get(base, ValueType.TEXT)
+    return Column(name=name, type=kind, native_type=native.lower(), nullable=nullable)
+
+
+def _bounds(connection: "DuckDBPyConnection", table: str, key: Column | None) -> tuple[int | None, int | None]:
+    if key is None or key.type not in (ValueType.INT, ValueType.BIGINT):
+        return None, None
+    name = quoted(key.name)
+    row = connection.execute(f"SELECT MIN({name}), MAX({name}) FROM {quoted(table)}").fetchone()  # noqa: S608
+    return (row[0], row[1]) if row else (None, None)

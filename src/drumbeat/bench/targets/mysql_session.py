@@ -1,0 +1,218 @@
+"""One connection to MySQL or MariaDB, made ready for load: connected, encrypted if asked, every statement prepared."""
+
+import logging
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
+from drumbeat.bench.driver.session_kinds import Failure, Values
+from drumbeat.bench.targets.placeholders import Script, Step
+from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
+
+log = logging.getLogger(__name__)
+
+PASSWORD_VARIABLE = "DRUMBEAT_TARGET_PASSWORD"  # noqa: S105  (the variable's name, not a password)
+TLS_MODES = ("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
+_OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "unix-socket")
+_REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: no such user, password, database, or way to prove it
+_LOST = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2003, 2006, 2013, 2014, 2055, 4031})
+_TIMED_OUT = frozenset({1317, 1969, 3024})  #: interrupted; beyond max_statement_time; beyond max_execution_time
+_UNKNOWN_VARIABLE = 1193
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where a server is and who we are there. Never shows the password."""
+
+    host: str
+    port: int
+    user: str
+    database: str
+    password: str = field(default="", repr=False)
+    unix_socket: str | None = None
+    tls: ssl.SSLContext | None = field(default=None, repr=False)
+
+    @property
+    def location(self) -> str:
+        return f"mysql://{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
+
+
+def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Address:
+    """Read a mysql:// URL. Raises InvalidSettings."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    if unknown := set(options) - set(_OPTIONS):
+        raise InvalidSettings(f"the target's URL has an unknown option {min(unknown)!r}; expected one of {', '.join(_OPTIONS)}")
+    database = unquote(parts.path.removeprefix("/"))
+    if not database:
+        raise InvalidSettings("expected mysql://USER@HOST/DATABASE, got no database in the target's URL")
+    return Address(
+        host=parts.hostname or "localhost",
+        port=parts.port or 3306,
+        user=unquote(parts.username or "root"),
+        database=database,
+        password=unquote(parts.password or "") or environment.get(PASSWORD_VARIABLE, ""),
+        unix_socket=options.get("unix-socket"),
+        tls=_tls(options),
+    )
+
+
+def _tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
+    mode = options.get("ssl-mode", "VERIFY_CA" if "ssl-ca" in options else "DISABLED").upper()
+    if mode not in TLS_MODES:
+        raise InvalidSettings(f"expected ssl-mode to be one of {', '.join(TLS_MODES)}, got {mode!r}")
+    if mode == "DISABLED":
+        return None
+    try:
+        context = ssl.create_default_context(cafile=options.get("ssl-ca"))
+        if "ssl-cert" in options:
+            context.load_cert_chain(options["ssl-cert"], options.get("ssl-key"))
+    except OSError as exc:
+        raise InvalidSettings(f"cannot read the files named by ssl-ca, ssl-cert or ssl-key: {exc}") from exc
+    context.check_hostname = mode == "VERIFY_IDENTITY"
+    context.verify_mode = ssl.CERT_NONE if mode == "REQUIRED" else ssl.CERT_REQUIRED
+    return context
+
+
+def driver() -> Any:
+    try:
+        import asyncmy
+    except ImportError as exc:
+        raise MissingExtra("MySQL or MariaDB as a target", "mysql") from exc
+    return asyncmy
+
+
+async def connect(address: Address, limit: timedelta) -> Any:
+    """A connection that commits by itself. Raises InvalidSettings where it is refused, Failure where nobody answers."""
+    asyncmy = driver()
+    try:
+        return await asyncmy.connect(
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=address.password.encode(),
+            database=address.database,
+            unix_socket=address.unix_socket,
+            ssl=address.tls,
+            connect_timeout=limit.total_seconds(),
+            autocommit=True,
+            program_name="drumbeat",
+            stmt_cache_size=8,
+        )
+    except asyncmy.MySQLError as exc:
+        if code_of(exc) in _REFUSED:
+            raise InvalidSettings(f"{address.location} will not have user {address.user!r}: {message_of(exc)}") from exc
+        raise Failure(LOST, str(code_of(exc) or ""), f"cannot reach {address.location}: {message_of(exc)}") from exc
+    except RuntimeError as exc:
+        raise InvalidSettings(f"cannot log in at {address.location}: {exc}") from exc
+
+
+class MysqlSession:
+    """One connection under load. Statements are prepared, so values travel as they are and need no quoting."""
+
+    def __init__(self, connection: Any, scripts: Sequence[Script], statements: Sequence[Sequence[Any]]) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._statements = statements
+        self._errors = driver().MySQLError
+
+    async def execute(self, operation: int, values: Values) -> int:
+        script, statements = self._scripts[operation], self._statements[operation]
+        if script.is_transaction:
+            return await self._transact(script, statements, values)
+        return await self._run(script.steps[0], statements[0], values)
+
+    def interrupt(self) -> None:
+        self._connection.close()
+
+    async def close(self) -> None:
+        await self._connection.ensure_closed()
+
+    async def _run(self, step: Step, statement: Any, values: Values) -> int:
+        try:
+            result = await statement.execute(step.arguments(values[step.place]))
+        except self._errors as exc:
+            raise failure_of(exc, step.place) from exc
+        return result.affected_rows if result.rows is None else len(result.rows)
+
+    async def _transact(self, script: Script, statements: Sequence[Any], values: Values) -> int:
+        try:
+            await self._connection.begin()
+            rows = 0
+            for step, statement in zip(script.steps, statements, strict=True):
+                rows += await self._run(step, statement, values)
+            await self._connection.commit()
+        except self._errors as exc:
+            raise await self._rolled_back(failure_of(exc, 0)) from exc
+        except Failure as failure:
+            raise await self._rolled_back(failure) from failure.__cause__
+        return rows
+
+    async def _rolled_back(self, failure: Failure) -> Failure:
+        if not failure.lost:
+            try:
+                await self._connection.rollback()
+            except self._errors:
+                failure.lost = True
+        return failure
+
+
+async def open_session(address: Address, scripts: Sequence[Script], limit: timedelta, connect_limit: timedelta) -> MysqlSession:
+    connection = await connect(address, connect_limit)
+    try:
+        await _set_limit(connection, limit)
+        return MysqlSession(connection, scripts, await prepared(connection, scripts))
+    except BaseException:
+        connection.close()
+        raise
+
+
+async def prepared(connection: Any, scripts: Sequence[Script]) -> list[list[Any]]:
+    """Every statement, prepared by the server. Raises InvalidInput naming the operation that is wrong."""
+    return [[await _prepared(connection, script.kind, step) for step in script.steps] for script in scripts]
+
+
+async def _prepared(connection: Any, kind: str, step: Step) -> Any:
+    try:
+        statement = await connection.prepare(step.sql)
+    except driver().MySQLError as exc:
+        failure = failure_of(exc, step.place)
+        if failure.lost:
+            raise failure from exc
+        raise InvalidInput(f"{kind}: {message_of(exc)} in: {step.sql}") from exc
+    if statement.parameter_count != len(step.order):
+        raise InvalidInput(f"{kind}: expected {len(step.order)} placeholders, got {statement.parameter_count} in: {step.sql}")
+    return statement
+
+
+async def _set_limit(connection: Any, limit: timedelta) -> None:
+    """Let the server itself give up what takes too long: MariaDB anything, MySQL what only reads."""
+    seconds = limit.total_seconds()
+    is_mariadb = "MariaDB" in connection.get_server_info()
+    setting = f"max_statement_time = {seconds:.3f}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
+    try:
+        await connection.query(f"SET SESSION {setting}")
+    except driver().MySQLError as exc:
+        if code_of(exc) != _UNKNOWN_VARIABLE:
+            raise failure_of(exc, 0) from exc
+        log.info("the server does not know %s; the limit is kept by this side alone", setting)
+
+
+def failure_of(error: Exception, place: int) -> Failure:
+    code = code_of(error)
+    outcome = LOST if code is None or code in _LOST else TIMED_OUT if code in _TIMED_OUT else FAILED
+    return Failure(outcome, str(code or ""), message_of(error), statement=place)
+
+
+def code_of(error: Exception) -> int | None:
+    """The server's own number of an error; None where there is none."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else None
+
+
+def message_of(error: Exception) -> str:
+    return str(error.args[-1]) if error.args else type(error).__name__

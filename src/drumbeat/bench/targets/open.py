@@ -1,0 +1,94 @@
+"""From a URL to a target. Drivers are imported only once they are wanted."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+from drumbeat.bench.targets.interface import Target
+from drumbeat.core.errors import InvalidSettings
+
+_EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///FILE or duckdb:///FILE"
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
+_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(:[0-9]{1,5})?", re.IGNORECASE)
+
+
+def open_target(url: str) -> Target:
+    """The database at a URL, to be entered with ``async with``. Raises InvalidSettings; passwords are never in what it says."""
+    scheme = _SCHEME.match(url)
+    opener = _OPENERS.get(scheme[1].lower()) if scheme else None
+    if opener is None:
+        given = repr(scheme[0]) if scheme else "a name without a scheme"
+        raise InvalidSettings(f"no target for {given}; expected {_EXPECTED}")
+    try:
+        parts = urlsplit(url, allow_fragments=False)
+    except ValueError:
+        raise InvalidSettings(f"the target's URL cannot be read; expected {_EXPECTED}") from None
+    return opener(parts)
+
+
+def _open_postgres(parts: SplitResult) -> Target:
+    from drumbeat.bench.targets.postgres import PostgresTarget
+
+    _check_host(parts)
+    return PostgresTarget(parts._replace(scheme="postgresql").geturl())
+
+
+def _open_mysql(parts: SplitResult) -> Target:
+    from drumbeat.bench.targets.mysql import MysqlTarget
+
+    _check_host(parts)
+    return MysqlTarget(parts._replace(scheme="mysql").geturl())
+
+
+def _open_sqlite(parts: SplitResult) -> Target:
+    from drumbeat.bench.targets.sqlite import SqliteTarget
+
+    options = _options(parts, "synchronous")
+    return SqliteTarget(_path(parts), synchronous=options.get("synchronous", "NORMAL").upper())
+
+
+def _open_duckdb(parts: SplitResult) -> Target:
+    from drumbeat.bench.targets.duckdb import DuckdbTarget
+
+    _options(parts)
+    return DuckdbTarget(_path(parts))
+
+
+_OPENERS: Mapping[str, Callable[[SplitResult], Target]] = {
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+    "mysql": _open_mysql,
+    "mariadb": _open_mysql,
+    "sqlite": _open_sqlite,
+    "duckdb": _open_duckdb,
+}
+
+
+def _path(parts: SplitResult) -> Path:
+    if parts.netloc:
+        raise InvalidSettings(f"expected {parts.scheme}:///FILE (three slashes), got a host in the target's URL")
+    path = unquote(parts.path[1:])
+    if not path:
+        raise InvalidSettings(f"expected {parts.scheme}:///FILE, got no file in the target's URL")
+    return Path(path)
+
+
+def _options(parts: SplitResult, *known: str) -> dict[str, str]:
+    """The options a URL carries after its question mark."""
+    found = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if unknown := set(found) - set(known):
+        expected = f"expected one of {', '.join(known)}" if known else "expected none"
+        raise InvalidSettings(f"the target's URL has an unknown option {min(unknown)!r}; {expected}")
+    return found
+
+
+def _check_host(parts: SplitResult) -> None:
+    """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
+    credentials, _, host = parts.netloc.rpartition("@")
+    split_wrongly = "@" in parts.path or (not credentials and "@" in parts.query)
+    if split_wrongly or not _HOST.fullmatch(host):
+        raise InvalidSettings(
+            f"the target's URL has no host that can be read; expected {parts.scheme}://USER:PASSWORD@HOST:PORT/DATABASE, "
+            "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"
+        )

@@ -1,0 +1,278 @@
+"""SQLite under test: a file, the standard driver, a thread for each connection."""
+
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from drumbeat.bench.driver.generic import GenericEngine
+from drumbeat.bench.driver.interface import Engine, EngineSettings
+from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
+from drumbeat.bench.driver.session_kinds import BlockingSessions, Failure, Values
+from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.targets.embedded import OwnConnection, check_path
+from drumbeat.bench.targets.interface import Column, TableDescription, Traits
+from drumbeat.bench.targets.placeholders import Script, Step, insert_sql, positional, quoted, scripts
+from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
+from drumbeat.bench.values import Draw
+from drumbeat.core.errors import InvalidInput, InvalidSettings
+
+SYNCHRONOUS = ("NORMAL", "FULL", "OFF", "EXTRA")
+_MMAP_BYTES = 256 << 20
+_BUSY, _INTERRUPT = 5, 9
+_GONE = frozenset({10, 11, 14, 26})  #: read error, corrupt, cannot open, not a database
+_NEVER = frozenset({3, 8, 23})  #: permission, read-only, not authorized
+
+_COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?) ORDER BY cid'
+
+
+class SqliteTarget:
+    """One SQLite file under test. Tables made here are in a file with a write-ahead log; others are taken as they are."""
+
+    traits = Traits(name="sqlite", networked=False)
+
+    def __init__(self, path: Path, *, synchronous: str = "NORMAL") -> None:
+        if synchronous not in SYNCHRONOUS:
+            raise InvalidSettings(f"expected synchronous to be one of {', '.join(SYNCHRONOUS)}, got {synchronous!r}")
+        self._path = path
+        self._synchronous = synchronous
+        self._own = OwnConnection(path, lambda: connect(path, synchronous, timedelta(seconds=30)))
+
+    @property
+    def location(self) -> str:
+        return f"sqlite:///{self._path}"
+
+    async def __aenter__(self) -> Self:
+        self._own.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._own.close()
+
+    async def check(self, load: Load) -> None:
+        await self._own.run(lambda connection: explain(connection, scripts(load)))
+
+    async def describe(self, table: str) -> TableDescription:
+        return await self._own.run(lambda connection: self._describe(connection, table))
+
+    def _describe(self, connection: sqlite3.Connection, table: str) -> TableDescription:
+        schema, _, name = table.rpartition(".")
+        rows = connection.execute(_COLUMNS, (name, schema or "main")).fetchall()
+        if not rows:
+            raise no_table(self.location, table)
+        columns = tuple(_column(*row[:3]) for row in rows)
+        keys = [name for name, _, _, place in rows if place]
+        key = keys[0] if len(keys) == 1 else None
+        low, high = _bounds(connection, table, next((each for each in columns if each.name == key), None))
+        return TableDescription(
+            name=table,
+            columns=columns,
+            key=key,
+            key_low=low,
+            key_high=high,
+            time_column=next((each.name for each in columns if each.type is ValueType.TIMESTAMP), None),
+            rows=connection.execute(f"SELECT COUNT(*) FROM {quoted(table)}").fetchone()[0],  # noqa: S608
+        )
+
+    async def define(self, statements: Sequence[str]) -> None:
+        await self._own.run(lambda connection: self._define(connection, statements), create=True)
+
+    def _define(self, connection: sqlite3.Connection, statements: Sequence[str]) -> None:
+        connection.execute("PRAGMA journal_mode = WAL")
+        for statement in statements:
+            try:
+                connection.execute(in_sqlite(statement))
+            except sqlite3.Error as exc:
+                raise InvalidInput(f"{self.location} refused {statement!r}: {exc}") from exc
+
+    async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        return await self._own.run(lambda connection: self._load(connection, table, columns, rows))
+
+    def _load(self, connection: sqlite3.Connection, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            added = connection.executemany(insert_sql(table, columns), (plain(row) for row in rows)).rowcount
+            connection.execute("COMMIT")
+        except BaseException as exc:
+            connection.rollback()
+            if isinstance(exc, sqlite3.Error):
+                raise InvalidInput(f"{self.location} refused the rows of {table}: {exc}; none were added") from exc
+            raise
+        return max(added, 0)
+
+    async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
+        text, order = positional(sql)
+        arguments = plain([values[place] for place in order])
+        return await self._own.run(lambda connection: self._fetch(connection, text, arguments))
+
+    def _fetch(self, connection: sqlite3.Connection, sql: str, arguments: Sequence[Any]) -> Sequence[Sequence[Any]]:
+        try:
+            return connection.execute(sql, arguments).fetchall()
+        except sqlite3.Error as exc:
+            raise InvalidInput(f"{self.location} refused {sql!r}: {exc}") from exc
+
+    async def signals(self) -> ServerSignals | None:
+        return None
+
+    async def counters(self) -> Mapping[str, float]:
+        return {}
+
+    def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
+        return classify(outcome, sqlstate)
+
+    def engine(self, load: Load, draw: Draw, settings: EngineSettings) -> Engine:
+        made = scripts(load)
+
+        def session() -> SqliteSession:
+            check_path(self._path, create=False)
+            return SqliteSession(connect(self._path, self._synchronous, settings.limit), made)
+
+        sessions = BlockingSessions(connect=session)
+        return GenericEngine(load=load, draw=draw, settings=settings, sessions=sessions, classify=classify, timestamp=timestamp)
+
+
+class SqliteSession:
+    """One connection under load. Statements stay compiled in the driver's own cache."""
+
+    def __init__(self, connection: sqlite3.Connection, made: Sequence[Script]) -> None:
+        self._connection = connection
+        self._scripts = made
+        try:
+            explain(connection, made)
+        except BaseException:
+            connection.close()
+            raise
+
+    def execute(self, operation: int, values: Values) -> int:
+        script = self._scripts[operation]
+        if script.is_transaction:
+            return self._transact(script, values)
+        step = script.steps[0]
+        return self._run(step, values[step.place])
+
+    def interrupt(self) -> None:
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _run(self, step: Step, values: Sequence[Any]) -> int:
+        try:
+            cursor = self._connection.execute(step.sql, step.arguments(values))
+            return len(cursor.fetchall()) or max(cursor.rowcount, 0)
+        except sqlite3.Error as exc:
+            raise failure_of(exc, step.place) from exc
+
+    def _transact(self, script: Script, values: Values) -> int:
+        try:
+            self._connection.execute("BEGIN" if script.reads else "BEGIN IMMEDIATE")
+            rows = sum(self._run(step, values[step.place]) for step in script.steps)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as exc:
+            self._roll_back()
+            raise failure_of(exc, 0) from exc
+        except Failure:
+            self._roll_back()
+            raise
+        return rows
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+def connect(path: Path, synchronous: str, patience: timedelta) -> sqlite3.Connection:
+    """A connection that any thread may interrupt, waiting for others' locks as long as an operation may take."""
+    try:
+        connection = sqlite3.connect(path, isolation_level=None, timeout=patience.total_seconds(), check_same_thread=False)
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+        connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as exc:
+        raise InvalidSettings(f"cannot use {path} as a SQLite database: {exc}") from exc
+    return connection
+
+
+def explain(connection: sqlite3.Connection, made: Sequence[Script]) -> None:
+    """Compile every statement without running it. Raises InvalidInput naming the operation that is wrong."""
+    for script in made:
+        for step in script.steps:
+            try:
+                connection.execute(f"EXPLAIN {step.sql}", [None] * len(step.order)).close()
+            except (sqlite3.Error, sqlite3.Warning) as exc:
+                raise InvalidInput(f"{script.kind}: {exc} in: {step.sql}") from exc
+
+
+def failure_of(error: sqlite3.Error, place: int) -> Failure:
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is None:
+        return Failure(LOST, "", str(error), statement=place)
+    if code in (_BUSY, _INTERRUPT):
+        return Failure(TIMED_OUT, str(code), str(error), statement=place)
+    return Failure(LOST if code & 0xFF in _GONE else FAILED, str(code), str(error), statement=place)
+
+
+def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
+    """What went wrong; the code is SQLite's extended one."""
+    if outcome == FAILED and sqlstate.isdigit() and int(sqlstate) & 0xFF in _NEVER:
+        return ErrorClass.CONFIGURATION
+    return CLASSES[outcome]
+
+
+def in_sqlite(statement: str) -> str:
+    """DDL in SQLite's words. Only a key that is called INTEGER is the row's own number, and needs no index besides."""
+    return re.sub(r"\bBIGINT\b", "INTEGER", statement, flags=re.IGNORECASE)
+
+
+def timestamp(microseconds: int) -> str:
+    return text_of(EPOCH + timedelta(microseconds=microseconds))
+
+
+def text_of(moment: datetime) -> str:
+    return moment.isoformat(" ")
+
+
+def plain(row: Sequence[Any]) -> list[Any]:
+    """Values as SQLite keeps them: moments as text, numbers of any kind as numbers."""
+    return [_plain(value) for value in row]
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return text_of(value)
+        case date():
+            return value.isoformat()
+        case Decimal():
+            return float(value)
+        case _:
+            return value
+
+
+def _column(name: str, declared: str, not_null: int) -> Column:
+    return Column(name=name, type=_type(declared.upper()), native_type=declared.lower(), nullable=not not_null)
+
+
+def _type(declared: str) -> ValueType:
+    """By SQLite's own rules for what a declared type means, and what people mean by it."""
+    if "TIME" in declared or "DATE" in declared:
+        return ValueType.TIMESTAMP
+    if "INT" in declared:
+        return ValueType.BIGINT
+    numbers = ("REAL", "FLOA", "DOUB", "NUM", "DEC")
+    return ValueType.FLOAT if any(word in declared for word in numbers) else ValueType.TEXT
+
+
+def _bounds(connection: sqlite3.Connection, table: str, key: Column | None) -> tuple[int | None, int | None]:
+    if key is None or key.type is not ValueType.BIGINT:
+        return None, None
+    name = quoted(key.name)
+    sql = f"SELECT (SELECT MIN({name}) FROM {quoted(table)}), (SELECT MAX({name}) FROM {quoted(table)})"  # noqa: S608
+    low, high = connection.execute(sql).fetchone()
+    return low, high

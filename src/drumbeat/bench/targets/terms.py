@@ -1,0 +1,20 @@
+"""What targets say the same way: what an outcome means, when time began, that a table is missing."""
+
+from datetime import UTC, datetime
+
+from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
+from drumbeat.bench.model import ErrorClass
+from drumbeat.core.errors import InvalidInput
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)  #: naive, and UTC
+
+CLASSES = {
+    OK: None,
+    FAILED: ErrorClass.DATABASE_ERROR,
+    TIMED_OUT: ErrorClass.QUERY_TIMEOUT,
+    LOST: ErrorClass.CONNECTION,
+}  #: where the database's code does not say more
+
+
+def no_table(location: str, table: str) -> InvalidInput:
+    return InvalidInput(f"{location} has no table {table!r}; create it, or run: drumbeat bench prepare")

@@ -1,0 +1,196 @@
+"""What a bench worker does between START and STOP: drive its share of a run's load, and say exactly what it saw."""
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Protocol
+
+from drumbeat.bench.driver.executions import ExecutionFile
+from drumbeat.bench.driver.interface import ErrorSample
+from drumbeat.bench.driver.runner import Interval, LoadRunner
+from drumbeat.bench.driver.tally import Tally, figures
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import InvalidInput
+from drumbeat.runtime.worker import DrainResult, Figures, Measurement
+
+_FILED_EVERY = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Final:
+    """What a worker's whole share came to."""
+
+    tally: Tally
+    seconds: float
+    connections: int
+    extra: Mapping[str, Any]
+
+
+class Keeper(Protocol):
+    """Who keeps what a worker found, beside its samples."""
+
+    async def started(self, connections: int) -> None:
+        """Load is about to begin."""
+        ...
+
+    async def filed(self, files: Sequence[ExecutionFile]) -> None:
+        """More files of executions are closed."""
+        ...
+
+    async def finished(self, final: Final) -> None:
+        """It is over."""
+        ...
+
+
+class BenchWorkload:
+    """One worker's share of a run. ``build`` opens the target and makes the runner; it is called once, in ``prepare``."""
+
+    def __init__(self, build: Callable[[AsyncExitStack], Awaitable[LoadRunner]], keeper: Keeper, clock: Clock) -> None:
+        self._build = build
+        self._keeper = keeper
+        self._clock = clock
+        self._stack = AsyncExitStack()
+        self._runner: LoadRunner | None = None
+        self._highest = 0
+        self._told = 0
+        self._filed = 0
+
+    @property
+    def _running(self) -> LoadRunner:
+        if self._runner is None:
+            raise InvalidInput("this worker's load is not prepared yet")
+        return self._runner
+
+    async def prepare(self) -> None:
+        """Open the target, check every statement, make the first connection."""
+        self._runner = await self._build(self._stack)
+        await self._running.open()
+
+    async def start(self, phase: str | None, target: int) -> None:
+        self._highest = target
+        await self._keeper.started(target)
+        self._running.start(phase, target)
+
+    def set_phase(self, phase: str) -> None:
+        self._running.set_phase(phase)
+
+    def set_target(self, connections: int, ramp: timedelta) -> None:
+        self._highest = max(self._highest, connections)
+        self._running.set_target(connections, ramp)
+
+    def measure(self) -> Measurement | None:
+        interval = self._running.interval()
+        tally = interval.tally
+        return Measurement(
+            operations=tally.operations,
+            reads=tally.reads,
+            writes=tally.operations - tally.reads,
+            errors=tally.errors,
+            latency=tally.response,
+            extra=_extra(interval) | self._new_error_samples(),
+        )
+
+    def _new_error_samples(self) -> dict[str, Any]:
+        """The first failures of each class, told once."""
+        samples = self._running.engine.error_samples
+        fresh, self._told = samples[self._told :], len(samples)
+        return {"error_samples": [_sample_json(each) for each in fresh]} if fresh else {}
+
+    @property
+    def figures(self) -> Figures:
+        runner = self._runner
+        if runner is None:
+            return Figures()
+        samples = runner.engine.error_samples
+        return Figures(
+            active=runner.engine.in_flight,
+            applied_target=runner.engine.held,
+            operations=runner.measured.operations,
+            errors=runner.measured.errors,
+            error=f"{samples[-1].error_class} {samples[-1].message}" if samples else None,
+        )
+
+    async def ended(self) -> None:
+        """A load has no end of its own; this raises what made it impossible."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._file_executions())
+            group.create_task(self._running.run())
+
+    async def _file_executions(self) -> None:
+        while True:
+            await self._clock.sleep(_FILED_EVERY)
+            await self._file_new()
+
+    async def _file_new(self) -> None:
+        files = self._running.files
+        fresh = files[self._filed :]
+        if fresh:
+            await self._keeper.filed(fresh)
+            self._filed += len(fresh)
+
+    async def drain(self, within: timedelta) -> DrainResult:
+        abandoned = await self._running.drain(within)
+        return DrainResult(timed_out=abandoned > 0, abandoned=abandoned)
+
+    async def close(self) -> None:
+        runner = self._runner
+        try:
+            if runner is not None:
+                runner.begin_drain()
+                await runner.close()
+                await self._file_new()
+                await self._keeper.finished(self._final(runner))
+        finally:
+            await self._stack.aclose()
+
+    def _final(self, runner: LoadRunner) -> Final:
+        little = runner.little()
+        extra: dict[str, Any] = {
+            "service": figures(runner.measured.service),
+            "send_lag": figures(runner.measured.lag),
+            "little": dict(little) if little else None,
+            "client_cpu_us_per_op": runner.cpu_us_per_operation(),
+            "drained": {"operations": runner.drained.operations, "errors": runner.drained.errors},
+            "failed_connects": runner.engine.failed_connects,
+            "executions": dict(runner.kept()),
+        }
+        return Final(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)
+
+
+def _extra(interval: Interval) -> dict[str, Any]:
+    """What a sample carries beside its counts: exact histograms by kind, and what the client itself cost."""
+    cost = interval.cost
+    return {
+        "kinds": {
+            name: {
+                "operations": kind.operations,
+                "errors": kind.errors,
+                "response": base64.b64encode(kind.response.to_bytes()).decode(),
+                "service": base64.b64encode(kind.service.to_bytes()).decode(),
+            }
+            for name, kind in interval.tally.by_kind().items()
+        },
+        "held": interval.held,
+        "client": {
+            "cpu_us_per_op": cost.cpu_us_per_operation,
+            "busy": cost.busy,
+            "loop_lag_ms": cost.loop_lag_ms,
+            "send_lag_p99_ms": cost.send_lag_p99_ms,
+            "backlog": cost.backlog,
+            "kept_schedule": cost.kept_schedule,
+            "was_the_limit": cost.was_the_limit,
+        },
+    }
+
+
+def _sample_json(sample: ErrorSample) -> dict[str, Any]:
+    return {
+        "kind": sample.kind,
+        "class": sample.error_class,
+        "sqlstate": sample.sqlstate,
+        "message": sample.message,
+        "sql": sample.sql,
+    }

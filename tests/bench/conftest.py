@@ -1,0 +1,29 @@
+"""Databases under test: ``mariadb`` is a real server, shared; ``mariadb_url`` a fresh database on it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from servers.mariadb import MariaDbServer, Unavailable
+from servers.places import memory_folder
+
+pytest.register_assert_rewrite("drumbeat.bench.targets.contract")
+
+
+@pytest.fixture(scope="session")
+def mariadb() -> Iterator[MariaDbServer]:
+    server = MariaDbServer(folder=memory_folder())
+    try:
+        server.start()
+    except Unavailable as exc:
+        server.close()
+        pytest.skip(f"MariaDB is not available: {exc}")
+    with server:
+        yield server
+
+
+@pytest.fixture
+def mariadb_url(mariadb: MariaDbServer) -> Iterator[str]:
+    url = mariadb.new_database()
+    yield url
+    mariadb.drop_database(url)
