@@ -42,7 +42,7 @@ def _section(name: str, command: Any) -> str:
 
 
 def _row(option: Any) -> str:
-    spelt = ", ".join(option.opts) if _is_option(option) else option.metavar
+    spelt = "`, `".join(option.opts) if _is_option(option) else option.metavar
     return f"| `{spelt}` | {option.help} | {_default(option)} |"
 
 
