@@ -33,7 +33,7 @@ types: $(BIN)/.ready
 	@$(BIN)/mypy
 
 imports: $(BIN)/.ready
-	@$(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-cache
 
 format: $(BIN)/.ready ## let ruff lay out the code
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .

@@ -1,40 +1,31 @@
 """Statements for any table: what it can have, in the words of its database, and why it cannot have the rest."""
 
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from bench.standard.given import TARGETS, drive, opened
-from drumbeat.bench.columns import Words, argument, generated, generated_key, named, words_of
+from bench.people import declared, people
+from bench.standard.given import TARGETS, drive, empty_database
+from drumbeat.bench.columns import Words, words_of
 from drumbeat.bench.generate import PRESETS, Generated, Subject, generate, shared_out
 from drumbeat.bench.model import (
-    Distribution,
-    Either,
     KeyValue,
     Kind,
-    Load,
     NewKey,
     Now,
     Operation,
-    Pick,
     PoolValue,
     RandomNumber,
     RandomText,
-    RandomUuid,
     SameAs,
-    Statement,
     Value,
     ValueType,
 )
-from drumbeat.bench.new_keys import above_what_is_there
-from drumbeat.bench.pools import Pools, PoolSizes, moment, sample_pools
+from drumbeat.bench.pools import Pools, sample_pools
 from drumbeat.bench.targets.interface import Column, TableDescription, Target
 from drumbeat.bench.targets.postgres import PostgresTarget
-from drumbeat.bench.values import VIRTUAL_SLOTS
 from drumbeat.core.errors import InvalidInput
 
 MIXED = PRESETS["mixed"]
@@ -265,193 +256,13 @@ def test_presets_are_the_seeds_own(preset: str) -> None:
     assert "/".join(str(weight) for weight in PRESETS[preset].values()) == seeds[preset]
 
 
-# Columns
-
-
-@pytest.mark.parametrize(
-    ("kind", "native", "value"),
-    [
-        (INT, "integer", RandomNumber(high=1_000_000)),
-        (INT, "smallint", RandomNumber(high=32_767)),
-        (INT, "tinyint(4) unsigned", RandomNumber(high=127)),
-        (BIGINT, "bigint", RandomNumber(high=1_000_000, type=BIGINT)),
-        (FLOAT, "numeric(4,1)", RandomNumber(high=9_999, scale=1, type=FLOAT)),
-        (FLOAT, "decimal(3)", RandomNumber(high=999, type=FLOAT)),
-        (FLOAT, "numeric(30,2)", RandomNumber(high=100_000_000, scale=2, type=FLOAT)),
-        (FLOAT, "double precision", RandomNumber(high=100_000_000, scale=2, type=FLOAT)),
-        (TEXT, "character varying(5)", RandomText(length=5)),
-        (TEXT, "VARCHAR(4000)", RandomText(length=32)),
-        (TEXT, "text", RandomText(length=32)),
-        (TEXT, "uuid", RandomUuid()),
-        (TEXT, "boolean", RandomNumber(high=1)),
-        (TIMESTAMP, "timestamp(6) without time zone", Now()),
-        (TIMESTAMP, "date", Now()),
-        (TEXT, "jsonb", None),
-        (TEXT, "integer[]", None),
-        (TEXT, "enum('a','b')", None),
-    ],
-)
-def test_values_fit_their_columns_type_and_length(kind: ValueType, native: str, value: Value | None) -> None:
-    assert generated(column("c", kind, native)) == value
-
-
-@pytest.mark.parametrize(
-    ("kind", "native", "highest", "key"),
-    [
-        (BIGINT, "bigint", 41, NewKey(first=42, table="t", column="c")),
-        (BIGINT, "bigint", None, NewKey(first=1, table="t", column="c")),
-        (INT, "integer", 99, NewKey(first=100, span=4_000_000, table="t", column="c", type=INT)),
-        (INT, "integer", 2**31 - 6_400_001, NewKey(first=2**31 - 6_400_000, span=99_999, table="t", column="c", type=INT)),
-        (TEXT, "text", None, RandomText(length=32)),
-        (TEXT, "varchar(16)", None, RandomText(length=16)),
-        (TEXT, "uuid", None, RandomUuid()),
-    ],
-)
-def test_new_keys_fit_their_column(kind: ValueType, native: str, highest: int | None, key: Value) -> None:
-    assert generated_key(column("c", kind, native), "t", highest) == key
-
-
-@pytest.mark.parametrize(
-    ("kind", "native", "written"),
-    [
-        (BIGINT, "int8", "$3"),
-        (TEXT, "varchar", "$3"),
-        (TEXT, "character varying(20)", "$3"),
-        (INT, "int2", "CAST($3 AS int2)"),
-        (TEXT, "uuid", "CAST($3 AS uuid)"),
-        (TEXT, "bool", "CAST($3 AS bool)"),
-        (TEXT, "character(4)", "CAST($3 AS character(4))"),
-        (FLOAT, "numeric(10,2)", "CAST($3 AS numeric(10,2))"),
-        (TIMESTAMP, "timestamptz", "CAST($3 AS timestamptz)"),
-        (TIMESTAMP, "date", "CAST($3 AS date)"),
-    ],
-)
-def test_postgresql_is_told_the_type_of_an_argument_it_would_not_take_as_it_is(
-    kind: ValueType, native: str, written: str
-) -> None:
-    assert argument(column("c", kind, native), 3, words_of("postgresql")) == written
-    assert argument(column("c", kind, native), 3, words_of("sqlite")) == "$3"
-
-
-@pytest.mark.parametrize(
-    ("target", "name", "written"),
-    [
-        ("postgresql", "Order", '"Order"'),
-        ("postgresql", 'shop.od"d', '"shop"."od""d"'),
-        ("mysql", "order", "`order`"),
-        ("duckdb", "group", '"group"'),
-    ],
-)
-def test_names_are_quoted_the_way_the_database_does(target: str, name: str, written: str) -> None:
-    assert named(name, words_of(target)) == written
-
-
 # On real tables
-
-_PEOPLE = (
-    "CREATE TABLE people (id INTEGER NOT NULL PRIMARY KEY, seen_at TIMESTAMP, team_id INTEGER NOT NULL, name VARCHAR(12),"
-    " height DOUBLE PRECISION, pay NUMERIC(8,2))"
-)
-_COLUMNS = ("id", "seen_at", "team_id", "name", "height", "pay")
-_BEGAN = datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
 
 @pytest.fixture(params=TARGETS)
 async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Target]:
-    async with opened(request.param, request, tmp_path) as target:
+    async with empty_database(request.param, request, tmp_path) as target:
         yield target
-
-
-async def people(target: Target, count: int, every: int = 1) -> TableDescription:
-    rows = [(n * every, _BEGAN + timedelta(hours=n), n % 3 + 40, f"p{n}", 1.5, 9.25) for n in range(1, count + 1)]
-    await target.define([_PEOPLE])
-    await target.load_rows("people", _COLUMNS, rows)
-    return declared(await target.describe("people"), name="character varying(12)", pay="numeric(8,2)")
-
-
-def declared(description: TableDescription, **sizes: str) -> TableDescription:
-    """With the sizes the table was made with, whether or not the target tells them."""
-    columns = [replace(each, native_type=sizes.get(each.name, each.native_type)) for each in description.columns]
-    return replace(description, columns=tuple(columns))
-
-
-@pytest.mark.parametrize(
-    ("concurrency", "keys", "ranges"),
-    [(1, 5_000, 2_000), (100, 5_000, 2_000), (500, 25_000, 5_000), (50_000, 1_000_000, 500_000)],
-)
-def test_pools_are_as_large_as_the_number_of_connections_asks_for(concurrency: int, keys: int, ranges: int) -> None:
-    assert PoolSizes.of(concurrency) == PoolSizes(keys=keys, ranges=ranges, rows=ranges)
-
-
-async def test_a_large_table_is_sampled_all_over(target: Target) -> None:
-    description = await people(target, 30_000, every=3)
-
-    pools = await sample_pools(target, description, 1)
-
-    assert len(set(pools.keys)) == len(pools.keys) == 5_000
-    assert len(pools.ranges) == len(pools.rows["name"]) == 2_000
-    parts = Counter(int(str(key)) // 9_000 for key in pools.keys)
-    assert all(parts[part] > 300 for part in range(10))
-    assert all(int(str(key)) % 3 == 0 for key in pools.keys)
-
-
-async def test_a_small_table_is_sampled_whole(target: Target) -> None:
-    pools = await sample_pools(target, await people(target, 100), 1)
-
-    assert sorted(pools.keys, key=str) == sorted(range(1, 101), key=str)
-    assert set(pools.rows["team_id"]) == {40, 41, 42}
-
-
-async def test_a_tiny_table_gives_every_slot_a_place(target: Target) -> None:
-    pools = await sample_pools(target, await people(target, 3), 1)
-
-    assert set(pools.keys) == {1, 2, 3}
-    assert len(pools.keys) >= VIRTUAL_SLOTS
-
-
-async def test_an_empty_table_has_empty_pools(target: Target) -> None:
-    pools = await sample_pools(target, await people(target, 0), 1)
-
-    assert (pools.keys, pools.ranges, set(pools.rows.values())) == ((), (), {()})
-
-
-async def test_a_table_without_a_key_is_sampled_from_its_first_rows(target: Target) -> None:
-    await target.define(["CREATE TABLE people (name VARCHAR(12), seen_at TIMESTAMP)"])
-    await target.load_rows("people", ("name", "seen_at"), [(f"p{n}", _BEGAN if n % 2 else None) for n in range(200)])
-
-    pools = await sample_pools(target, await target.describe("people"), 1)
-
-    assert pools.keys == ()
-    assert len(pools.rows["name"]) == 200
-    assert len(pools.ranges) == 100
-
-
-async def test_samples_are_the_same_again_for_a_seed(target: Target) -> None:
-    description = await people(target, 20_000)
-
-    assert await sample_pools(target, description, 1, seed=3) == await sample_pools(target, description, 1, seed=3)
-    assert await sample_pools(target, description, 1, seed=3) != await sample_pools(target, description, 1, seed=4)
-
-
-async def test_moments_are_microseconds_since_1970(target: Target) -> None:
-    pools = await sample_pools(target, await people(target, 1), 1)
-
-    assert set(pools.ranges) == {(19_723 * 24 + 1) * 3_600 * 1_000_000}
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        date(2024, 1, 1),
-        _BEGAN,
-        _BEGAN.replace(tzinfo=UTC),
-        "2024-01-01 00:00:00",
-        "2024-01-01T00:00:00+00:00",
-        19_723 * 86_400_000_000,
-    ],
-)
-def test_a_moment_is_the_same_however_the_database_says_it(value: object) -> None:
-    assert moment(value) == 19_723 * 86_400 * 1_000_000
 
 
 @pytest.mark.parametrize("sampled", [True, False])
@@ -490,59 +301,3 @@ async def test_postgresqls_own_types_are_looked_up_inserted_and_changed(postgres
     assert (result.left_out, driven.failed, list(driven.samples)) == ({}, 0, [])
     assert set(driven.rows(Kind.POINT_LOOKUP)) == {1}
     assert 100 in driven.rows(Kind.RANGE_SCAN)
-
-
-# New keys
-
-
-async def test_a_second_run_begins_its_new_keys_above_the_firsts(target: Target) -> None:
-    description = await people(target, 10)
-    load = generate("people", Subject(table=description, words=words_of(target.traits.name)), {Kind.INSERT: 100}).load
-
-    runs = [await drive(target, await above_what_is_there(target, load), operations=50, slot=slot) for slot in (5, 0, 5)]
-
-    assert [run.failed for run in runs] == [0, 0, 0]
-
-
-def inserting(key: NewKey) -> Load:
-    statement = Statement(sql="INSERT INTO people (id, team_id) VALUES ($1, 1)", values=(key,))
-    return Load(name="l", operations=(Operation(kind=Kind.INSERT, weight=100, statements=(statement,)),))
-
-
-async def test_where_little_room_is_left_for_new_keys_each_worker_has_less_of_it(target: Target) -> None:
-    key = NewKey(first=11, span=4_000_000, table="people", column="id", type=INT)
-    await people(target, 10)
-    await target.load_rows("people", ("id", "team_id"), [(2**31 - 64_001, 1)])
-
-    moved = await above_what_is_there(target, inserting(key))
-
-    assert moved == inserting(replace(key, first=2**31 - 64_000, span=999))
-
-
-async def test_a_table_without_room_for_new_keys_is_refused(target: Target) -> None:
-    await people(target, 10)
-    await target.load_rows("people", ("id", "team_id"), [(2**31 - 10, 1)])
-
-    with pytest.raises(InvalidInput, match=r"people\.id has reached 2147483638 and there is no room for new keys"):
-        await above_what_is_there(target, inserting(NewKey(first=11, table="people", column="id", type=INT)))
-
-
-async def test_new_keys_stay_where_they_are_in_an_empty_table(target: Target) -> None:
-    description = await people(target, 0)
-    load = generate("people", Subject(table=description), {Kind.INSERT: 100}).load
-
-    assert await above_what_is_there(target, load) == load
-
-
-async def test_all_that_speaks_of_a_new_key_moves_with_it(target: Target) -> None:
-    await people(target, 500)
-    new = NewKey(first=11, table="people", column="id")
-    moved = NewKey(first=501, table="people", column="id")
-    other, latest = NewKey(first=11), KeyValue(high=9, distribution=Distribution.LATEST, inserted=new)
-
-    def load(key: NewKey, inserted: KeyValue) -> Load:
-        values = (key, inserted, Either(usual=key, other=other, share=0.5), Pick(values=[1], by=key))
-        statement = Statement(sql="SELECT $1, $2, $3, $4", values=values)
-        return Load(name="l", operations=(Operation(kind="ALL", weight=100, statements=(statement,)),))
-
-    assert await above_what_is_there(target, load(new, latest)) == load(moved, replace(latest, inserted=moved))

@@ -2,8 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -15,12 +14,11 @@ from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.records import Records
 from drumbeat.bench.model import Load
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.targets.postgres import PostgresTarget
-from drumbeat.bench.targets.sqlite import SqliteTarget
+from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values import Draw
 from drumbeat.core.clock import SystemClock
 
-TARGETS = ("sqlite", "postgresql")
+TARGETS = ("sqlite", "postgresql", "mysql", "duckdb")
 _PATIENCE = 60.0
 
 
@@ -28,15 +26,15 @@ def _now_us() -> int:
     return int(SystemClock().now().timestamp() * 1_000_000)
 
 
-@asynccontextmanager
-async def opened(kind: str, request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[Target]:
-    """An empty database of that kind."""
-    if kind == "sqlite":
-        async with SqliteTarget(folder / "target.db", synchronous="OFF") as sqlite:
-            yield sqlite
-    else:
-        async with PostgresTarget(request.getfixturevalue("postgres_url")) as postgres:
-            yield postgres
+def empty_database(kind: str, request: pytest.FixtureRequest, folder: Path) -> Target:
+    """A database of that kind with nothing in it; one for each test."""
+    match kind:
+        case "postgresql":
+            return open_target(request.getfixturevalue("postgres_url"))
+        case "mysql":
+            return open_target(request.getfixturevalue("mariadb_url"))
+        case _:
+            return open_target(f"{kind}:///{folder / kind}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,11 +14,13 @@ def find_version() -> Script[int]:
 
 
 def migrate() -> Script[list[int]]:
-    """Apply what is missing, and rebuild the views over it."""
+    """Apply what is missing, with the views out of the way, and rebuild them over it."""
     yield "lock_migrations", {}
     yield "make_version_table", {}
     current = yield from find_version()
     missing = [number for number in migration_texts() if number > current]
+    for view in view_names() if missing else []:
+        yield f"drop_{view}", {}
     for number in missing:
         yield f"migration_{number}", {}
         yield "add_version", {"version": number}

@@ -62,7 +62,9 @@ def load_queries(dialect: Dialect) -> Mapping[str, Query]:
     """Every named query: the portable ones, over them the dialect's own, then the views and the numbered migrations."""
     texts = dict(_sections("portable.sql")) | dict(_sections(f"{dialect.name}.sql")) | dict(_sections("views.sql"))
     migrations = {f"migration_{number}": text for number, text in migration_texts().items()}
-    return {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
+    queries = {name: _query(name, text, dialect) for name, text in (texts | migrations).items()}
+    drops = {f"drop_{name}": Query(f"drop_{name}", queries[name].statements[:1]) for name in view_names()}
+    return queries | drops
 
 
 def migration_texts() -> Mapping[int, str]:

@@ -8,6 +8,7 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -150,10 +151,21 @@ class SqliteDatabase:
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row
         if self._create or connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone():
-            connection.execute("PRAGMA journal_mode = WAL")
+            self._use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA cache_size = -16000")
         return connection
+
+    def _use_wal(self, connection: sqlite3.Connection) -> None:
+        """Turn the file to WAL, once. SQLite does not wait for others here as it does elsewhere, so this does."""
+        deadline = time.monotonic() + self._busy_timeout.total_seconds()
+        while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
 
     def _drive(self, connection: sqlite3.Connection, script: Script[T]) -> T:
         """Run a script to its end in this thread."""
