@@ -115,8 +115,9 @@ def _ms(value: float | None) -> str:
 def _print_outcome(outcome: DriveOutcome) -> None:
     found = outcome.figures
     console.print(
-        f"[bold]{found['throughput']:,.0f} ops/s[/] over {found['seconds']:.1f} s on {found['connections']} connections: "
+        f"{found['throughput']:,.0f} ops/s over {found['seconds']:.1f} s on {found['connections']} connections: "
         f"{found['operations']:,} operations, {found['errors']:,} errors",
+        style="bold",
         highlight=False,
         soft_wrap=True,
     )
@@ -125,7 +126,7 @@ def _print_outcome(outcome: DriveOutcome) -> None:
     cost = found["client_cpu_us_per_op"]
     console.print(f"client: {cost:.1f} µs of CPU per operation" if cost else "client: nothing was measured", highlight=False)
     for warning in outcome.warnings:
-        console.print(f"[yellow]note:[/] {warning}", highlight=False, soft_wrap=True)
+        console.print(f"note: {warning}", style="yellow", highlight=False, soft_wrap=True)
 
 
 def _columns() -> Columns:

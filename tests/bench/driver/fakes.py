@@ -2,12 +2,11 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
-from collections.abc import AsyncIterator
 
 import numpy as np
 
@@ -41,6 +40,7 @@ class FakeDatabase:
     answer: Callable[[int, Values], int] = lambda operation, values: 1  #: in the middle of an operation; raises to fail
     refusals: int = 0  #: connects that fail before one succeeds
     refusal: Callable[[], Exception] = lambda: Failure(LOST, "", "nobody there")
+    connects_hang: bool = False  #: until they are let go
     hangs: bool = False  #: operations do not end until they are let go
     heeds: bool = True  #: whether an interrupted operation ends
     done: list[tuple[int, Values]] = field(default_factory=list)
@@ -79,12 +79,16 @@ class FakeDatabase:
 
     def _thread_session(self) -> "FakeThreadSession":
         self.begin_connect()
+        while self.connects_hang and not self.let_go.is_set():
+            self.let_go.wait(0.001)
         threading.Event().wait(0.002)
         self.end_connect()
         return FakeThreadSession(self)
 
     async def _session(self) -> "FakeSession":
         self.begin_connect()
+        while self.connects_hang and not self.let_go.is_set():
+            await asyncio.sleep(0.001)
         await asyncio.sleep(0.002)
         self.end_connect()
         return FakeSession(self)

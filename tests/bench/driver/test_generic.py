@@ -1,7 +1,6 @@
 """The general engine, over coroutines and over threads, against a database that does as it is told."""
 
 import asyncio
-import gc
 import itertools
 import threading
 from collections import Counter
@@ -162,22 +161,26 @@ class TestConnections:
 
     async def test_a_connect_that_does_not_end_is_given_up(self, kind: str) -> None:
         database = FakeDatabase()
-        held_up = threading.Event()
-        begin = FakeDatabase.begin_connect
-
         async with running(database, kind, connections=0, connect_limit=seconds(0.05)) as work:
-            sessions = work.engine._sessions
-
-            async def never() -> None:
-                await asyncio.Event().wait()
-
-            object.__setattr__(sessions, "connect", held_up.wait if kind == "threads" else never)
+            database.connects_hang = True
             work.engine.set_target(2)
             await work.until(lambda: work.engine.failed_connects >= 2)
-            held_up.set()
+            assert work.engine.held == 0
+            database.connects_hang = False
+            await work.until(lambda: work.engine.held == 2)
 
-        assert begin is FakeDatabase.begin_connect
-        assert "no answer within" in work.engine.error_samples[0].message
+        assert work.engine.error_samples[0].message == "no answer within 0.05 s"
+
+    async def test_closing_does_not_wait_for_a_connect(self, kind: str) -> None:
+        database = FakeDatabase()
+        async with running(database, kind, connections=0) as work:
+            database.connects_hang = True
+            work.engine.set_target(2)
+            await work.until(lambda: database.connecting == 2)
+            async with asyncio.timeout(10):
+                await work.engine.close()
+
+        assert (work.engine.failed_connects, work.engine.held) == (0, 0)
 
     async def test_open_makes_one_and_says_when_it_cannot(self, kind: str) -> None:
         with pytest.raises(InvalidSettings, match="nobody there"):
@@ -296,11 +299,9 @@ class TestOrders:
         database = FakeDatabase()
         async with running(database, kind) as work:
             work.engine.accept(False)
-            await work.until(lambda: work.engine.held == 4 and work.engine.in_flight == 0)
+            await work.until(lambda: len(work.engine._gate._idle) == 4)
             begun = len(database.done)
-            for _ in range(10):
-                await asyncio.sleep(0.001)
-            assert len(database.done) == begun
+            assert len(work.records) == begun
 
             work.engine.accept(True)
             await work.recorded(begun + 10)
@@ -320,7 +321,9 @@ class TestOrders:
         async with running(FakeDatabase(), kind, connections=0) as work:
             work.engine.set_rate(1000)
             work.engine.set_target(4)
-            records = await work.recorded(300)
+            await work.recorded(300)
+            await work.engine.drain(seconds(10))
+            records = work.records
 
         dues = np.sort(records["due"])
         assert np.abs(np.diff(dues) - 1_000_000).max() <= 1
@@ -333,18 +336,19 @@ class TestOrders:
             await work.until(lambda: work.engine.backlog >= 100)
             waiting = work.engine.backlog
             database.let_go.set()
-            records = np.sort(await work.recorded(waiting + 50), order="due")
+            await work.recorded(waiting + 50)
+            await work.engine.drain(seconds(10))
+            records = np.sort(work.records, order="due")
 
         late = records["start"] - records["due"]
         assert int((late > 1_000_000).sum()) >= waiting // 2
-        assert np.abs(np.diff(records["due"])[5:] - 500_000).max() <= 1
+        assert np.abs(np.diff(records["due"])[5:] - 500_000).max() <= 1, "none was left out"
 
     async def test_a_rate_may_change_and_end(self, kind: str) -> None:
         database = FakeDatabase()
         async with running(database, kind, connections=2) as work:
             work.engine.set_rate(50)
-            await work.until(lambda: work.engine.in_flight == 0)
-            work.records  # noqa: B018
+            await work.until(lambda: len(work.engine._gate._idle) == 2)
             begun = len(work.records)
             work.engine.set_rate(5000)
             await work.recorded(begun + 200)
@@ -389,4 +393,3 @@ class TestOrders:
 
             assert len(work.engine.take()) == len(database.done)
             assert len(work.engine.take()) == 0
-        gc.collect()

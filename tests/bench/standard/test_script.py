@@ -3,7 +3,7 @@
 import pytest
 
 from drumbeat.bench.model import Either, KeyValue, RandomNumber, SameAs, ValueType
-from drumbeat.bench.standard.script import operation, transaction
+from drumbeat.bench.standard.script import Named, operation, transaction
 from drumbeat.core.errors import InvalidInput
 
 KEY, DELTA = KeyValue(high=9, type=ValueType.INT), RandomNumber(low=-5, high=5)
@@ -26,7 +26,7 @@ def test_a_name_twice_in_a_statement_is_one_placeholder() -> None:
 
 
 def test_a_value_may_be_made_of_another_names() -> None:
-    values = {"w": KEY, "s": lambda places: Either(usual=SameAs(index=places["w"]), other=DELTA, share=0.9)}
+    values: Named = {"w": KEY, "s": lambda places: Either(usual=SameAs(index=places["w"]), other=DELTA, share=0.9)}
 
     made = operation("TWO", 100, values, "SELECT :w", "SELECT :s", "SELECT :s")
 

@@ -44,15 +44,16 @@ def statement_name(operation: int, statement: int) -> str:
 class BlockMaker:
     """Draws and encodes one worker's operations. The mix is exact over every hundred of them."""
 
-    def __init__(self, load: Load, draw: Draw, rounds: int = 160) -> None:
-        self._order = np.tile(np.asarray(cycle([each.weight for each in load.used]), dtype=np.int16), rounds)
+    def __init__(self, load: Load, draw: Draw) -> None:
+        self._round = np.asarray(cycle([each.weight for each in load.used]), dtype=np.int16)
         self._operations = [_OperationMaker(index, each, draw) for index, each in enumerate(load.used)]
 
-    def make(self) -> Block:
-        """The next block. Operations of one message each with values of fixed size take the quick way."""
-        counts = np.bincount(self._order, minlength=len(self._operations))
+    def make(self, operations: int) -> Block:
+        """The next block, of about so many operations: whole rounds of the mix."""
+        order = np.tile(self._round, max(1, operations // len(self._round)))
+        counts = np.bincount(order, minlength=len(self._operations))
         made = [maker.make(int(count)) for maker, count in zip(self._operations, counts, strict=True)]
-        return _interleaved(self._order, made)
+        return _interleaved(order, made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,10 +117,10 @@ class Place:
             finally:
                 self.scope = None
 
-    def cut(self) -> None:
-        """Wait no longer for what the engine waits for here."""
+    def cut(self, after: float = 0.0) -> None:
+        """Wait no longer than this for what the engine waits for here."""
         if self.scope is not None:
-            self.scope.reschedule(asyncio.get_running_loop().time())
+            self.scope.reschedule(asyncio.get_running_loop().time() + after)
 
     def _is_mine(self) -> bool:
         try:
@@ -250,7 +250,10 @@ class ThreadConnection:
 
     async def connect(self) -> None:
         self._lane = Lane(f"drumbeat-connection-{self.place.number}")
-        self._session = await self._lane.run(self._sessions.connect)
+        await self._lane.run(self._connect)
+
+    def _connect(self) -> None:
+        self._session = self._sessions.connect()
 
     async def drive(self) -> None:
         if self._lane is not None and (session := self._session) is not None:
@@ -274,23 +277,31 @@ class ThreadConnection:
                 self._stopped.wait(shared.think_seconds)
 
     async def close(self) -> None:
-        if self._lane is not None and (session := self._session) is not None:
+        lane, self._lane = self._lane, None
+        if lane is not None:
             try:
                 async with asyncio.timeout(_CLOSE_SECONDS):
-                    await self._lane.run(session.close)
+                    await lane.run(self._close)
             except Exception as error:
                 log.info("a connection did not close in order: %r", error)
-        self._end()
+            lane.end()
 
     def discard(self) -> None:
+        """What its thread does now may still end, and a session come of it: that is closed too."""
         self.interrupt()
-        if self._lane is not None and self._session is not None:
-            self._lane.post(self._session.close)
-        self._end()
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            lane.post(self._close)
+            lane.end()
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
 
     def interrupt(self) -> None:
-        if self._session is not None:
-            self._session.interrupt()
+        if (session := self._session) is not None:
+            session.interrupt()
 
     def stop(self) -> None:
         self.place.stop()
@@ -303,11 +314,6 @@ class ThreadConnection:
     def _due(self) -> int:
         due = self.place.shared.gate.turn(self)
         return self._mail.get() if due is None else due
-
-    def _end(self) -> None:
-        lane, self._lane, self._session = self._lane, None, None
-        if lane is not None:
-            lane.end()
 
 
 async def rest(until: asyncio.Event, seconds: float) -> None:

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 BUDGET = 25_000_000  #: nanoseconds in the core between two visits to Python
 _BLOCKS_AHEAD = 3
+_SMALLEST_BLOCK, _LARGEST_BLOCK = 512, 16_384  #: operations
+_BLOCK_LASTS = (0.2, 1.0)  #: seconds; a block that is used up sooner is followed by a larger one
 _SAMPLES_A_CLASS = 10
 _BACKOFF = (0.1, 5.0)  #: seconds, doubling, before a lost connection is tried again
 _SWITCH_INTERVAL = 0.0005  #: so that the driving thread never waits long for another to let go of Python
@@ -211,15 +213,24 @@ class PostgresEngine:
             self._stop.set()
 
     def _make_blocks(self) -> None:
-        """The feeding thread: messages ahead of time."""
+        """The feeding thread: messages ahead of time, in blocks that last about half a second."""
+        size, began = _SMALLEST_BLOCK, time.monotonic()
         while not self._stop.is_set():
-            block = self._maker.make()
-            while not self._stop.is_set():
-                try:
-                    self._blocks.put(block, timeout=0.1)
-                    break
-                except queue.Full:
-                    continue
+            self._offer(self._maker.make(size))
+            lasted, began = time.monotonic() - began, time.monotonic()
+            if lasted < _BLOCK_LASTS[0]:
+                size = min(size * 2, _LARGEST_BLOCK)
+            elif lasted > _BLOCK_LASTS[1]:
+                size = max(size // 2, _SMALLEST_BLOCK)
+
+    def _offer(self, block: Block) -> None:
+        """Wait until the block is wanted."""
+        while not self._stop.is_set():
+            try:
+                self._blocks.put(block, timeout=0.1)
+            except queue.Full:
+                continue
+            return
 
     def _drive(self) -> None:
         """The driving thread."""

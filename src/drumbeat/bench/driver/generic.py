@@ -24,6 +24,7 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is replaced
 _DATABASE_GRACE = 500_000_000  #: nanoseconds a database that keeps the limit itself is given to say so
 _LAST_GRACE = 1_000_000_000  #: nanoseconds an interrupted operation is given to end
+_CONNECT_GRACE = 1.0  #: seconds a connect is given to end when all is closed
 _POLL_SECONDS = 0.002
 
 
@@ -88,7 +89,7 @@ class GenericEngine:
         for connection in list(self._connections.values()):
             connection.stop()
             if connection.is_connecting:
-                connection.place.cut()
+                connection.place.cut(after=_CONNECT_GRACE)
         await self._exit.aclose()
         self._group = None
         if self._pacer is not None:
@@ -173,7 +174,10 @@ class GenericEngine:
             self._ledger.retire(place.recorder)
 
     async def _hold(self, connection: Connection) -> None:
-        """One connection's life: connect, work, and again when it was lost. Never raises: that would end all others."""
+        """One connection's life: connect, work, and again when it was lost. Never raises: that would end all others.
+
+        One that does not answer is not used again, since its thread may come back any time; another takes its place.
+        """
         try:
             await self._keep(connection)
         except Exception as error:
@@ -203,6 +207,8 @@ class GenericEngine:
             except Exception as error:
                 connection.discard()
                 self._count_failed_connect(connection.place, error)
+                if isinstance(error, TimeoutError):
+                    connection.stop()
                 return False
         return True
 
@@ -213,7 +219,7 @@ class GenericEngine:
                 await connection.drive()
         except TimeoutError:
             connection.discard()
-            connection.place.stop()
+            connection.stop()
         else:
             await connection.close()
         finally:

@@ -1,0 +1,169 @@
+"""Schedules and the gate, on a clock that moves only when told."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from drumbeat.bench.driver.pacing import AT_ONCE, STOP, Gate, Schedule
+
+SECOND = 1_000_000_000
+
+
+@dataclass(slots=True)
+class Moment:
+    ns: int = 0
+
+    def __call__(self) -> int:
+        return self.ns
+
+
+@dataclass(slots=True, eq=False)
+class Waiting:
+    woken: list[int] = field(default_factory=list)
+
+    def wake(self, due: int) -> None:
+        self.woken.append(due)
+
+
+@pytest.fixture
+def now() -> Moment:
+    return Moment(5 * SECOND)
+
+
+@pytest.fixture
+def gate(now: Moment) -> Gate:
+    return Gate(now=now)
+
+
+class TestSchedule:
+    def test_dues_do_not_drift_however_odd_the_rate(self) -> None:
+        schedule = Schedule(0, 3)
+
+        dues = [schedule.take(10**18) for _ in range(3_000_001)]
+
+        assert dues[:4] == [0, SECOND // 3, SECOND * 2 // 3, SECOND]
+        assert dues[-1] == 1_000_000 * SECOND
+
+    def test_nothing_is_taken_before_it_is_due(self) -> None:
+        schedule = Schedule(100, 10)
+
+        assert [schedule.take(100), schedule.take(101), schedule.take(100 + SECOND // 10)] == [100, None, 100 + SECOND // 10]
+
+    @pytest.mark.parametrize(("now", "overdue"), [(0, 1), (SECOND // 10 - 1, 1), (SECOND // 10, 2), (SECOND, 11)])
+    def test_what_is_due_and_not_taken_is_counted(self, now: int, overdue: int) -> None:
+        assert Schedule(0, 10).overdue(now) == overdue
+
+    def test_an_ended_one_keeps_what_was_due(self) -> None:
+        schedule = Schedule(0, 10)
+        schedule.take(0)
+        schedule.end(SECOND)
+
+        assert schedule.overdue(9 * SECOND) == 10
+        assert [schedule.take(9 * SECOND) for _ in range(11)][-2:] == [SECOND, None]
+        assert schedule.due is None
+
+
+class TestGate:
+    def test_it_is_closed_at_first(self, gate: Gate) -> None:
+        waiter = Waiting()
+
+        assert gate.turn(waiter) is None
+        gate.accept(True)
+
+        assert waiter.woken == [AT_ONCE]
+        assert gate.free
+
+    def test_a_turn_is_given_when_it_is_due(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(10)
+        gate.accept(True)
+        first, second = Waiting(), Waiting()
+
+        assert gate.turn(first) == 5 * SECOND
+        assert gate.turn(second) is None
+        gate.fire()
+        assert second.woken == []
+        now.ns += SECOND // 10
+        gate.fire()
+        assert second.woken == [5 * SECOND + SECOND // 10]
+
+    @pytest.mark.parametrize(("hottest_first", "order"), [(False, [0, 1, 2]), (True, [2, 1, 0])])
+    def test_who_has_waited_longest_is_first_unless_the_hottest_is(
+        self, now: Moment, hottest_first: bool, order: list[int]
+    ) -> None:
+        gate = Gate(hottest_first=hottest_first, now=now)
+        waiters = [Waiting() for _ in range(3)]
+        for waiter in waiters:
+            gate.turn(waiter)
+        gate.set_rate(1)
+        gate.accept(True)
+
+        given = []
+        for _ in range(3):
+            gate.fire()
+            given.append(next(n for n, waiter in enumerate(waiters) if waiter.woken and n not in given))
+            now.ns += SECOND
+
+        assert given == order
+
+    def test_what_is_overdue_goes_to_whoever_comes_free(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(10)
+        gate.accept(True)
+        now.ns += SECOND
+
+        assert gate.backlog == 11
+        assert [gate.turn(Waiting()) for _ in range(12)][-2:] == [6 * SECOND, None]
+        assert gate.backlog == 0
+
+    def test_a_new_rate_keeps_what_was_overdue(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(10)
+        gate.accept(True)
+        now.ns += SECOND
+        gate.set_rate(100)
+        now.ns += SECOND // 100
+
+        assert gate.backlog == 13
+        dues = [gate.turn(Waiting()) for _ in range(14)]
+        assert dues[9:] == [5.9 * SECOND, 6 * SECOND, 6 * SECOND, 6.01 * SECOND, None]
+
+    def test_the_same_rate_again_changes_nothing(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(10)
+        gate.accept(True)
+        gate.turn(Waiting())
+        now.ns += SECOND // 20
+        gate.set_rate(10)
+        gate.accept(True)
+
+        assert gate.next_fire(now.ns) == now.ns + 1_000_000, "nobody waits: look again in a while"
+        assert gate.turn(Waiting()) is None
+        assert gate.next_fire(now.ns) == 5 * SECOND + SECOND // 10
+
+    def test_a_closed_gate_owes_nothing_when_it_opens_again(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(10)
+        gate.accept(True)
+        gate.accept(False)
+        now.ns += 60 * SECOND
+
+        assert (gate.backlog, gate.next_fire(now.ns)) == (0, None)
+        assert gate.turn(Waiting()) is None
+        gate.accept(True)
+        assert gate.backlog == 1
+
+    def test_as_fast_as_possible_wakes_everybody(self, gate: Gate) -> None:
+        gate.set_rate(0.001)
+        gate.accept(True)
+        waiters = [Waiting() for _ in range(3)]
+        given = [gate.turn(waiter) for waiter in waiters]
+        gate.set_rate(None)
+
+        assert given[1:] == [None, None]
+        assert [waiter.woken for waiter in waiters] == [[], [AT_ONCE], [AT_ONCE]]
+
+    def test_who_is_no_longer_wanted_is_woken_once(self, gate: Gate) -> None:
+        waiter = Waiting()
+        gate.turn(waiter)
+
+        gate.leave(waiter)
+        gate.leave(waiter)
+        gate.accept(True)
+
+        assert waiter.woken == [STOP]
