@@ -1,9 +1,9 @@
 """Point selects on one PostgreSQL by pgbench, by us, by Locust with psycopg and, where it can be had, by sysbench.
 
-Every tool is one client process and runs the same statement with a fresh random key, prepared, over TCP on loopback; runs are interleaved and medians are
-compared. Ours records every operation to Parquet and to histograms while it runs. Read the ratios with care: pgbench also asks
-for a description of each result, takes text and parses it; we take binary and look at the few bytes that matter. Client and
-server share the machine's cores.
+Every tool is one client process and runs the same statement with a fresh random key, prepared, over TCP on loopback; runs are
+interleaved and medians are compared. Ours records every operation to Parquet and to histograms while it runs. Read the ratios
+with care: pgbench also asks for a description of each result, takes text and parses it; we take binary and look at the few
+bytes that matter. Client and server share the machine's cores.
 """
 
 import csv
@@ -140,6 +140,7 @@ def sysbench(server: PostgresServer, connections: int, seconds: int) -> Found:
     return Found(throughput, used / (throughput * passed) * 1e6)
 
 
+_SYSBENCH_LIBRARIES = ("libluajit-5.1-2", "libluajit-5.1-common", "libpq5", "libmariadb3", "libaio1")
 _LUA = """
 function thread_init()
   drv = sysbench.sql.driver(); con = drv:connect()
@@ -181,9 +182,7 @@ def compare(counts: Sequence[int], seconds: int, repeats: int, *, in_pairs: bool
                         say(f"{name} is left out: {exc}")
                         continue
                     found.setdefault((name, connections), []).append(run)
-                    say(
-                        f"{repeat + 1}/{repeats} {connections:>5} connections {name:<9} {run.throughput:>9,.0f}/s {run.cpu_us:.1f} µs"
-                    )
+                    say(f"{repeat + 1}/{repeats} {connections:>5} connections {name:<9} {run.throughput:>9,.0f}/s")
         for connections in [count for count in counts if count > 1][:2] if in_pairs else []:
             found["pgbench -j 2", connections] = [pgbench(server, connections, seconds, threads=2)]
             found["two of ours", connections] = [two_of_ours(server, connections, seconds)]

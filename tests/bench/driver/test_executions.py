@@ -1,0 +1,110 @@
+"""Every operation kept: whole files or none, and what could not be kept is said."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from drumbeat.bench.driver import executions
+from drumbeat.bench.driver.executions import ExecutionWriter
+from drumbeat.bench.driver.records import FAILED, Records, empty
+
+FULL = Path("/dev/full")
+
+
+def records(count: int) -> Records:
+    made = empty(count)
+    made["start"], made["due"], made["duration"] = 5_000_000, 4_000_000, 2_000_000
+    made["kind"], made["connection"], made["rows"] = 1, 7, 3
+    return made
+
+
+def writer(folder: Path, **settings: float) -> ExecutionWriter:
+    return ExecutionWriter(folder, ["A", "B"], wall_offset_ns=1_000_000_000_000_000_000, **settings)  # type: ignore[arg-type]
+
+
+def test_what_was_recorded_is_in_the_file(tmp_path: Path) -> None:
+    writing = writer(tmp_path)
+    failed = records(1)
+    failed["outcome"], failed["sqlstate"] = FAILED, b"23505"
+    writing.keep(records(2), warmup=True)
+    writing.keep(failed, warmup=False)
+    writing.close()
+
+    rows = pq.read_table(tmp_path / "00000.parquet").to_pylist()
+
+    assert [row["warmup"] for row in rows] == [True, True, False]
+    assert (rows[0]["kind"], rows[0]["connection"], rows[0]["rows"], rows[0]["ok"], rows[0]["sqlstate"]) == (
+        "B",
+        7,
+        3,
+        True,
+        None,
+    )
+    assert (rows[0]["duration_us"], rows[0]["response_us"]) == (2000.0, 3000.0)
+    assert (rows[2]["ok"], rows[2]["sqlstate"]) == (False, "23505")
+    assert rows[0]["started_at"].timestamp() == pytest.approx(1_000_000_000.005)
+    assert (writing.files[0].rows, writing.loss.rows) == (3, 0)
+
+
+def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executions, "FILE_ROWS", 100)
+    writing = writer(tmp_path)
+    for _ in range(25):
+        writing.keep(records(10), warmup=False)
+    writing.close()
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["00000.parquet", "00001.parquet", "00002.parquet"]
+    assert [file.rows for file in writing.files] == [100, 100, 50]
+
+
+def test_a_sample_of_the_operations_may_be_kept(tmp_path: Path) -> None:
+    writing = writer(tmp_path, sampling=0.1)
+    writing.keep(records(10_000), warmup=False)
+    writing.close()
+
+    assert 800 < writing.files[0].rows < 1200
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full to be a full disk")
+def test_on_a_full_disk_load_goes_on_and_the_loss_is_counted_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class OnFullDisk(pq.ParquetWriter):  # type: ignore[misc]
+        def __init__(self, where: Path, schema: object, **options: object) -> None:
+            super().__init__(str(FULL), schema, **options)
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter", OnFullDisk)
+    writing = writer(tmp_path)
+    for _ in range(10):
+        writing.keep(records(200_000), warmup=False)
+    writing.close()
+
+    assert writing.files == []
+    assert writing.loss.rows == 2_000_000
+    assert "space" in " ".join(writing.loss.reasons)
+
+
+def test_files_closed_before_a_kill_are_readable(tmp_path: Path) -> None:
+    program = f"""
+import os, signal, time
+from pathlib import Path
+from drumbeat.bench.driver import executions
+from drumbeat.bench.driver.records import empty
+executions.FILE_ROWS = 100
+writing = executions.ExecutionWriter(Path({str(tmp_path)!r}), ["A"], wall_offset_ns=0)
+writing.keep(empty(150), warmup=False)
+writing.keep(empty(50), warmup=False)
+while len(writing.files) < 1:
+    time.sleep(0.01)
+writing.keep(empty(50), warmup=False)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, env=dict(os.environ))
+
+    assert ended.returncode == -signal.SIGKILL
+    whole = list(tmp_path.glob("*.parquet"))
+    assert whole
+    assert sum(pq.read_table(path).num_rows for path in whole) in (150, 200)
