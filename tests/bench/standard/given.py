@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
-from drumbeat.bench.driver.records import Records
+from drumbeat.bench.driver.records import OK, Records
 from drumbeat.bench.model import Load
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
@@ -26,6 +26,10 @@ def _now_us() -> int:
     return int(SystemClock().now().timestamp() * 1_000_000)
 
 
+def empty_file(kind: str, folder: Path) -> Target:
+    return open_target(f"{kind}:///{folder / kind}")
+
+
 def empty_database(kind: str, request: pytest.FixtureRequest, folder: Path) -> Target:
     """A database of that kind with nothing in it; one for each test."""
     match kind:
@@ -34,7 +38,7 @@ def empty_database(kind: str, request: pytest.FixtureRequest, folder: Path) -> T
         case "mysql":
             return open_target(request.getfixturevalue("mariadb_url"))
         case _:
-            return open_target(f"{kind}:///{folder / kind}")
+            return empty_file(kind, folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +50,8 @@ class Driven:
     kinds: Sequence[str]
 
     def rows(self, kind: str) -> list[int]:
-        """How many rows each operation of a kind touched."""
-        chosen = self.records["kind"] == self.kinds.index(kind)
+        """How many rows each operation of a kind touched, of those that succeeded."""
+        chosen = (self.records["kind"] == self.kinds.index(kind)) & (self.records["outcome"] == OK)
         return [int(rows) for rows in self.records["rows"][chosen]]
 
     @property
@@ -64,7 +68,7 @@ async def drive(target: Target, load: Load, *, operations: int, connections: int
         engine.accept(True)
         taken: list[Records] = []
         deadline = time.monotonic() + _PATIENCE
-        while sum(map(len, taken)) < operations:
+        while sum(map(len, taken)) < operations or engine.held < connections:
             assert engine.failure is None
             assert time.monotonic() < deadline, f"{sum(map(len, taken))} of {operations} operations in {_PATIENCE} s"
             await asyncio.sleep(0.01)
