@@ -27,6 +27,7 @@ from kit.peers import PeerMissing, program_from_debian, python_with
 from kit.report import Report, median, parser, print_table, say
 from servers.postgres import PostgresServer, installation
 
+_BENCHMARKS = Path(kit.__file__).parents[1]
 COUNTS = (1, 8, 64, 256, 1000)
 QUICK_COUNTS = (8, 64)
 _MOST_FOR_THREADS = 256  #: beyond it Locust and sysbench take minutes to start
@@ -71,10 +72,13 @@ def pgbench(server: PostgresServer, connections: int, seconds: int, threads: int
 
 
 def ours(server: PostgresServer, connections: int, seconds: int) -> Found:
-    child = Path(kit.__file__).parent / "drive_child.py"
     url = f"{server.url('postgres')}?sslmode=disable"
     said = subprocess.run(
-        [sys.executable, str(child), url, str(connections), str(seconds)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "kit.drive_child", url, str(connections), str(seconds)],
+        cwd=_BENCHMARKS,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if said.returncode:
         raise RuntimeError(said.stderr[-2000:])
@@ -85,10 +89,9 @@ def ours(server: PostgresServer, connections: int, seconds: int) -> Found:
 
 def two_of_ours(server: PostgresServer, connections: int, seconds: int) -> Found:
     """Two workers, each with half of the connections."""
-    child = Path(kit.__file__).parent / "drive_child.py"
     url = f"{server.url('postgres')}?sslmode=disable"
-    command = [sys.executable, str(child), url, str(max(1, connections // 2)), str(seconds)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    command = [sys.executable, "-m", "kit.drive_child", url, str(max(1, connections // 2)), str(seconds)]
+    processes = [subprocess.Popen(command, cwd=_BENCHMARKS, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     found = [json.loads(process.communicate()[0]) for process in processes]
     operations = sum(each["operations"] for each in found)
     cpu = sum(each["client_cpu_us_per_op"] * each["operations"] for each in found) / operations

@@ -312,7 +312,9 @@ class TestOrders:
             await work.until(lambda: work.engine.in_flight == 2)
             work.engine.set_epoch(3)
             database.let_go.set()
-            records = await work.recorded(50)
+            await work.recorded(50)
+            await work.engine.drain(seconds(10))
+            records = work.records
 
         assert Counter(records["epoch"].tolist())[0] == 2
         assert set(records["epoch"].tolist()) == {0, 3}

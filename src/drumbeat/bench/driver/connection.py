@@ -90,12 +90,17 @@ class Place:
             self.recorder.add(due, start, end - start, self.number, 0, kind, failure.outcome, epoch, code)
             self.shared.failed(kind, failure, values)
 
-    def give_up(self, recorder: Recorder, why: str) -> bool:
-        """Record what runs as timed out, for whoever writes to this recorder; answers whether something ran."""
+    def give_up(self, turn: Turn, recorder: Recorder, why: str) -> bool:
+        """Record an operation as timed out, for whoever writes to this recorder; answers whether it was still running.
+
+        The connection is no longer wanted, whichever: it must begin nothing that nobody would see the end of.
+        """
+        self.wanted = False
         try:
-            kind, values, epoch, due, start = self.running.pop()
-        except IndexError:
+            self.running.remove(turn)
+        except ValueError:
             return False
+        kind, values, epoch, due, start = turn
         recorder.add(due, start, _now() - start, self.number, 0, kind, TIMED_OUT, epoch, b"")
         self.shared.failed(kind, Failure(TIMED_OUT, "", why), values)
         return True
@@ -312,8 +317,13 @@ class ThreadConnection:
         self._mail.put(due)
 
     def _due(self) -> int:
+        """Whoever stops us looks for us among those who wait; if that was too early, we leave by ourselves."""
         due = self.place.shared.gate.turn(self)
-        return self._mail.get() if due is None else due
+        if due is not None:
+            return due
+        if not self.place.wanted:
+            self.place.shared.gate.leave(self)
+        return self._mail.get()
 
 
 async def rest(until: asyncio.Event, seconds: float) -> None:

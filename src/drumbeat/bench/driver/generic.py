@@ -264,7 +264,7 @@ class GenericEngine:
             return
         age = now - running[0][-1]
         if age > self._interrupt_after + _LAST_GRACE:
-            if place.give_up(self._ledger.own, f"no answer within {self._settings.limit.total_seconds():g} s"):
+            if place.give_up(running[0], self._ledger.own, f"no answer within {self._settings.limit.total_seconds():g} s"):
                 place.cut()
         elif age > self._interrupt_after and place.expired is not running[0]:
             place.expired = running[0]
@@ -272,11 +272,13 @@ class GenericEngine:
 
     def _give_up(self, why: str) -> int:
         """Cut off whatever runs; answers with how many operations that was."""
-        given_up = [each for each in list(self._connections.values()) if each.place.give_up(self._ledger.own, why)]
-        for connection in given_up:
-            connection.stop()
-            connection.place.cut()
-        return len(given_up)
+        given_up = 0
+        for connection in list(self._connections.values()):
+            for turn in list(connection.place.running):
+                if connection.place.give_up(turn, self._ledger.own, why):
+                    given_up += 1
+                    connection.place.cut()
+        return given_up
 
     def _wake_pacer(self) -> None:
         if self._pacer is not None:

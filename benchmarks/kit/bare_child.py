@@ -1,0 +1,45 @@
+"""The driver alone, without a target's own connection: bare_child.py URL CONNECTIONS SECONDS [RATE]. Prints JSON."""
+
+import asyncio
+import json
+import sys
+from datetime import timedelta
+
+import numpy as np
+
+from drumbeat.bench.driver.engine import PostgresEngine
+from drumbeat.bench.driver.interface import EngineSettings
+from drumbeat.bench.driver.runner import MEASUREMENT, LoadRunner
+from drumbeat.bench.driver.session import address_of
+from drumbeat.bench.driver.tally import figures
+from drumbeat.bench.values import Draw
+from drumbeat.core.clock import SystemClock
+from kit.drive_child import point_select
+
+
+async def main(url: str, connections: int, seconds: float, rate: float | None) -> None:
+    clock, load = SystemClock(), point_select()
+    draw = Draw(slot=0, chance=np.random.default_rng(1), now_us=lambda: 0)
+    engine = PostgresEngine(address_of(url), load, draw, EngineSettings(most_connections=connections))
+    runner = LoadRunner(engine, load, clock)
+    await runner.open()
+    async with asyncio.TaskGroup() as group:
+        ticking = group.create_task(runner.run())
+        runner.set_target(connections, timedelta())
+        while engine.held < connections:
+            await asyncio.sleep(0.01)
+        runner.set_rate(rate)
+        runner.start("WARMUP", connections)
+        await asyncio.sleep(0.5)
+        runner.set_phase(MEASUREMENT)
+        await asyncio.sleep(seconds)
+        await runner.drain(timedelta(seconds=10))
+        ticking.cancel()
+    await runner.close()
+    print(json.dumps({"service": figures(runner.measured.service), "response": figures(runner.measured.response)}))
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    uvloop.run(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), float(sys.argv[4]) if len(sys.argv) > 4 else None))
