@@ -16,6 +16,7 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner, is_off
 from drumbeat.bench.driver.tally import Tally, figures
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
+from drumbeat.bench.new_keys import above_what_is_there
 from drumbeat.bench.prepare import prepare
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
@@ -133,7 +134,7 @@ async def drive(
 ) -> DriveResult:
     """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load when something is wrong with either."""
     await target.check(load)
-    runner = _runner(target, load, settings, clock)
+    runner = _runner(target, await above_what_is_there(target, load), settings, clock)
     try:
         await runner.open()
         return await _drive(runner, target, settings, clock, on_interval or (lambda interval: None))

@@ -327,7 +327,7 @@ class TestOrders:
             await work.engine.drain(seconds(10))
             records = work.records
 
-        dues = np.sort(records["due"])
+        dues = np.sort(records["due"])[:250]
         assert np.abs(np.diff(dues) - 1_000_000).max() <= 1
         assert (records["start"] >= records["due"]).all()
 
@@ -344,7 +344,7 @@ class TestOrders:
 
         late = records["start"] - records["due"]
         assert int((late > 1_000_000).sum()) >= waiting // 2
-        assert np.abs(np.diff(records["due"])[5:] - 500_000).max() <= 1, "none was left out"
+        assert np.abs(np.diff(records["due"][5:waiting]) - 500_000).max() <= 1, "none was left out"
 
     async def test_a_rate_may_change_and_end(self, kind: str) -> None:
         database = FakeDatabase()

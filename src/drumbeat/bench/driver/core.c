@@ -461,6 +461,13 @@ static void sweep(core *c, int64_t now) {
     c->next_sweep = now + SWEEP_NS;
 }
 
+/* Give up every operation that is running: what a drain does at its limit. */
+void core_give_up(core *c) {
+    int64_t now = now_ns();
+    for (int32_t i = 0; i < c->size; i++)
+        if (c->all[i].state == BUSY) lose(c, i, TIMED_OUT, now);
+}
+
 /* Connections told to go while they were idle: taken out of the queue. */
 static void retire_idle(core *c) {
     int32_t head = -1, tail = -1, i;

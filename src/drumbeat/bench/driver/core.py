@@ -57,6 +57,10 @@ class Core(Protocol):
         """Send and receive for this long, or until there is nothing left to send."""
         ...
 
+    def give_up(self) -> None:
+        """Record every operation that is running as timed out; its connection is of no use any more."""
+        ...
+
     def take(self) -> Records:
         """The records made since the last call."""
         ...

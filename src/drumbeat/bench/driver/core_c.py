@@ -32,6 +32,7 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_backlog": (c_int64, (c_void_p,)),
     "core_take_records": (c_uint32, (c_void_p, c_void_p)),
     "core_take_news": (c_uint32, (c_void_p,)),
+    "core_give_up": (None, (c_void_p,)),
     "core_run": (c_uint32, (c_void_p, c_int64)),
 }
 
@@ -101,6 +102,9 @@ class CCore:
 
     def run(self, budget_ns: int) -> None:
         self._library.core_run(self._core, budget_ns)
+
+    def give_up(self) -> None:
+        self._library.core_give_up(self._core)
 
     def take(self) -> Records:
         """Hand over the full buffer and go on in the other one."""

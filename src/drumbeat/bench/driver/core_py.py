@@ -103,6 +103,10 @@ class PyCore:
         behind = now_ns() - self._next_due if self._interval_ns and self._accepting else -1
         return int(behind / self._interval_ns) + 1 if behind > 0 else 0
 
+    def give_up(self) -> None:
+        for index in [index for index, each in self._all.items() if each.state is State.BUSY]:
+            self._lose(index, TIMED_OUT)
+
     def take(self) -> Records:
         records, self._records = self._records, []
         return np.array(records, dtype=RECORD)

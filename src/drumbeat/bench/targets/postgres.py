@@ -31,7 +31,7 @@ _TYPES = {
 }
 
 _COLUMNS = """
-SELECT a.attname AS name, t.typname AS type, NOT a.attnotnull AS nullable,
+SELECT a.attname AS name, t.typname AS type, format_type(a.atttypid, a.atttypmod) AS native, NOT a.attnotnull AS nullable,
        COALESCE((SELECT i.indnkeyatts = 1 FROM pg_index i
                   WHERE i.indrelid = c.oid AND i.indisprimary AND a.attnum = i.indkey[0]), false) AS is_key
   FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid JOIN pg_type t ON t.oid = a.atttypid
@@ -143,12 +143,18 @@ class PostgresTarget:
 
     async def define(self, statements: Sequence[str]) -> None:
         for statement in statements:
-            await self._own.execute(statement)
+            try:
+                await self._own.execute(statement)
+            except _driver().PostgresError as exc:
+                raise InvalidInput(f"{self.location} refused {statement!r}: {exc}") from exc
 
     async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
         listed = list(rows)
         schema, _, name = table.rpartition(".")
-        await self._own.copy_records_to_table(name, schema_name=schema or None, columns=list(columns), records=listed)
+        try:
+            await self._own.copy_records_to_table(name, schema_name=schema or None, columns=list(columns), records=listed)
+        except _driver().PostgresError as exc:
+            raise InvalidInput(f"{self.location} would not take {len(listed)} rows for {table}: {exc}") from exc
         return len(listed)
 
     async def fetch(self, sql: str, values: Sequence[Any] = ()) -> Sequence[Sequence[Any]]:
@@ -192,7 +198,7 @@ def named(table: str) -> str:
 
 def _column(row: "asyncpg.Record") -> Column:
     kind = _TYPES.get(row["type"], ValueType.TEXT)
-    return Column(name=row["name"], type=kind, native_type=row["type"], nullable=row["nullable"])
+    return Column(name=row["name"], type=kind, native_type=row["native"], nullable=row["nullable"])
 
 
 def _driver() -> Any:
