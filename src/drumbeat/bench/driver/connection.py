@@ -43,13 +43,14 @@ class Place:
     engine when it gives the operation up. So each is recorded once, though they may be in different threads.
     """
 
-    __slots__ = ("expired", "number", "recorder", "running", "scope", "served", "shared", "stopped", "wanted")
+    __slots__ = ("busy", "expired", "number", "recorder", "running", "scope", "served", "shared", "stopped", "wanted")
 
     def __init__(self, number: int, shared: Shared, recorder: Recorder) -> None:
         self.number = number
         self.shared = shared
         self.recorder = recorder
         self.running: list[Turn] = []
+        self.busy = False  #: from before an operation begins until after it is recorded
         self.expired: Turn | None = None  #: the operation that took too long and was interrupted
         self.scope: asyncio.Timeout | None = None  #: how long the engine waits for this connection
         self.wanted = True
@@ -59,19 +60,20 @@ class Place:
     def begin(self, due: int) -> Turn | None:
         """The next operation, its clock running; None when the gate was closed meanwhile.
 
-        It is seen to run before the gate is asked, and the gate is closed before anybody looks for what runs: so who has
-        closed it and sees nothing running can be sure that nothing will.
+        It is seen to be busy before the gate is asked, and the gate is closed before anybody looks who is busy: so who has
+        closed it and sees nobody busy can be sure that nothing will begin, and that all that ended is recorded.
         """
         shared = self.shared
         kind, values = drawn = shared.supply.next()
+        self.busy = True
+        if not shared.gate.accepting:
+            shared.supply.put_back(drawn)
+            self.busy = False
+            return None
         start = _now()
         turn = (kind, values, shared.epoch, due or start, start)
         self.running.append(turn)
-        if shared.gate.accepting:
-            return turn
-        if self._is_mine():
-            shared.supply.put_back(drawn)
-        return None
+        return turn
 
     def succeeded(self, turn: Turn, rows: int) -> None:
         end = _now()
@@ -79,6 +81,7 @@ class Place:
         if self._is_mine():
             kind, _, epoch, due, start = turn
             self.recorder.add(due, start, end - start, self.number, rows, kind, OK, epoch, b"")
+        self.busy = False
 
     def failed(self, turn: Turn, failure: Failure) -> None:
         end = _now()
@@ -89,6 +92,7 @@ class Place:
             code = failure.code.encode()
             self.recorder.add(due, start, end - start, self.number, 0, kind, failure.outcome, epoch, code)
             self.shared.failed(kind, failure, values)
+        self.busy = False
 
     def give_up(self, turn: Turn, recorder: Recorder, why: str) -> bool:
         """Record an operation as timed out, for whoever writes to this recorder; answers whether it was still running.
@@ -103,6 +107,7 @@ class Place:
         kind, values, epoch, due, start = turn
         recorder.add(due, start, _now() - start, self.number, 0, kind, TIMED_OUT, epoch, b"")
         self.shared.failed(kind, Failure(TIMED_OUT, "", why), values)
+        self.busy = False
         return True
 
     def stop(self) -> None:

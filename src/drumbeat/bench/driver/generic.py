@@ -125,7 +125,7 @@ class GenericEngine:
 
     @property
     def in_flight(self) -> int:
-        return sum(len(connection.place.running) for connection in list(self._connections.values()))
+        return sum(connection.place.busy for connection in list(self._connections.values()))
 
     @property
     def backlog(self) -> int:
