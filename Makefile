@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 EXTRAS := dev,postgres,bench,mysql,duckdb,gpu,plot,fast
 
-.PHONY: help demo test check lint types imports format soak bench clean
+.PHONY: help demo test check lint types imports format bench clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

