@@ -157,7 +157,7 @@ WHOLE = histogram_of([0, 5, 1_000, 2_000, 2_001, 1_000_000_000])
     [
         b"",
         b"\x00",
-        b"\x02" + WHOLE.to_bytes()[1:],
+        b"\x03" + WHOLE.to_bytes()[1:],
         b"not a histogram",
         b"\x01\x80",
         b"\x01\x05\x05\x05",

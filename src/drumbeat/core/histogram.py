@@ -9,14 +9,15 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 _SUB_BITS = 6
 _SUB = 1 << _SUB_BITS
 _EXACT = _SUB * 2
 _LONGEST = 1 << 42  #: nanoseconds; a little over an hour, everything longer is counted there
 BUCKETS = (42 - _SUB_BITS - 1) * _SUB + _EXACT
-_FORMAT = 1
+_SPARSE, _DENSE = 1, 2  #: the two forms in bytes
+_WIDEST = 1024  #: buckets, for the dense form
 _ONE_BYTE = 0x80  #: numbers below it take one byte
 _TOO_MANY = 1 << 64
 
@@ -140,44 +141,42 @@ class Histogram:
         return slice(bucket_of(self.least), bucket_of(self.greatest) + 1)
 
     def to_bytes(self) -> bytes:
-        """A compact form: the exact figures, then each used bucket as a step from the last and its count."""
+        """A compact form: the exact figures, then the counts, one byte for each bucket where that is enough."""
         if self.least is None or self.greatest is None:
-            return bytes([_FORMAT])
-        out = bytearray([_FORMAT])
+            return bytes([_SPARSE])
+        window = self.counts[self._used()].tolist()
+        dense = len(window) <= _WIDEST and max(window) < 256
+        out = bytearray([_DENSE if dense else _SPARSE])
         for figure in (self.total, self.least, self.greatest):
             _put(out, figure)
-        buckets, counts = zip(*self.buckets(), strict=True)
-        _put(out, buckets[0])
-        steps = [above - below for below, above in pairwise(buckets)]
-        rest = [counts[0], *(number for pair in zip(steps, counts[1:], strict=True) for number in pair)]
-        if max(rest) < _ONE_BYTE:
-            return bytes(out) + bytes(rest)
-        for number in rest:
-            _put(out, number)
+        if dense:
+            return bytes(out) + bytes(window)
+        before = 0
+        for bucket, count in self.buckets():
+            _put(out, bucket - before)
+            _put(out, count)
+            before = bucket
         return bytes(out)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "Histogram":
         """The histogram that ``to_bytes`` wrote. Raises ValueError on anything else."""
-        if not data or data[0] != _FORMAT:
-            raise ValueError(f"expected a histogram of format {_FORMAT}, got {data[:1].hex() or 'nothing'}")
-        figures = list(_numbers(data[1:]))
+        if not data or data[0] not in (_SPARSE, _DENSE):
+            raise ValueError(f"expected a histogram of format {_SPARSE} or {_DENSE}, got {data[:1].hex() or 'nothing'}")
         histogram = cls()
-        if not figures:
+        if data == bytes([_SPARSE]):
             return histogram
-        if len(figures) < 5 or len(figures) % 2 == 0:
-            raise ValueError("expected a whole histogram, got one cut short")
-        histogram.total, histogram.least, histogram.greatest = figures[:3]
-        bucket = 0
-        for step, count in zip(figures[3::2], figures[4::2], strict=True):
-            bucket += step
-            if bucket >= BUCKETS or histogram.counts[bucket] or not 0 < count < _TOO_MANY:
-                raise ValueError(f"expected rising buckets below {BUCKETS}, none empty; got {count} in bucket {bucket}")
-            histogram.counts[bucket] = count
-        if (bucket_of(histogram.least), bucket_of(histogram.greatest)) != (figures[3], bucket):
+        (histogram.total, histogram.least, histogram.greatest), rest = _figures(data[1:])
+        pairs = _sparse(rest) if data[0] == _SPARSE else list(enumerate(rest, bucket_of(histogram.least)))
+        used = [(bucket, count) for bucket, count in pairs if count]
+        if not used or (used[0][0], used[-1][0]) != (bucket_of(histogram.least), bucket_of(histogram.greatest)):
             raise ValueError(
                 "expected the least and the greatest in the outermost buckets, got a histogram cut short or spoiled"
             )
+        if pairs[-1][0] != used[-1][0]:
+            raise ValueError("expected nothing beyond the greatest, got a histogram that goes on")
+        for bucket, count in used:
+            histogram.counts[bucket] = count
         return histogram
 
     def __eq__(self, other: object) -> bool:
@@ -214,14 +213,35 @@ def _put(out: bytearray, number: int) -> None:
     out.append(number)
 
 
-def _numbers(data: bytes) -> Iterator[int]:
+def _figures(data: bytes) -> tuple[list[int], bytes]:
+    """The three exact figures, and what follows them."""
+    figures, at = [], 0
+    for _ in range(3):
+        number, at = _take(data, at)
+        figures.append(number)
+    return figures, data[at:]
+
+
+def _sparse(data: bytes) -> list[tuple[int, int]]:
+    """Buckets, each a step from the last, and their counts."""
+    pairs: list[tuple[int, int]] = []
+    at = 0
+    while at < len(data):
+        step, at = _take(data, at)
+        count, at = _take(data, at)
+        bucket = pairs[-1][0] + step if pairs else step
+        if bucket >= BUCKETS or (pairs and not step) or not 0 < count < _TOO_MANY:
+            raise ValueError(f"expected rising buckets below {BUCKETS}, none empty; got {count} in bucket {bucket}")
+        pairs.append((bucket, count))
+    return pairs
+
+
+def _take(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at a place, and where the next one does."""
     number = shift = 0
-    for byte in data:
-        number |= (byte & 0x7F) << shift
-        if byte & 0x80:
-            shift += 7
-        else:
-            yield number
-            number = shift = 0
-    if shift:
-        raise ValueError("expected a whole histogram, got one cut short")
+    for place in range(at, len(data)):
+        number |= (data[place] & 0x7F) << shift
+        if data[place] < _ONE_BYTE:
+            return number, place + 1
+        shift += 7
+    raise ValueError("expected a whole histogram, got one cut short")

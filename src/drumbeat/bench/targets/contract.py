@@ -65,6 +65,10 @@ MIXED = load(operation("LOOKUP", 60, LOOKUP), operation("INSERT", 40, INSERT))
 LOOKUPS = load(operation("LOOKUP", 100, LOOKUP))
 
 
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
 def draw() -> Draw:
     return Draw.seeded(0, 7, lambda: 1_767_225_600_000_000)
 

@@ -1,0 +1,80 @@
+"""Statements in a driver's words: placeholders are found where they are, and only there."""
+
+import pytest
+
+from drumbeat.bench.model import KeyValue, Load, Operation, Statement
+from drumbeat.bench.targets.placeholders import insert_sql, positional, quoted, scripts
+
+KEY = KeyValue(low=1, high=9)
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected", "order"),
+    [
+        ("SELECT 1", "SELECT 1", ()),
+        ("SELECT $1, $2", "SELECT ?, ?", (0, 1)),
+        ("UPDATE t SET a = $2 WHERE b = $1", "UPDATE t SET a = ? WHERE b = ?", (1, 0)),
+        ("SELECT $1 WHERE x BETWEEN $1 AND $1 + $2", "SELECT ? WHERE x BETWEEN ? AND ? + ?", (0, 0, 0, 1)),
+        ("SELECT $10, $1", "SELECT ?, ?", (9, 0)),
+        ("SELECT '$1', 'it''s $2', $1", "SELECT '$1', 'it''s $2', ?", (0,)),
+        ('SELECT "$1", `$2`, $1', 'SELECT "$1", `$2`, ?', (0,)),
+        ("SELECT $1 -- not $2\n, $2", "SELECT ? -- not $2\n, ?", (0, 1)),
+        ("SELECT /* $1\n $2 */ $1", "SELECT /* $1\n $2 */ ?", (0,)),
+        ("SELECT '%s', 100 % $1", "SELECT '%s', 100 % ?", (0,)),
+    ],
+)
+def test_placeholders_become_question_marks(sql: str, expected: str, order: tuple[int, ...]) -> None:
+    assert positional(sql) == (expected, order)
+
+
+@pytest.mark.parametrize(
+    ("sql", "numbered", "arguments"),
+    [
+        ("SELECT $1, $2", False, [7, 8]),
+        ("SELECT $2, $1", False, [8, 7]),
+        ("SELECT $2, $1, $2", False, [8, 7, 8]),
+        ("SELECT $2, $1, $2", True, [7, 8]),
+    ],
+)
+def test_values_are_put_into_the_placeholders_order(sql: str, numbered: bool, arguments: list[int]) -> None:
+    load = Load(
+        name="x",
+        operations=(Operation(kind="A", weight=100, statements=(Statement(sql=sql, values=(KEY, KEY)),)),),
+    )
+
+    [script] = scripts(load, numbered=numbered)
+
+    assert list(script.steps[0].arguments([7, 8])) == arguments
+    assert (script.steps[0].sql == sql) is numbered
+
+
+@pytest.mark.parametrize(
+    ("statements", "steps", "is_transaction"),
+    [
+        (["SELECT 1"], [(0, "SELECT 1")], False),
+        (["SELECT 1", "SELECT 2"], [(0, "SELECT 1"), (1, "SELECT 2")], True),
+        (["BEGIN", "SELECT 1", "COMMIT"], [(1, "SELECT 1")], True),
+        (["begin transaction;", "SELECT 1", " end "], [(1, "SELECT 1")], True),
+        (["START  TRANSACTION", "SELECT 1", "SELECT 2", "COMMIT WORK"], [(1, "SELECT 1"), (2, "SELECT 2")], True),
+        (["BEGINNING"], [(0, "BEGINNING")], False),
+    ],
+)
+def test_transactions_are_found(statements: list[str], steps: list[tuple[int, str]], is_transaction: bool) -> None:
+    made = Operation(kind="A", weight=100, statements=tuple(Statement(sql=sql) for sql in statements))
+
+    [script] = scripts(Load(name="x", operations=(made,)))
+
+    assert [(step.place, step.sql) for step in script.steps] == steps
+    assert script.is_transaction is is_transaction
+
+
+@pytest.mark.parametrize(
+    ("name", "mark", "expected"),
+    [("items", '"', '"items"'), ("main.items", '"', '"main"."items"'), ('a"b', '"', '"a""b"'), ("a`b", "`", "`a``b`")],
+)
+def test_names_are_quoted_part_by_part(name: str, mark: str, expected: str) -> None:
+    assert quoted(name, mark) == expected
+
+
+def test_an_insert_names_its_columns() -> None:
+    assert insert_sql("s.t", ["a", "b"], "`", "%s") == "INSERT INTO `s`.`t` (`a`, `b`) VALUES (%s, %s)"
