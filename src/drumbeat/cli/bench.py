@@ -13,8 +13,10 @@ from drumbeat import control_plane
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
 from drumbeat.cli.options import JsonOption, run
 from drumbeat.cli.render import Columns, console, show_json, table
+from drumbeat.cli.worker import worker
 
 app = typer.Typer(no_args_is_help=True, help="Load on a database: prepare its tables, drive it, read how it bends.")
+app.command("worker")(worker)
 
 _SPARKS = " ▁▂▃▄▅▆▇█"
 

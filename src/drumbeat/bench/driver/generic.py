@@ -19,7 +19,7 @@ from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure, Sessions
 from drumbeat.bench.driver.supply import Supply, Timestamp
 from drumbeat.bench.model import Load
 from drumbeat.bench.values import Draw
-from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
+from drumbeat.core.errors import InvalidInput, InvalidSettings
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is replaced
 _DATABASE_GRACE = 500_000_000  #: nanoseconds a database that keeps the limit itself is given to say so
@@ -220,6 +220,9 @@ class GenericEngine:
         except TimeoutError:
             connection.discard()
             connection.stop()
+        except BaseException:
+            connection.discard()
+            raise
         else:
             await connection.close()
         finally:
@@ -231,12 +234,11 @@ class GenericEngine:
         try:
             async with connection.place.within(limit):
                 await connection.connect()
-        except DrumbeatError:
+        except BaseException as error:
             connection.discard()
+            if isinstance(error, Failure | TimeoutError):
+                raise InvalidSettings(f"cannot connect: {str(error) or f'no answer within {limit:g} s'}") from error
             raise
-        except (Failure, TimeoutError) as error:
-            connection.discard()
-            raise InvalidSettings(f"cannot connect: {str(error) or f'no answer within {limit:g} s'}") from error
         finally:
             self._forget(connection)
         await connection.close()

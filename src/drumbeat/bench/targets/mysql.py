@@ -1,11 +1,11 @@
 """MySQL and MariaDB under test, through asyncmy: many connections in one thread, statements prepared by the server."""
 
 import asyncio
+import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -24,7 +24,7 @@ from drumbeat.bench.targets.mysql_session import (
     open_session,
     prepared,
 )
-from drumbeat.bench.targets.placeholders import insert_sql, positional, quoted, scripts
+from drumbeat.bench.targets.placeholders import Script, insert_sql, positional, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -118,11 +118,9 @@ class MysqlTarget:
     async def check(self, load: Load) -> None:
         made = scripts(load)
         try:
-            statements = await self._with_connection(lambda connection: prepared(connection, made))
+            await self._with_connection(lambda connection: _check(connection, made))
         except Failure as failure:
             raise InvalidSettings(f"{self.location}: {failure}") from failure
-        for statement in [each for listed in statements for each in listed]:
-            await statement.close()
 
     async def describe(self, table: str) -> TableDescription:
         schema, _, name = table.rpartition(".")
@@ -247,6 +245,11 @@ def _column(name: str, base: str, native: str, nullable: int) -> Column:
     return Column(name=name, type=kind, native_type=native.lower(), nullable=bool(nullable))
 
 
+async def _check(connection: Any, made: Sequence[Script]) -> None:
+    for statement in itertools.chain.from_iterable(await prepared(connection, made)):
+        await statement.close()
+
+
 async def _query(connection: Any, sql: str) -> None:
     await connection.query(sql)
 
@@ -282,5 +285,5 @@ async def _load(connection: Any, sql: str, rows: Iterable[Sequence[Any]]) -> int
 
 def _chunks(rows: Iterable[Sequence[Any]]) -> Iterator[list[tuple[Any, ...]]]:
     rest = iter(rows)
-    while some := [tuple(row) for row in islice(rest, _ROWS_AT_ONCE)]:
+    while some := [tuple(row) for row in itertools.islice(rest, _ROWS_AT_ONCE)]:
         yield some
