@@ -116,22 +116,23 @@ class FakeThreadSession:
 class FakeSession:
     def __init__(self, database: FakeDatabase) -> None:
         self._database = database
-        self._interrupted = False
+        self._is_open = True
 
     async def execute(self, operation: int, values: Values) -> int:
         await asyncio.sleep(0)
         while self._database.hangs and not self._database.let_go.is_set():
             await asyncio.sleep(0.001)
-            if self._interrupted and self._database.heeds:
-                self._interrupted = False
-                raise interrupted()
+            if not self._is_open and self._database.heeds:
+                raise Failure(LOST, "", "closed")
         return self._database.finish(operation, values)
 
     def interrupt(self) -> None:
-        self._interrupted = True
+        if self._is_open:
+            self._is_open = False
+            self._database.close()
 
     async def close(self) -> None:
-        self._database.close()
+        self.interrupt()
 
 
 @dataclass(slots=True)

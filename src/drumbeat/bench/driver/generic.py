@@ -214,18 +214,18 @@ class GenericEngine:
 
     async def _drive(self, connection: Connection) -> None:
         self._held += 1
+        answers = True
         try:
             async with connection.place.within(None):
                 await connection.drive()
         except TimeoutError:
-            connection.discard()
-            connection.stop()
-        except BaseException:
-            connection.discard()
-            raise
-        else:
-            await connection.close()
+            answers = False
         finally:
+            if answers:
+                await connection.close()
+            else:
+                connection.discard()
+                connection.stop()
             self._held -= 1
 
     async def _try_connection(self) -> None:
