@@ -239,6 +239,8 @@ class MariaDbServer:
     def _create(self, program: Path) -> None:
         self._folder = folder = Path(tempfile.mkdtemp(prefix="drumbeat-mariadb-", dir=self._parent))
         reaper().sweep(str(folder))
+        for name in ("data", "tmp"):
+            (folder / name).mkdir()
         shutil.copytree(program, folder / "program")
         self._make_certificate()
         escaped = PASSWORD.replace("'", "''")
@@ -259,13 +261,13 @@ class MariaDbServer:
             str(program / "mariadbd"),
             "--no-defaults",
             f"--datadir={data}",
+            f"--tmpdir={self.folder / 'tmp'}",  # a server that starts removes what it finds there, be it another's
             f"--lc-messages-dir={program}",
             f"--character-sets-dir={program / 'charsets'}",
             *(f"--{name}={value}" for name, value in self._settings.items()),
         ]
 
     def _make_certificate(self) -> None:
-        (self.folder / "data").mkdir()
         if shutil.which("openssl") is None:
             return
         names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bench.driver.fakes import LOAD, FakeDatabase, engine_of, outcomes, running, seconds
+from drumbeat.bench.driver.connection import Place
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import Failure, Values
 from drumbeat.bench.model import ErrorClass, Load, NewKey, Operation, Statement
@@ -162,6 +163,22 @@ class TestConnections:
             assert work.engine.failed_connects == 3
             assert [sample.message for sample in work.engine.error_samples] == ["nobody there"] * 3
 
+    async def test_pauses_grow_until_something_was_done(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        pauses: list[float] = []
+
+        async def rest(self: Place, pause: float) -> None:
+            pauses.append(pause)
+            await asyncio.sleep(0)
+
+        database = FakeDatabase(answer=failing(50, lambda: Failure(LOST, "gone", "the server went away")))
+        async with running(database, kind, connections=0) as work:
+            monkeypatch.setattr(Place, "rest", rest)
+            database.refusals = 8
+            work.engine.set_target(1)
+            await work.until(lambda: len(pauses) >= 11)
+
+        assert pauses[:11] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 0.1, 0.1, 0.1]
+
     async def test_a_connect_that_does_not_end_is_given_up(self, kind: str) -> None:
         database = FakeDatabase()
         async with running(database, kind, connections=0, connect_limit=seconds(0.05)) as work:
@@ -192,13 +209,13 @@ class TestConnections:
             await engine_of(FakeDatabase(refusals=1, refusal=lambda: InvalidInput("not SQL")), kind).open()
 
     async def test_closing_leaves_no_connection_and_no_thread(self, kind: str) -> None:
-        before = set(threading.enumerate())
+        before = own_threads()
         database = FakeDatabase()
         async with running(database, kind, connections=5) as work:
             await work.recorded(10)
 
         assert database.open == 0
-        await work.until(lambda: set(threading.enumerate()) <= before)
+        await work.until(lambda: own_threads() <= before)
 
     async def test_closing_twice_or_unopened_is_closing_once(self, kind: str) -> None:
         engine = engine_of(FakeDatabase(), kind)
@@ -207,6 +224,11 @@ class TestConnections:
         async with running(FakeDatabase(), kind) as work:
             await work.recorded(1)
             await work.engine.close()
+
+
+def own_threads() -> set[threading.Thread]:
+    """Every thread but those the event loop keeps for ``to_thread``."""
+    return {thread for thread in threading.enumerate() if not thread.name.startswith("asyncio_")}
 
 
 class TestFailures:

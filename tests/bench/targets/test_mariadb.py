@@ -104,6 +104,7 @@ class TestFaults:
             running = Running(engine, seconds(60))
             await engine.open()
             engine.set_target(8)
+            await running.until(lambda: engine.held == 8)
             engine.accept(True)
             await running.recorded(100)
 

@@ -189,13 +189,13 @@ class GenericEngine:
                 self._reconcile()
 
     async def _keep(self, connection: Connection) -> None:
-        place, pause = connection.place, _FIRST_PAUSE
+        place, pause = connection.place, _FIRST_PAUSE / 2
         while place.wanted:
             place.served = False
             if await self._connect(connection):
                 await self._drive(connection)
-            await place.rest(pause)
             pause = _FIRST_PAUSE if place.served else min(2 * pause, _LONGEST_PAUSE)
+            await place.rest(pause)
 
     async def _connect(self, connection: Connection) -> bool:
         async with self._connecting:

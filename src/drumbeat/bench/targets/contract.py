@@ -264,6 +264,24 @@ class TargetContract:
         assert (records["start"] == records["due"]).all()
         assert (records["rows"] == 1).all()
 
+    async def test_rows_are_those_read_or_changed(self, target: Target, table: str) -> None:
+        ten = "SELECT id FROM contract_items WHERE id >= $1 AND id < $1 + 10"
+        five = "UPDATE contract_items SET amount = amount + 1 WHERE id > $1 - 5 AND id <= $1"
+        none = "DELETE FROM contract_items WHERE id = -$1"
+        kinds = {"TEN": (ten, 40), "FIVE": (five, 40), "NONE": (none, 20)}
+        given = [
+            operation(kind, weight, Statement(sql=sql, values=(KeyValue(low=7, high=7),)))
+            for kind, (sql, weight) in kinds.items()
+        ]
+        async with self.running(target, load(*given), connections=1) as running:
+            records = await running.recorded(20)
+
+        assert {int(kind): set(records["rows"][records["kind"] == kind].tolist()) for kind in (0, 1, 2)} == {
+            0: {10},
+            1: {5},
+            2: {0},
+        }
+
     async def test_the_mix_is_kept(self, target: Target, table: str) -> None:
         async with self.running(target, MIXED) as running:
             await running.recorded(300)

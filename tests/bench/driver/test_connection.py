@@ -1,0 +1,123 @@
+"""A connection's place: each operation is recorded once, by whoever takes it out."""
+
+import pytest
+
+from drumbeat.bench.driver.connection import Place, Shared
+from drumbeat.bench.driver.pacing import AT_ONCE, Gate
+from drumbeat.bench.driver.recorder import Ledger
+from drumbeat.bench.driver.records import FAILED, OK, TIMED_OUT
+from drumbeat.bench.driver.session_kinds import Failure, Values
+from drumbeat.bench.driver.supply import Supply
+from drumbeat.bench.model import Load, NewKey, Operation, Statement
+from drumbeat.bench.values import Draw
+
+LOAD = Load(
+    name="x",
+    operations=(Operation(kind="INSERT", weight=100, statements=(Statement(sql="$1", values=(NewKey(first=1),)),)),),
+)
+
+
+class Scene:
+    """A place, and what came of its operations."""
+
+    def __init__(self) -> None:
+        self.failures: list[tuple[int, str, Values]] = []
+        self.gate = Gate()
+        self.gate.accept(True)
+        supply = Supply(LOAD, Draw.seeded(0, 1, lambda: 0), lambda us: us)
+        self.shared = Shared(
+            self.gate, supply, 0.0, lambda kind, failure, values: self.failures.append((kind, str(failure), values))
+        )
+        self.ledger = Ledger()
+        self.place = Place(5, self.shared, self.ledger.add())
+
+    def outcomes(self) -> list[tuple[int, int]]:
+        records = self.ledger.take()
+        return list(zip(records["outcome"].tolist(), records["epoch"].tolist(), strict=True))
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    return Scene()
+
+
+async def test_an_operation_belongs_to_the_epoch_it_began_in(scene: Scene) -> None:
+    for end in ("well", "badly"):
+        scene.shared.epoch = 1
+        turn = scene.place.begin(AT_ONCE)
+        assert turn is not None
+        scene.shared.epoch = 2
+        if end == "well":
+            scene.place.succeeded(turn, 1)
+        else:
+            scene.place.failed(turn, Failure(FAILED, "x", "no"))
+
+    assert scene.outcomes() == [(OK, 1), (FAILED, 1)]
+
+
+async def test_what_was_given_up_is_not_recorded_again_and_nothing_more_is_begun(scene: Scene) -> None:
+    turn = scene.place.begin(AT_ONCE)
+    assert turn is not None
+
+    assert scene.place.give_up(turn, scene.ledger.own, "too late")
+    scene.place.succeeded(turn, 1)
+    scene.place.failed(turn, Failure(FAILED, "x", "no"))
+
+    assert scene.outcomes() == [(TIMED_OUT, 0)]
+    assert scene.failures == [(0, "too late", ((1,),))]
+    assert (scene.place.wanted, scene.place.busy) == (False, False)
+
+
+async def test_what_has_ended_cannot_be_given_up(scene: Scene) -> None:
+    first = scene.place.begin(AT_ONCE)
+    assert first is not None
+    scene.place.succeeded(first, 1)
+    second = scene.place.begin(AT_ONCE)
+    assert second is not None
+
+    assert not scene.place.give_up(first, scene.ledger.own, "too late")
+    scene.place.succeeded(second, 1)
+
+    assert scene.outcomes() == [(OK, 0), (OK, 0)]
+
+
+async def test_it_is_busy_until_it_has_recorded(scene: Scene) -> None:
+    turn = scene.place.begin(AT_ONCE)
+    assert turn is not None
+    seen = []
+    add = scene.place.recorder.add
+
+    class Watching:
+        def add(self, *fields: object) -> None:
+            seen.append((scene.place.busy, len(scene.place.running)))
+            add(*fields)  # type: ignore[arg-type]
+
+    scene.place.recorder = Watching()  # type: ignore[assignment]
+    scene.place.succeeded(turn, 1)
+
+    assert seen == [(True, 0)]
+    assert not scene.place.busy
+
+
+async def test_nothing_begins_behind_a_closed_gate_and_its_values_are_kept(scene: Scene) -> None:
+    scene.gate.accept(False)
+    assert scene.place.begin(AT_ONCE) is None
+    assert (scene.place.busy, scene.place.running) == (False, [])
+
+    scene.gate.accept(True)
+    turn = scene.place.begin(AT_ONCE)
+
+    assert turn is not None
+    assert turn[1] == ((1,),)
+
+
+async def test_a_failure_after_an_interrupt_is_a_timeout(scene: Scene) -> None:
+    turn = scene.place.begin(AT_ONCE)
+    assert turn is not None
+    scene.place.expired = turn
+    scene.place.failed(turn, Failure(FAILED, "x", "interrupted"))
+    other = scene.place.begin(AT_ONCE)
+    assert other is not None
+    scene.place.failed(other, Failure(FAILED, "x", "its own fault"))
+
+    assert scene.outcomes() == [(TIMED_OUT, 0), (FAILED, 0)]
