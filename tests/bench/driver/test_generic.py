@@ -96,7 +96,7 @@ class TestConnections:
         async with running(database, kind, connections=40, parallel_connects=3) as work:
             await work.until(lambda: work.engine.held == 40)
 
-        assert database.most_connecting == 3
+        assert 1 <= database.most_connecting <= 3
 
     async def test_no_more_are_held_than_allowed(self, kind: str) -> None:
         database = FakeDatabase()

@@ -97,6 +97,22 @@ class TestLogin:
             await MysqlTarget(f"{mariadb_url}?ssl-mode=VERIFY_CA").__aenter__()
 
 
+async def test_a_small_buffer_grows_with_what_is_read(mariadb_url: str) -> None:
+    wide = load(operation("WIDE", 100, Statement(sql="SELECT REPEAT('x', 3000000) UNION ALL SELECT 'y'")))
+    async with MysqlTarget(mariadb_url) as target:
+        engine = target.engine(wide, draw(), EngineSettings())
+        running = Running(engine, seconds(30))
+        await engine.open()
+        engine.set_target(2)
+        engine.accept(True)
+        await running.recorded(10)
+        records = await running.drained()
+        await engine.close()
+
+    assert set(records["outcome"].tolist()) == {OK}
+    assert set(records["rows"].tolist()) == {2}
+
+
 class TestFaults:
     async def test_load_goes_on_after_the_server_was_killed(self, private_mariadb: MariaDbServer) -> None:
         async with MysqlTarget(private_mariadb.new_database()) as target:

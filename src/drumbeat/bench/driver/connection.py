@@ -1,26 +1,19 @@
-"""One connection of the general engine: takes its turn, runs an operation, records it, and begins again."""
+"""A connection's place in the general engine: what it runs, and that each operation is recorded once."""
 
 import asyncio
-import logging
-import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Protocol
 
-from drumbeat.bench.driver.lanes import Lane
-from drumbeat.bench.driver.pacing import AT_ONCE, STOP, Gate
+from drumbeat.bench.driver.pacing import Gate
 from drumbeat.bench.driver.recorder import Recorder
-from drumbeat.bench.driver.records import FAILED, OK, TIMED_OUT
-from drumbeat.bench.driver.session_kinds import AsyncSession, AsyncSessions, BlockingSession, BlockingSessions, Failure, Values
+from drumbeat.bench.driver.records import OK, TIMED_OUT
+from drumbeat.bench.driver.session_kinds import Failure, Values
 from drumbeat.bench.driver.supply import Supply
 
-log = logging.getLogger(__name__)
-
 _now = time.monotonic_ns
-_CLOSE_SECONDS = 1.0
 
 Turn = tuple[int, Values, int, int, int]  #: an operation that runs: kind, values, epoch, due, start
 
@@ -174,163 +167,6 @@ class Connection(Protocol):
         ...
 
 
-class AsyncConnection:
-    """One of many in the event loop's thread."""
-
-    def __init__(self, place: Place, sessions: AsyncSessions) -> None:
-        self.place = place
-        self._sessions = sessions
-        self._session: AsyncSession | None = None
-        self._woken: asyncio.Future[int] | None = None
-
-    @property
-    def is_connecting(self) -> bool:
-        return self._session is None
-
-    async def connect(self) -> None:
-        self._session = await self._sessions.connect()
-
-    async def drive(self) -> None:
-        if self._session is None:
-            return
-        place, shared, execute = self.place, self.place.shared, self._session.execute
-        while place.wanted:
-            due = AT_ONCE if shared.gate.free else await self._due()
-            if due == STOP or (turn := place.begin(due)) is None:
-                continue
-            try:
-                rows = await execute(turn[0], turn[1])
-            except Exception as error:
-                place.failed(turn, failure := _failure(error))
-                if failure.lost:
-                    return
-            else:
-                place.succeeded(turn, rows)
-            if shared.think_seconds and shared.gate.free:
-                await place.rest(shared.think_seconds)
-
-    async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            try:
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await session.close()
-            except Exception as error:
-                log.info("a connection did not close in order: %r", error)
-                session.interrupt()
-
-    def discard(self) -> None:
-        self.interrupt()
-        self._session = None
-
-    def interrupt(self) -> None:
-        if self._session is not None:
-            self._session.interrupt()
-
-    def stop(self) -> None:
-        self.place.stop()
-        self.place.shared.gate.leave(self)
-
-    def wake(self, due: int) -> None:
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(due)
-
-    async def _due(self) -> int:
-        due = self.place.shared.gate.turn(self)
-        if due is not None:
-            return due
-        self._woken = asyncio.get_running_loop().create_future()
-        return await self._woken
-
-
-class ThreadConnection:
-    """One in a thread of its own."""
-
-    def __init__(self, place: Place, sessions: BlockingSessions) -> None:
-        self.place = place
-        self._sessions = sessions
-        self._session: BlockingSession | None = None
-        self._lane: Lane | None = None
-        self._stopped = threading.Event()
-        self._mail: SimpleQueue[int] = SimpleQueue()
-
-    @property
-    def is_connecting(self) -> bool:
-        return self._session is None
-
-    async def connect(self) -> None:
-        self._lane = Lane(f"drumbeat-connection-{self.place.number}")
-        await self._lane.run(self._connect)
-
-    def _connect(self) -> None:
-        self._session = self._sessions.connect()
-
-    async def drive(self) -> None:
-        if self._lane is not None and (session := self._session) is not None:
-            await self._lane.run(lambda: self._drive(session))
-
-    def _drive(self, session: BlockingSession) -> None:
-        place, shared, execute = self.place, self.place.shared, session.execute
-        while place.wanted:
-            due = AT_ONCE if shared.gate.free else self._due()
-            if due == STOP or (turn := place.begin(due)) is None:
-                continue
-            try:
-                rows = execute(turn[0], turn[1])
-            except Exception as error:
-                place.failed(turn, failure := _failure(error))
-                if failure.lost:
-                    return
-            else:
-                place.succeeded(turn, rows)
-            if shared.think_seconds and shared.gate.free:
-                self._stopped.wait(shared.think_seconds)
-
-    async def close(self) -> None:
-        lane, self._lane = self._lane, None
-        if lane is not None:
-            try:
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await lane.run(self._close)
-            except Exception as error:
-                log.info("a connection did not close in order: %r", error)
-            lane.end()
-
-    def discard(self) -> None:
-        """What its thread does now may still end, and a session come of it: that is closed too."""
-        self.interrupt()
-        lane, self._lane = self._lane, None
-        if lane is not None:
-            lane.post(self._close)
-            lane.end()
-
-    def _close(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.close()
-
-    def interrupt(self) -> None:
-        if (session := self._session) is not None:
-            session.interrupt()
-
-    def stop(self) -> None:
-        self.place.stop()
-        self._stopped.set()
-        self.place.shared.gate.leave(self)
-
-    def wake(self, due: int) -> None:
-        self._mail.put(due)
-
-    def _due(self) -> int:
-        """Whoever stops us looks for us among those who wait; if that was too early, we leave by ourselves."""
-        due = self.place.shared.gate.turn(self)
-        if due is not None:
-            return due
-        if not self.place.wanted:
-            self.place.shared.gate.leave(self)
-        return self._mail.get()
-
-
 async def rest(until: asyncio.Event, seconds: float) -> None:
     """Wait, but not beyond an event."""
     try:
@@ -338,11 +174,3 @@ async def rest(until: asyncio.Event, seconds: float) -> None:
             await until.wait()
     except TimeoutError:
         return
-
-
-def _failure(error: Exception) -> Failure:
-    """The target's own words, or, for an error it did not expect, ours; such a session is not trusted any more."""
-    if isinstance(error, Failure):
-        return error
-    log.warning("a session failed unexpectedly", exc_info=error)
-    return Failure(FAILED, "", f"{type(error).__name__}: {error}", lost=True)

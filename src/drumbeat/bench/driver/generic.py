@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
-from drumbeat.bench.driver.connection import AsyncConnection, Connection, Place, Shared, ThreadConnection, rest
+from drumbeat.bench.driver.connection import Connection, Place, Shared, rest
+from drumbeat.bench.driver.connection_kinds import AsyncConnection, ThreadConnection
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.pacing import Gate, Pacer
 from drumbeat.bench.driver.recorder import Ledger

@@ -23,6 +23,7 @@ _REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: no such user, pas
 _LOST = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2003, 2006, 2013, 2014, 2055, 4031})
 _TIMED_OUT = frozenset({1317, 1969, 3024})  #: interrupted; beyond max_statement_time; beyond max_execution_time
 _UNKNOWN_VARIABLE = 1193
+_FIRST_BUFFER = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,11 +166,19 @@ class MysqlSession:
 async def open_session(address: Address, scripts: Sequence[Script], limit: timedelta, connect_limit: timedelta) -> MysqlSession:
     connection = await connect(address, connect_limit)
     try:
+        _shrink(connection)
         await _set_limit(connection, limit)
         return MysqlSession(connection, scripts, await prepared(connection, scripts))
     except BaseException:
         connection.close()
         raise
+
+
+def _shrink(connection: Any) -> None:
+    """asyncmy reads into a quarter of a megabyte for each connection; it grows as needed, so a load may begin with less."""
+    protocol = getattr(connection, "_proto", None)
+    if protocol is not None and isinstance(getattr(protocol, "buffer", None), bytearray) and protocol.pos == protocol.length:
+        protocol.buffer, protocol.pos, protocol.length = bytearray(_FIRST_BUFFER), 0, 0
 
 
 async def prepared(connection: Any, scripts: Sequence[Script]) -> list[list[Any]]:
