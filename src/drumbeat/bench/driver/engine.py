@@ -33,7 +33,7 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
 
 log = logging.getLogger(__name__)
 
-BUDGET = 100_000_000  #: nanoseconds in the core between two visits to Python
+BUDGET = 25_000_000  #: nanoseconds in the core between two visits to Python
 _ANSWER_WITHIN = 5.0  #: seconds; the driving thread comes by far sooner, unless it has ended
 _BLOCKS_AHEAD = 3
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 512, 16_384  #: operations
