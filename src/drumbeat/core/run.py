@@ -111,6 +111,84 @@ class Result:
     ended_at: datetime | None = None
 
 
+class StepType(StrEnum):
+    """Whose decision a step is."""
+
+    FIND_MAX = "FIND_MAX"
+    QPS_SCALING = "QPS_SCALING"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One row of ``steps``: a controller's decision with the window it was measured in."""
+
+    run_id: RunId
+    type: StepType
+    n: int  #: from 1, by type
+    from_target: int | None  #: connections in all before …
+    to_target: int  #: … and from then on
+    started_at: datetime
+    ended_at: datetime | None = None
+    operations: int = 0
+    errors: int = 0
+    qps: float | None = None
+    target_qps: float | None = None
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+    qps_vs_prior: float | None = None  #: percent against the last stable step
+    p95_vs_baseline: float | None = None  #: percent against the first step
+    queue_detected: bool | None = None  #: None: the server says nothing of waiting sessions
+    outcome: str | None = None  #: STABLE, DEGRADED, ERROR_THRESHOLD, QUEUE_DETECTED, SLO, HELD; UNDER_TARGET, OVER_TARGET, ON_TARGET
+    reason: str | None = None
+    is_probe: bool = False  #: a verification or a bisection, not a regular step
+
+    @property
+    def error_rate(self) -> float:
+        """Errors as a share of operations."""
+        return self.errors / self.operations if self.operations else 0.0
+
+    @property
+    def direction(self) -> str | None:
+        if self.from_target is None or self.from_target == self.to_target:
+            return None
+        return "up" if self.to_target > self.from_target else "down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Execution:
+    """One row of ``executions``: a single operation, as a worker recorded it."""
+
+    run_id: RunId
+    worker_id: WorkerId
+    n: int
+    connection: int
+    kind: str
+    started_at: datetime
+    duration_ms: float
+    ok: bool
+    error_class: str | None = None
+    error: str | None = None
+    rows: int | None = None
+    warmup: bool = False
+    query_text: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """One row of ``templates``: a run's configuration, to be run again and again."""
+
+    template_id: str
+    name: str
+    config: Mapping[str, Any]
+    description: str | None = None
+    tags: tuple[str, ...] = ()
+    usage_count: int = 0
+    last_used_at: datetime | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionFile:
     """One row of ``execution_files``: where some of a run's executions are."""

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 
@@ -300,46 +299,18 @@ def _placeholders(sql: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSignals:
-    """What a database says of itself, where it does."""
+    """What a database says of its client sessions, our own left out, where it does.
+
+    ``waiting`` is the server's queue: sessions that have an operation to run and cannot go on with it because of other sessions
+    (row and table locks; on PostgreSQL also locks of its own and pinned buffers, on MariaDB the states that say "Waiting for").
+    An idle session never counts, nor one whose open transaction waits for its client, nor one that reads a disk or sleeps:
+    that is work, and shows in ``wait_events`` alone.
+    """
 
     at: timedelta  #: since the driver's start
     sessions: int | None = None
-    waiting: int | None = None  #: sessions that wait for something
-    lock_waits: int | None = None
+    active: int | None = None  #: sessions that have an operation to run, those that wait among them
+    waiting: int | None = None
+    lock_waits: int | None = None  #: of those that wait, the ones that wait for a lock somebody's transaction holds
+    wait_events: Mapping[str, int] = field(default_factory=dict)  #: sessions by what they wait for, in the server's words
     counters: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriveRequest:
-    """One process's load: what to drive with, how hard and for how long."""
-
-    workload: str = "mixed"
-    scale: float = 1
-    connections: int = 8
-    duration: timedelta = timedelta(seconds=30)
-    warmup: timedelta = timedelta(seconds=2)
-    rate: float | None = None  #: operations a second, open loop; None: as fast as possible
-    seed: int | None = None
-    record: str | None = None  #: a folder for every operation, as Parquet files
-    limit: timedelta = timedelta(seconds=30)  #: an operation that takes longer is given up
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriveProgress:
-    """How it goes, once a second."""
-
-    phase: str | None
-    operations_per_second: float
-    errors: int
-    p50_ms: float | None
-    p95_ms: float | None
-    p99_ms: float | None
-    connections: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriveOutcome:
-    """How it went: figures by name, as ``--json`` prints them, and what the reader should know about them."""
-
-    figures: Mapping[str, Any]
-    warnings: tuple[str, ...]
