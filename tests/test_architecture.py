@@ -62,6 +62,8 @@ ALLOWED = [
     ("bench/targets/contract.py", "import pytest"),
     ("runtime/beat.py", "from drumbeat.spawn.interface import Spawner"),
     ("pool/act.py", "from drumbeat.store.interface import Store"),
+    ("pool/act.py", "from drumbeat.runtime.hands import Hands"),
+    ("pool/observe.py", "from drumbeat.runtime.sight import look"),
     ("pool/workload.py", "from drumbeat.runtime.worker import Workload"),
     ("bench/decide.py", "from drumbeat.bench.modes.qps import decide"),
     ("bench/modes/qps.py", "from drumbeat.core.decision import Decision"),

@@ -64,15 +64,15 @@ class FakeWorkload:
         self._note("prepare")
         await self.clock.sleep(self.prepare_takes)
 
-    async def start(self, phase: str | None, target: int) -> None:
-        self._note("start", phase, target)
+    async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
+        self._note("start", phase, target, *([] if qps is None else [qps]))
         await self.clock.sleep(self.start_takes)
 
     def set_phase(self, phase: str) -> None:
         self._note("set_phase", phase)
 
-    def set_target(self, connections: int, ramp: timedelta) -> None:
-        self._note("set_target", connections, ramp)
+    def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
+        self._note("set_target", connections, ramp, *([] if qps is None else [qps]))
 
     def measure(self) -> Measurement | None:
         counted, self.counted = self.counted, Measurement()

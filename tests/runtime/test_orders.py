@@ -141,6 +141,8 @@ def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through
         (EventType.SET_WORKER_TARGET, {"target_connections": 1.5}, "a whole number as target_connections, got 1.5"),
         (EventType.SET_WORKER_TARGET, {"target_connections": float("inf")}, "a whole number as target_connections, got inf"),
         (EventType.SET_WORKER_TARGET, {"target_connections": 1, "ramp_seconds": "x"}, "seconds as ramp_seconds, got 'x'"),
+        (EventType.SET_WORKER_TARGET, {"target_connections": 1, "target_qps": 0}, "a number above 0 as target_qps, got 0"),
+        (EventType.SET_WORKER_TARGET, {"target_connections": 1, "target_qps": "9"}, "a number above 0 as target_qps, got '9'"),
         (EventType.STOP, {"drain_timeout_seconds": float("nan")}, "seconds as drain_timeout_seconds, got nan"),
     ],
 )
@@ -301,3 +303,16 @@ def test_the_order_to_leave_comes_in_many_ways(said: Mapping[str, Any], expected
 def test_a_controller_is_gone_after_a_silence_we_could_hear(until: datetime | None, in_contact: timedelta, gone: bool) -> None:
     thresholds = PRESETS[PoolKind.BENCH]
     assert controller_gone(orders(controller_until=until), in_contact, thresholds) is gone
+
+
+def test_a_pace_holds_until_the_next_target_whatever_rows_say() -> None:
+    paced = read(say.set_worker_target(ME.worker_id, say.Target(connections=4, qps=250.5, reason="pace")))
+
+    assert (paced.target, paced.qps) == (4, 250.5)
+    assert reconcile(paced, replace(orders(), target=9, target_seq=99)).qps == 250.5
+
+
+def test_a_target_without_a_pace_ends_it() -> None:
+    paced = say.set_worker_target(ME.worker_id, say.Target(connections=4, qps=250, reason="pace"))
+
+    assert read(paced, say.set_worker_target(ME.worker_id, say.Target(connections=4, reason="free"))).qps is None

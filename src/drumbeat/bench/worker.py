@@ -23,6 +23,7 @@ from drumbeat.bench.workload import BenchWorkload, Final
 from drumbeat.core import run as core
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Result, RunId, RunStatus
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import Store
@@ -34,7 +35,12 @@ def bench_workload(store: Store, run_id: RunId, worker_id: WorkerId, slot: int, 
     """One worker's share of a run."""
     keeper = StoreKeeper(store, run_id, worker_id)
     build = partial(_build, store=store, run_id=run_id, worker_id=worker_id, slot=slot, folder=folder, clock=clock)
-    return BenchWorkload(build, keeper, clock)
+    return BenchWorkload(build, keeper, clock, partial(_first_target, store, run_id, worker_id))
+
+
+async def _first_target(store: Store, run_id: RunId, worker_id: WorkerId) -> int:
+    """What this worker was told to hold before it joined."""
+    return (await store.workers.get(PoolId(run_id), worker_id)).target
 
 
 async def _build(

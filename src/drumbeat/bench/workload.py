@@ -17,6 +17,8 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 
 _FILED_EVERY = timedelta(seconds=1)
+_OPENED_WITHIN = timedelta(seconds=60)
+_LOOKED_EVERY = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,8 +50,16 @@ class Keeper(Protocol):
 class BenchWorkload:
     """One worker's share of a run. ``build`` opens the target and makes the runner; it is called once, in ``prepare``."""
 
-    def __init__(self, build: Callable[[AsyncExitStack], Awaitable[LoadRunner]], keeper: Keeper, clock: Clock) -> None:
+    def __init__(
+        self,
+        build: Callable[[AsyncExitStack], Awaitable[LoadRunner]],
+        keeper: Keeper,
+        clock: Clock,
+        first_target: Callable[[], Awaitable[int]] | None = None,
+    ) -> None:
+        """With ``first_target`` that many connections are open before this worker calls itself ready."""
         self._build = build
+        self._first_target = first_target
         self._keeper = keeper
         self._clock = clock
         self._stack = AsyncExitStack()
@@ -65,20 +75,34 @@ class BenchWorkload:
         return self._runner
 
     async def prepare(self) -> None:
-        """Open the target, check every statement, make the first connection."""
-        self._runner = await self._build(self._stack)
-        await self._running.open()
+        """Open the target, check every statement, make the connections it is to begin with."""
+        self._runner = runner = await self._build(self._stack)
+        await runner.open()
+        if self._first_target is not None:
+            await self._hold(runner, await self._first_target())
 
-    async def start(self, phase: str | None, target: int) -> None:
+    async def _hold(self, runner: LoadRunner, connections: int) -> None:
+        """Open connections and wait for them. Raises InvalidInput when the database will not have so many."""
+        runner.set_target(connections, timedelta())
+        began = self._clock.elapsed()
+        while runner.engine.held < connections:
+            if self._clock.elapsed() - began > _OPENED_WITHIN:
+                raise InvalidInput(_too_few(runner, connections))
+            await self._clock.sleep(_LOOKED_EVERY)
+            runner.tick()
+
+    async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         self._highest = target
         await self._keeper.started(target)
+        self._running.set_rate(qps)
         self._running.start(phase, target)
 
     def set_phase(self, phase: str) -> None:
         self._running.set_phase(phase)
 
-    def set_target(self, connections: int, ramp: timedelta) -> None:
+    def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
         self._highest = max(self._highest, connections)
+        self._running.set_rate(qps)
         self._running.set_target(connections, ramp)
 
     def measure(self) -> Measurement | None:
@@ -158,6 +182,15 @@ class BenchWorkload:
             "executions": dict(runner.kept()),
         }
         return Final(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)
+
+
+def _too_few(runner: LoadRunner, wanted: int) -> str:
+    samples = runner.engine.error_samples
+    said = f"; it said: {samples[-1].message}" if samples else ""
+    return (
+        f"expected {wanted} connections within {_OPENED_WITHIN.total_seconds():g} s, got {runner.engine.held}{said}; "
+        "ask for fewer, or let the database have more"
+    )
 
 
 def _extra(interval: Interval) -> dict[str, Any]:

@@ -92,6 +92,7 @@ class Target:
     connections: int
     reason: str
     ramp: timedelta = timedelta()
+    qps: float | None = None  #: operations a second at most, issued whatever the database does; None: as fast as possible
     step_id: str | None = None
     effective_at: datetime | None = None
 
@@ -100,6 +101,8 @@ def set_worker_target(worker_id: WorkerId, target: Target) -> NewEvent:
     payload: dict[str, Any] = {"target_connections": target.connections, "reason": target.reason}
     if target.ramp:
         payload["ramp_seconds"] = target.ramp.total_seconds()
+    if target.qps is not None:
+        payload["target_qps"] = target.qps
     if target.step_id is not None:
         payload["step_id"] = target.step_id
     if target.effective_at is not None:

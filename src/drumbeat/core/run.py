@@ -139,7 +139,9 @@ class Step:
     qps_vs_prior: float | None = None  #: percent against the last stable step
     p95_vs_baseline: float | None = None  #: percent against the first step
     queue_detected: bool | None = None  #: None: the server says nothing of waiting sessions
-    outcome: str | None = None  #: STABLE, DEGRADED, ERROR_THRESHOLD, QUEUE_DETECTED, SLO, HELD; UNDER_TARGET, OVER_TARGET, ON_TARGET
+    outcome: str | None = (
+        None  #: STABLE, DEGRADED, ERROR_THRESHOLD, QUEUE_DETECTED, SLO, HELD; UNDER_TARGET, OVER_TARGET, ON_TARGET
+    )
     reason: str | None = None
     is_probe: bool = False  #: a verification or a bisection, not a regular step
 

@@ -1,100 +1,37 @@
 """Doing what was decided: rows first, then the provider. Every action is safe to repeat."""
 
-from functools import singledispatchmethod
-
-from drumbeat.core.errors import SpawnFailed, StaleWrite
 from drumbeat.core.event import Target
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.fleet.model import (
-    Action,
-    AskToDrain,
-    EndOverdue,
-    EndStray,
-    MarkFailed,
-    MarkLost,
-    Reap,
-    SetTarget,
-    Spawn,
-)
-from drumbeat.spawn.interface import Order, Spawner
-from drumbeat.store.interface import Change, Store
+from drumbeat.core.worker import Worker
+from drumbeat.fleet.model import Action, AskToDrain, SetTarget, Spawn
+from drumbeat.runtime.hands import Hands
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import Store
 
 
 class FleetActor:
-    """The hands of one pool's controller."""
+    """One pool's controller at work."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
-        self._spawner = spawner
         self._pool_id = pool_id
+        self._provider = spawner.traits.name
+        self._hands = Hands(store, spawner, pool_id)
 
     async def act(self, action: Action, fence: Fence) -> None:
         """Do one action under the controller's fence."""
-        await self._do(action, fence)
+        match action:
+            case Spawn():
+                await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+            case SetTarget():
+                target = Target(connections=action.target, reason=action.reason, ramp=action.ramp)
+                await self._store.workers.set_targets(self._pool_id, {action.worker_id: target}, fence=fence)
+            case AskToDrain():
+                leaving = [action.worker_id]
+                await self._store.workers.ask_to_drain(self._pool_id, leaving, action.reason, action.within, fence=fence)
+            case _:
+                await self._hands.recover(action, fence)
 
-    @singledispatchmethod
-    async def _do(self, action: Action, fence: Fence) -> None:
-        raise TypeError(f"no way to do {type(action).__name__}")
-
-    @_do.register
-    async def _(self, action: MarkLost, fence: Fence) -> None:
-        await self._store.workers.move(action.worker, WorkerStatus.LOST, action.reason, fence=fence)
-
-    @_do.register
-    async def _(self, action: MarkFailed, fence: Fence) -> None:
-        to = WorkerStatus.TERMINATED if action.exit_code == 0 else WorkerStatus.ERROR
-        change = Change(exit_code=action.exit_code, error=None if action.exit_code == 0 else action.reason)
-        await self._store.workers.move(action.worker, to, action.reason, change, fence=fence)
-
-    @_do.register
-    async def _(self, action: Reap, fence: Fence) -> None:
-        await self._check(fence)
-        await self._spawner.terminate(self._pool_id, action.worker_id)
-        await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
-
-    @_do.register
-    async def _(self, action: EndStray, fence: Fence) -> None:
-        await self._check(fence)
-        await self._spawner.terminate(self._pool_id, action.worker_id)
-
-    @_do.register
-    async def _(self, action: EndOverdue, fence: Fence) -> None:
-        change = Change(meta={"drain_timed_out": True}, error=action.reason)
-        await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
-
-    @_do.register
-    async def _(self, action: SetTarget, fence: Fence) -> None:
-        target = Target(connections=action.target, reason=action.reason, ramp=action.ramp)
-        await self._store.workers.set_targets(self._pool_id, {action.worker_id: target}, fence=fence)
-
-    @_do.register
-    async def _(self, action: AskToDrain, fence: Fence) -> None:
-        await self._store.workers.ask_to_drain(self._pool_id, [action.worker_id], action.reason, action.within, fence=fence)
-
-    @_do.register
-    async def _(self, action: Spawn, fence: Fence) -> None:
-        row = Worker(pool_id=self._pool_id, worker_id=action.worker_id, slot=action.slot, provider=self._spawner.traits.name)
-        if action.is_new:
-            await self._store.workers.add([row], fence=fence)
-        else:
-            await self._check(fence)
-        order = Order(pool_id=self._pool_id, worker_id=action.worker_id, slot=action.slot, group_count=action.group_count)
-        try:
-            await self._spawner.spawn(order)
-        except SpawnFailed as exc:
-            await self._close(row, str(exc), fence)
-            raise
-
-    async def _check(self, fence: Fence) -> None:
-        """Raise Fenced before the provider is touched, where no row is written first: adding no events asks just that."""
-        await self._store.events.append(self._pool_id, (), fence=fence)
-
-    async def _close(self, row: Worker, error: str, fence: Fence) -> None:
-        """A worker that could not be started leaves cleanly: it is its provider that failed, not the worker."""
-        try:
-            change = Change(error=error, meta={"spawn_failed": True})
-            await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
-        except StaleWrite:
-            return
+    def _row(self, action: Spawn) -> Worker:
+        return Worker(pool_id=self._pool_id, worker_id=action.worker_id, slot=action.slot, provider=self._provider)

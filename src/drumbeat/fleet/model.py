@@ -7,7 +7,23 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, Seen, Sight
 from drumbeat.core.worker import Worker, WorkerId
+
+__all__ = [
+    "Action",
+    "AskToDrain",
+    "EndOverdue",
+    "EndStray",
+    "FleetPolicy",
+    "FleetView",
+    "MarkFailed",
+    "MarkLost",
+    "Reap",
+    "Seen",
+    "SetTarget",
+    "Spawn",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,15 +58,6 @@ class FleetPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """A worker's instance, as its provider shows it."""
-
-    worker_id: WorkerId
-    running: bool  #: pending counts as running: it will be
-    exit_code: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
     """One consistent look at a pool. The time is in it, by the store's clock."""
 
@@ -63,46 +70,15 @@ class FleetView:
     workers: tuple[Worker, ...]
     instances: tuple[Seen, ...]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkLost:
-    """Give up a worker that went silent."""
-
-    worker: Worker
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarkFailed:
-    """Close the row of a worker whose instance is over."""
-
-    worker: Worker
-    exit_code: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reap:
-    """Make sure an ended worker's instance is gone, and note it."""
-
-    worker_id: WorkerId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndStray:
-    """End an instance that no live row asks for."""
-
-    worker_id: WorkerId
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndOverdue:
-    """End a worker that did not drain in time."""
-
-    worker: Worker
-    reason: str
+    @property
+    def sight(self) -> Sight:
+        return Sight(
+            now=self.now,
+            looking_since=self.looking_since,
+            thresholds=self.thresholds,
+            workers=self.workers,
+            instances=self.instances,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,5 +111,4 @@ class AskToDrain:
     reason: str
 
 
-Closing = MarkLost | MarkFailed | EndOverdue
-Action = Closing | Reap | EndStray | Spawn | SetTarget | AskToDrain
+Action = Recovery | Spawn | SetTarget | AskToDrain

@@ -1,55 +1,25 @@
-"""One look at a pool: its rows, its instances, and since when we have been looking."""
+"""One look at a pool, with the policy it is to be judged by."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from drumbeat.core.beat import Beat
-from drumbeat.core.pool import PoolId, Thresholds
-from drumbeat.fleet.model import FleetPolicy, FleetView, Seen
-from drumbeat.spawn.interface import InstanceState, Spawner
+from drumbeat.core.pool import PoolId
+from drumbeat.fleet.model import FleetPolicy, FleetView
+from drumbeat.runtime.sight import look
+from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 
 async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelta) -> FleetView:
-    """The pool as it is now. Instances are listed before rows are read: a row comes before its instance."""
-    instances = await spawner.list(pool_id)
+    """The pool as it is now."""
     pool = await store.pools.get(pool_id)
-    now = await store.now()
+    sight = await look(store, spawner, pool, gap)
     return FleetView(
         pool_id=pool_id,
-        now=now,
-        looking_since=looking_since(await _last_look(store, pool_id, now, pool.thresholds), now, gap, pool.thresholds),
+        now=sight.now,
+        looking_since=sight.looking_since,
         paused_until=pool.paused_until,
         thresholds=pool.thresholds,
         policy=FleetPolicy.from_json(pool.policy),
-        workers=tuple(await store.workers.list(pool_id)),
-        instances=tuple(
-            Seen(
-                worker_id=instance.worker_id,
-                running=instance.state is not InstanceState.EXITED,
-                exit_code=instance.exit_code,
-            )
-            for instance in instances
-        ),
+        workers=sight.workers,
+        instances=sight.instances,
     )
-
-
-async def _last_look(store: Store, pool_id: PoolId, now: datetime, thresholds: Thresholds) -> Beat | None:
-    """The last beat that saw the pool. One that failed to see it ends nothing, if another saw it shortly before."""
-    last = await store.beats.last(pool_id)
-    if last is None or last.view is not None:
-        return last
-    recent = await store.beats.list(pool_id, since=now - thresholds.stale_after)
-    return next((beat for beat in reversed(recent) if beat.view is not None), None)
-
-
-def looking_since(last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds) -> datetime:
-    """Since when some controller has seen this pool without a break.
-
-    The last beat's row says when anyone last saw it, and since when that one had. If that is longer ago than a worker may be
-    silent, or this controller was cut off itself, then workers may have been cut off with us: all get a fresh start.
-    """
-    if last is None or last.view is None:
-        return now
-    if max(now - last.at, gap) > thresholds.stale_after:
-        return now
-    return datetime.fromisoformat(last.view["looking_since"])

@@ -47,7 +47,7 @@ class Metronome:
     async def prepare(self) -> None:
         """There is nothing to get ready."""
 
-    async def start(self, phase: str | None, target: int) -> None:
+    async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         if phase is not None:
             self.set_phase(phase)
         self.set_target(target, timedelta())
@@ -56,7 +56,7 @@ class Metronome:
         if phase == Phase.MEASUREMENT and not self._measuring:
             self._measuring, self._operations = True, 0
 
-    def set_target(self, connections: int, ramp: timedelta) -> None:
+    def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
         now = self._clock.elapsed()
         self._ramp = _Ramp(begin=self._ramp.at(now), end=connections, began=now, lasts=ramp)
 

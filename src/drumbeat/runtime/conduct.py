@@ -78,7 +78,7 @@ class Conduct:
         if self._orders is not None:
             self._wanted = told.at_start(self._wanted, self._orders)
         self._applied = self._wanted
-        await self._workload.start(self._wanted.phase, self._wanted.target)
+        await self._workload.start(self._wanted.phase, self._wanted.target, self._wanted.qps)
         self._samples.begin()
         self._reconciled = self._clock.elapsed()
         self._working = True
@@ -194,8 +194,14 @@ class Conduct:
         wanted = self._wanted
         if (wanted.target, wanted.target_seq) == (before.target, before.target_seq):
             return
-        log.info("target: %d, after %d, within %g s", wanted.target, before.target, wanted.ramp.total_seconds())
-        self._workload.set_target(wanted.target, wanted.ramp)
+        log.info(
+            "target: %d, after %d, within %g s, at %s/s",
+            wanted.target,
+            before.target,
+            wanted.ramp.total_seconds(),
+            wanted.qps or "any",
+        )
+        self._workload.set_target(wanted.target, wanted.ramp, wanted.qps)
 
     async def keep_appointments(self) -> None:
         """Obey orders that were for later, each at its moment on the store's clock. Until cancelled."""

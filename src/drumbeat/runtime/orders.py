@@ -43,6 +43,7 @@ class Wanted:
     phase: str | None = None
     target: int = 0
     ramp: timedelta = timedelta()
+    qps: float | None = None  #: at most; None: as fast as possible
     target_seq: int = 0  #: the event the target came by
     later: Sequence[Event] = ()  #: orders whose time has not come
     row_phase: str | None = None  #: the run row's phase when it was last reconciled with
@@ -159,10 +160,10 @@ def _stop(event: Event) -> Stop:
 
 
 def _with_target(wanted: Wanted, event: Event) -> Wanted:
-    target, ramp = _count(event, "target_connections"), _duration(event, "ramp_seconds")
+    target, ramp, qps = _count(event, "target_connections"), _duration(event, "ramp_seconds"), _rate(event, "target_qps")
     if event.sequence_id <= wanted.target_seq:
         return wanted
-    return replace(wanted, target=max(target, 0), ramp=ramp or timedelta(), target_seq=event.sequence_id)
+    return replace(wanted, target=max(target, 0), ramp=ramp or timedelta(), qps=qps, target_seq=event.sequence_id)
 
 
 def _with_stored_target(wanted: Wanted, orders: Orders) -> Wanted:
@@ -209,6 +210,15 @@ def _count(event: Event, key: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
         raise _unclear(event, f"a whole number as {key}", value)
     return int(value)
+
+
+def _rate(event: Event, key: str) -> float | None:
+    value = event.payload.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise _unclear(event, f"a number above 0 as {key}", value)
+    return float(value)
 
 
 def _duration(event: Event, key: str) -> timedelta | None:

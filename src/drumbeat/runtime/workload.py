@@ -51,7 +51,7 @@ class Workload(Protocol):
         """Get everything ready that START must not wait for: read the configuration, open connections."""
         ...
 
-    async def start(self, phase: str | None, target: int) -> None:
+    async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         """Begin; returns as soon as the work is going."""
         ...
 
@@ -59,8 +59,11 @@ class Workload(Protocol):
         """Go over to a phase. Its totals begin anew at the first entry to MEASUREMENT, whatever came before."""
         ...
 
-    def set_target(self, connections: int, ramp: timedelta) -> None:
-        """Hold this many (never negative), in even steps over ``ramp``. Beyond its own cap it holds its cap, and says so."""
+    def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
+        """Hold this many (never negative), in even steps over ``ramp``. Beyond its own cap it holds its cap, and says so.
+
+        With ``qps`` it issues that many operations a second, whatever becomes of them; a work without operations ignores it.
+        """
         ...
 
     def measure(self) -> Measurement | None:

@@ -1,0 +1,186 @@
+"""Recovery: which workers are over though their rows say otherwise, and which instances nobody asked for. Pure.
+
+Every capability recovers first and in the same way, before it decides anything of its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from drumbeat.core.pool import Thresholds
+from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, silence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A worker's instance, as its provider shows it."""
+
+    worker_id: WorkerId
+    running: bool  #: pending counts as running: it will be
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """What recovery judges by."""
+
+    now: datetime  #: the store's clock
+    looking_since: datetime  #: before this the controller saw nothing; no silence is counted from before
+    thresholds: Thresholds
+    workers: tuple[Worker, ...]
+    instances: tuple[Seen, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkLost:
+    """Give up a worker that went silent."""
+
+    worker: Worker
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkFailed:
+    """Close the row of a worker whose instance is over."""
+
+    worker: Worker
+    exit_code: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndOverdue:
+    """End a worker that did not drain in time."""
+
+    worker: Worker
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reap:
+    """Make sure an ended worker's instance is gone, and note it."""
+
+    worker_id: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndStray:
+    """End an instance that no live row asks for."""
+
+    worker_id: WorkerId
+    reason: str
+
+
+Closing = MarkLost | MarkFailed | EndOverdue
+Recovery = Closing | Reap | EndStray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """What recovery wants done, and who is left once it is."""
+
+    actions: tuple[Recovery, ...]
+    living: tuple[Worker, ...]  #: live, and not about to be closed
+    staying: tuple[Worker, ...]  #: those of them that nobody, themselves included, has told to leave
+
+
+def recover(sight: Sight) -> Recovered:
+    """Close rows whose workers are over, see that their instances are gone, end instances without a row."""
+    closing = close(sight)
+    closed = {action.worker.worker_id for action in closing}
+    living = tuple(worker for worker in sight.workers if worker.is_live and worker.worker_id not in closed)
+    return Recovered(
+        actions=(*closing, *reap(sight), *end_strays(sight)),
+        living=living,
+        staying=tuple(worker for worker in living if stays(worker)),
+    )
+
+
+def stays(worker: Worker) -> bool:
+    """Whether nobody, itself included, has told this worker to leave."""
+    return worker.drain_deadline is None and worker.status is not WorkerStatus.DRAINING
+
+
+def close(sight: Sight) -> list[Closing]:
+    """Workers whose rows must be closed, each for the first reason that holds."""
+    live = [worker for worker in sight.workers if worker.is_live]
+    closing: dict[WorkerId, Closing] = {}
+    for action in (*mark_failed(sight, live), *mark_lost(sight, live), *end_overdue(sight, live)):
+        closing.setdefault(action.worker.worker_id, action)
+    return list(closing.values())
+
+
+def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
+    """Workers whose rows are live and whose instances are over, all of them if a provider started two under one name."""
+    running = {seen.worker_id for seen in sight.instances if seen.running}
+    ended = {seen.worker_id: seen.exit_code for seen in sight.instances if seen.worker_id not in running}
+    return [
+        MarkFailed(
+            worker=worker,
+            exit_code=ended[worker.worker_id],
+            reason=f"its instance is over: {_how_it_ended(ended[worker.worker_id])}",
+        )
+        for worker in live
+        if worker.worker_id in ended
+    ]
+
+
+def mark_lost(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
+    """Workers silent for too long, by what was seen while we were looking."""
+    return [
+        MarkLost(worker=worker, reason=f"silent for {silence(worker, sight.now).total_seconds():.0f} s")
+        for worker in live
+        if judge(worker, sight.now, sight.thresholds, sight.looking_since) is Health.LOST
+    ]
+
+
+def end_overdue(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
+    """Workers whose time to drain is over."""
+    return [
+        EndOverdue(worker=worker, reason=f"did not drain by {worker.drain_deadline:%H:%M:%S}")
+        for worker in live
+        if worker.drain_deadline is not None and worker.drain_deadline < sight.now
+    ]
+
+
+def reap(sight: Sight) -> list[Reap]:
+    """Ended workers whose instances are not known to be gone."""
+    return [
+        Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
+        for worker in sight.workers
+        if not worker.is_live and worker.reaped_at is None
+    ]
+
+
+def end_strays(sight: Sight) -> list[EndStray]:
+    """Instances that no row asks for: the row comes first, so nobody will ever miss them.
+
+    An ended worker's instance is ended by ``reap``; if it is seen again after that (its provider was late), it is a stray.
+    """
+    asked_for = {worker.worker_id for worker in sight.workers if worker.is_live or worker.reaped_at is None}
+    running = dict.fromkeys(seen.worker_id for seen in sight.instances if seen.running)
+    return [
+        EndStray(worker_id=worker_id, reason="it runs without a live row")
+        for worker_id in running
+        if worker_id not in asked_for
+    ]
+
+
+def never_started(sight: Sight, staying: Sequence[Worker]) -> list[Worker]:
+    """Rows whose instance was never started: a controller died between the two."""
+    seen = {each.worker_id for each in sight.instances}
+    return [worker for worker in staying if worker.status is WorkerStatus.SPAWNING and worker.worker_id not in seen]
+
+
+def next_number(sight: Sight) -> int:
+    """One above every number a worker or an instance of this pool is named by."""
+    names = {*(worker.worker_id for worker in sight.workers), *(seen.worker_id for seen in sight.instances)}
+    numbers = [int(number) for name in names if (number := name.removeprefix("worker-")).isdecimal()]
+    return max(numbers, default=-1) + 1
+
+
+def _how_it_ended(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "nobody knows how"
+    return f"killed by signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
