@@ -12,7 +12,7 @@ import asyncpg
 from drumbeat.core.event import NewEvent, Scope, Target, start
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
-from drumbeat.core.run import Phase, Run, RunId, RunStatus
+from drumbeat.core.run import Execution, Phase, Run, RunId, RunStatus, Step, StepType, Template
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
 from drumbeat.store.interface import Change, RunChange, Store
@@ -113,6 +113,9 @@ async def build(store: Store, sql: Sql) -> None:
     await _log(store)
     await _add_jobs(sql)
     await _add_results(sql)
+    await _add_steps(store)
+    await _add_executions(store)
+    await _add_template(store)
     await _silence(sql)
 
 
@@ -206,29 +209,38 @@ async def _add_results(sql: Sql) -> None:
     counts = {"status": "COMPLETED", "operations": 200, "reads": 150, "writes": 50, "errors": 4, "qps": 20.0, "p95_ms": 9.5}
     for worker_id, kind in (("", ""), ("active", ""), ("active", "INSERT")):
         await sql.insert("results", run_id=RUN, worker_id=worker_id, kind=kind, custom_metrics="{}", **counts, **window)
-    step = {
-        "run_id": RUN,
-        "from_target": 10,
-        "to_target": 20,
-        "direction": "up",
-        "operations": 500,
-        "qps": 90.0,
-        "target_qps": 100.0,
-    }
-    measured = {"p95_ms": 7.5, "errors": 5, "error_rate": 0.01, "outcome": "STABLE", "reason": "advanced", "queue_detected": 0}
-    for n, kind in ((1, "FIND_MAX"), (1, "QPS_SCALING")):
-        await sql.insert("steps", n=n, type=kind, **step, **measured, **window)
-    execution = {
-        "connection": 3,
-        "kind": "POINT_LOOKUP",
-        "started_at": us(EPOCH),
-        "duration_ms": 2.5,
-        "ok": 1,
-        "rows_affected": 1,
-    }
-    await sql.insert("executions", run_id=RUN, worker_id="active", n=1, query_text="SELECT 1", **execution)
-    times = {"created_at": us(EPOCH), "updated_at": us(EPOCH), "last_used_at": us(EPOCH)}
-    await sql.insert("templates", template_id="t1", name="smoke", config='{"a":1}', tags='["x"]', usage_count=2, **times)
+
+
+async def _add_steps(store: Store) -> None:
+    window: dict[str, Any] = {"started_at": EPOCH, "ended_at": EPOCH + 10 * SECOND}
+    measured: dict[str, Any] = {"operations": 500, "errors": 5, "qps": 90.0, "target_qps": 100.0, "p95_ms": 7.5}
+    verdict: dict[str, Any] = {"outcome": "STABLE", "reason": "advanced", "queue_detected": False}
+    for kind in StepType:
+        await store.steps.save(
+            [Step(run_id=RUN, type=kind, n=1, from_target=10, to_target=20, **window, **measured, **verdict)]
+        )
+
+
+async def _add_executions(store: Store) -> None:
+    one = Execution(
+        run_id=RUN,
+        worker_id=WorkerId("active"),
+        n=1,
+        connection=3,
+        kind="POINT_LOOKUP",
+        started_at=EPOCH,
+        duration_ms=2.5,
+        ok=True,
+        rows=1,
+        query_text="SELECT 1",
+    )
+    await store.executions.load([one])
+
+
+async def _add_template(store: Store) -> None:
+    await store.templates.create(Template(template_id="t1", name="smoke", config={"a": 1}, tags=("x",)))
+    for _ in range(2):
+        await store.templates.note_use("t1")
 
 
 async def _silence(sql: Sql) -> None:

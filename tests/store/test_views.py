@@ -33,7 +33,7 @@ COLUMNS: Mapping[str, str] = {
     "warehouse success error connection_id custom_metadata query_kind worker_id warmup app_elapsed_ms",
     "find_max_step_history": "step_id run_id step_number step_type target_workers from_threads to_threads direction "
     f"step_start_time step_end_time step_duration_seconds total_queries qps target_qps {_LATENCIES} error_count error_rate "
-    "qps_vs_prior_pct p95_vs_baseline_pct queue_detected qps_error_pct outcome stop_reason created_at",
+    "qps_vs_prior_pct p95_vs_baseline_pct queue_detected qps_error_pct outcome stop_reason is_probe created_at",
     "test_logs": "log_id run_id test_id worker_id level message details timestamp created_at",
     "test_templates": "template_id template_name description config tags usage_count last_used_at created_at updated_at",
     "worker_registry": "worker_id status host pid capabilities pool_id started_at last_heartbeat current_task_id",
@@ -291,6 +291,7 @@ async def test_step_history_is_find_maxs_alone(sql: Sql) -> None:
     assert (row["total_queries"], row["qps"], row["qps_error_pct"]) == (500, 90, -10)
     assert (row["p95_latency_ms"], row["error_count"], row["error_rate"]) == (7.5, 5, 0.01)
     assert (row["outcome"], row["stop_reason"], row["step_duration_seconds"]) == ("STABLE", "advanced", 10)
+    assert (row["queue_detected"], row["is_probe"], when(row["step_start_time"])) == (0, 0, EPOCH)
 
 
 async def test_test_logs(sql: Sql) -> None:
@@ -307,7 +308,7 @@ async def test_test_templates(sql: Sql) -> None:
 
     assert (row["template_id"], row["template_name"], row["usage_count"]) == ("t1", "smoke", 2)
     assert (document(row["config"]), document(row["tags"])) == ({"a": 1}, ["x"])
-    assert when(row["last_used_at"]) == EPOCH
+    assert when(row["created_at"]) <= when(row["last_used_at"])
 
 
 async def test_worker_registry_knows_who_holds_what(sql: Sql) -> None:

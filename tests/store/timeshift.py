@@ -16,6 +16,7 @@ _TIMES = {
     "samples": ("at",),
     "runs": ("created_at", "updated_at", "started_at", "warmup_started_at", "warmup_ended_at", "ended_at"),
     "logs": ("at",),
+    "templates": ("last_used_at", "created_at", "updated_at"),
 }
 
 

@@ -6,7 +6,9 @@
 
 from drumbeat.store.contract.beats import BeatsContract
 from drumbeat.store.contract.events import EventsContract
+from drumbeat.store.contract.executions import ExecutionsContract
 from drumbeat.store.contract.given import Elapse
+from drumbeat.store.contract.history import HistoryContract
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
@@ -14,6 +16,8 @@ from drumbeat.store.contract.pools import PoolsContract
 from drumbeat.store.contract.results import ResultsContract
 from drumbeat.store.contract.runs import RunsContract
 from drumbeat.store.contract.samples import SamplesContract
+from drumbeat.store.contract.steps import StepsContract
+from drumbeat.store.contract.templates import TemplatesContract
 from drumbeat.store.contract.upkeep import UpkeepContract
 from drumbeat.store.contract.workers import WorkersContract
 
@@ -29,8 +33,12 @@ class StoreContract(
     BeatsContract,
     SamplesContract,
     RunsContract,
+    HistoryContract,
     ResultsContract,
+    StepsContract,
+    ExecutionsContract,
+    TemplatesContract,
     LogsContract,
     UpkeepContract,
 ):
-    """Every sentence of ``store/interface.py``."""
+    """Every sentence of ``store/interface``."""

@@ -12,7 +12,7 @@ from drumbeat.core.event import set_phase, start, stop
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.core.pool import pool as pool_of
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
-from drumbeat.store.contract.given import AWKWARD, MINUTE, SECOND, Elapse, Given, new_run, outdated, taken, told, unique
+from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_run, outdated, taken, told, unique
 from drumbeat.store.interface import RunChange, Store
 
 STARTING = RunChange(status=RunStatus.STARTING)
@@ -83,28 +83,6 @@ class CreateContract(Given):
             await store.runs.get(RunId("run-nobody-made"))
         with pytest.raises(NotFound):
             await store.runs.get(RunId(pool.pool_id))
-
-
-class ListContract(Given):
-    async def test_runs_are_listed_newest_first(self, store: Store, elapse: Elapse) -> None:
-        made = []
-        for _ in range(3):
-            await elapse(SECOND)
-            made.append((await new_run(store)).run_id)
-
-        assert [run.run_id for run in await store.runs.list(limit=2)] == [made[2], made[1]]
-
-    async def test_runs_are_listed_by_status(self, store: Store) -> None:
-        prepared, starting, failed = [await new_run(store) for _ in range(3)]
-        starting = await along(store, starting, RunStatus.STARTING)
-        failed = await along(store, failed, RunStatus.FAILED)
-
-        listed = await store.runs.list(statuses=[RunStatus.STARTING, RunStatus.FAILED])
-
-        assert {run.status for run in listed} <= {RunStatus.STARTING, RunStatus.FAILED}
-        assert starting in listed
-        assert failed in listed
-        assert prepared not in listed
 
 
 class UpdateContract(Given):
@@ -251,5 +229,5 @@ class UpdateContract(Given):
         assert await told(store, PoolId(run.run_id)) == []
 
 
-class RunsContract(CreateContract, ListContract, UpdateContract):
+class RunsContract(CreateContract, UpdateContract):
     """Benchmark executions."""

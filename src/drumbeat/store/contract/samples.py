@@ -118,6 +118,16 @@ class SamplesContract(Given):
 
         assert [one.n for one in listed] == [2]
 
+    async def test_samples_are_listed_until_a_time(self, store: Store, pool: Pool) -> None:
+        await keep(store, await joined(store, pool), *(sample(n, age=n * MINUTE) for n in range(4)))
+        [moment] = [one.at for one in await store.samples.list(pool.pool_id) if one.n == 1]
+
+        listed = await store.samples.list(pool.pool_id, until=moment)
+        within = await store.samples.list(pool.pool_id, since=moment - MINUTE / 2, until=moment)
+
+        assert [one.n for one in listed] == [3, 2, 1]
+        assert [one.n for one in within] == [1]
+
     async def test_samples_are_listed_by_worker(self, store: Store, pool: Pool) -> None:
         for name in (W1, W2):
             await keep(store, await joined(store, pool, name), sample(1))

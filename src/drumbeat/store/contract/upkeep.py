@@ -7,8 +7,9 @@ from drumbeat.core.beat import NewBeat
 from drumbeat.core.event import start
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.run import RunStatus
+from drumbeat.core.run import Result, RunStatus
 from drumbeat.core.worker import WorkerStatus
+from drumbeat.store.contract.executions import execution
 from drumbeat.store.contract.given import (
     DAY,
     MINUTE,
@@ -26,9 +27,12 @@ from drumbeat.store.contract.given import (
     taken,
     told,
 )
+from drumbeat.store.contract.steps import step
+from drumbeat.store.contract.templates import template
 from drumbeat.store.interface import RunChange, Store
 
 TABLES = {"pools", "workers", "events", "leases", "beats", "samples", "runs", "logs"}
+TABLES |= {"steps", "results", "executions", "templates"}
 
 
 async def fill(store: Store, pool_id: PoolId) -> None:
@@ -75,6 +79,10 @@ class UpkeepContract(Given):
         run = await new_run(store)
         await fill(store, PoolId(run.run_id))
         await taken(store, run.run_id)
+        await store.steps.save([step(run.run_id, n) for n in (1, 2)])
+        await store.results.save([Result(run_id=run.run_id)])
+        await store.executions.load([execution(run.run_id, n) for n in (1, 2, 3)])
+        await store.templates.create(template())
 
         after = (await store.upkeep.check()).rows
 
@@ -88,6 +96,10 @@ class UpkeepContract(Given):
             "samples": 1,
             "beats": 2,
             "logs": 1,
+            "steps": 2,
+            "results": 1,
+            "executions": 3,
+            "templates": 1,
         }
 
     async def test_a_check_changes_nothing(self, store: Store, pool: Pool) -> None:

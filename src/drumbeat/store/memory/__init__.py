@@ -10,6 +10,7 @@ from drumbeat.core.errors import DrumbeatError
 from drumbeat.store.interface import Traits
 from drumbeat.store.memory.beats import MemoryBeats
 from drumbeat.store.memory.events import MemoryEvents
+from drumbeat.store.memory.executions import MemoryExecutions
 from drumbeat.store.memory.leases import MemoryLeases
 from drumbeat.store.memory.logs import MemoryLogs
 from drumbeat.store.memory.membership import MemoryMembership
@@ -18,6 +19,8 @@ from drumbeat.store.memory.results import MemoryResults
 from drumbeat.store.memory.runs import MemoryRuns
 from drumbeat.store.memory.samples import MemorySamples
 from drumbeat.store.memory.state import State
+from drumbeat.store.memory.steps import MemorySteps
+from drumbeat.store.memory.templates import MemoryTemplates
 from drumbeat.store.memory.upkeep import MemoryUpkeep
 from drumbeat.store.memory.workers import MemoryWorkers
 
@@ -43,6 +46,9 @@ class MemoryStore:
         self.samples = MemorySamples(self._state)
         self.runs = MemoryRuns(self._state)
         self.results = MemoryResults(self._state)
+        self.steps = MemorySteps(self._state)
+        self.executions = MemoryExecutions(self._state)
+        self.templates = MemoryTemplates(self._state)
         self.logs = MemoryLogs(self._state)
         self.upkeep = MemoryUpkeep(self._state)
 

@@ -36,11 +36,7 @@ class MemoryPools(Table):
 
     @operation
     def delete(self, pool_id: PoolId) -> None:
-        rows = self.state.pools.get(pool_id)
-        live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []
-        if live:
-            raise Refused(f"pool {pool_id} has {len(live)} live workers ({', '.join(live[:5])}); drain them first")
-        self.state.pools.pop(pool_id, None)
+        drop_pool(self.state, pool_id)
 
 
 def make_pool(state: State, pool: Pool) -> PoolRows:
@@ -50,3 +46,12 @@ def make_pool(state: State, pool: Pool) -> PoolRows:
     rows = PoolRows(pool=replace(pool, policy=plain(pool.policy), created_at=state.now()))
     state.pools[pool.pool_id] = rows
     return rows
+
+
+def drop_pool(state: State, pool_id: PoolId) -> None:
+    """Remove a pool and all that belongs to it. Raises Refused while it has live workers."""
+    rows = state.pools.get(pool_id)
+    live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []
+    if live:
+        raise Refused(f"pool {pool_id} has {len(live)} live workers ({', '.join(live[:5])}); drain them first")
+    state.pools.pop(pool_id, None)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from drumbeat.core.errors import NotFound
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import ExecutionFile, Result, RunId
@@ -14,9 +13,7 @@ class MemoryResults(Table):
     def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
         self.state.admit(fence)
         for result in results:
-            rows = self.state.pools.get(PoolId(result.run_id))
-            if rows is None or rows.run is None:
-                raise NotFound(f"no run {result.run_id}; create it first, or list the runs there are")
+            self.state.run_rows(result.run_id)
         for result in results:
             self.state.pools[PoolId(result.run_id)].results[result.worker_id or "", result.kind or ""] = result
 

@@ -1,17 +1,19 @@
 """Runs, in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
+from drumbeat.core.errors import AlreadyExists, Refused, StaleWrite
 from drumbeat.core.event import NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.run import Run, RunId, RunStatus, check_run_move
+from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus, check_run_move
 from drumbeat.store.interface import RunChange
-from drumbeat.store.memory.pools import make_pool
-from drumbeat.store.memory.state import PoolRows, Table, operation, plain
+from drumbeat.store.memory.pools import drop_pool, make_pool
+from drumbeat.store.memory.state import Table, operation, plain
+
+_AT_REST = RUN_ENDED | {RunStatus.PREPARED}
 
 
 class MemoryRuns(Table):
@@ -33,17 +35,39 @@ class MemoryRuns(Table):
 
     @operation
     def get(self, run_id: RunId) -> Run:
-        return self._find(run_id)[1]
+        return self.state.run_rows(run_id)[1]
 
     @operation
-    def list(self, *, statuses: Sequence[RunStatus] = (), limit: int = 100) -> Sequence[Run]:
+    def list(
+        self,
+        *,
+        statuses: Sequence[RunStatus] = (),
+        search: str | None = None,
+        template_id: str | None = None,
+        load_mode: str | None = None,
+        scaling_mode: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> Sequence[Run]:
         runs = [rows.run for rows in reversed(self.state.pools.values()) if rows.run]
-        return [run for run in runs if not statuses or run.status in statuses][:limit]
+        chosen = [
+            run
+            for run in runs
+            if (not statuses or run.status in statuses)
+            and (search or "").lower() in run.name.lower()
+            and template_id in (None, run.template_id)
+            and load_mode in (None, run.config.get("load_mode"))
+            and scaling_mode in (None, _scaling_mode(run))
+            and _made_within(run, since, until)
+        ]
+        return chosen[offset : offset + limit]
 
     @operation
     def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
         self.state.admit(fence)
-        rows, row = self._find(run.run_id)
+        rows, row = self.state.run_rows(run.run_id)
         if row.status is not run.status:
             raise StaleWrite(f"run {run.run_id}: expected {run.status}, got {row.status}; read it again and decide again")
         if change.status is not None and change.status is not row.status:
@@ -53,11 +77,24 @@ class MemoryRuns(Table):
         rows.run = after
         return after
 
-    def _find(self, run_id: RunId) -> tuple[PoolRows, Run]:
+    @operation
+    def delete(self, run_id: RunId) -> None:
         rows = self.state.pools.get(PoolId(run_id))
         if rows is None or rows.run is None:
-            raise NotFound(f"no run {run_id}; create it first, or list the runs there are")
-        return rows, rows.run
+            return
+        if rows.run.status not in _AT_REST:
+            raise Refused(f"run {run_id} is {rows.run.status}; stop it and let it end before deleting it")
+        drop_pool(self.state, PoolId(run_id))
+
+
+def _scaling_mode(run: Run) -> object:
+    scaling = run.config.get("scaling")
+    return scaling.get("mode") if isinstance(scaling, Mapping) else None
+
+
+def _made_within(run: Run, since: datetime | None, until: datetime | None) -> bool:
+    made = run.created_at
+    return made is not None and (since is None or made >= since) and (until is None or made < until)
 
 
 def _changed(row: Run, change: RunChange, now: datetime) -> Run:

@@ -29,6 +29,7 @@ class MemorySamples(Table):
         pool_id: PoolId,
         *,
         since: datetime | None = None,
+        until: datetime | None = None,
         worker_id: WorkerId | None = None,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
@@ -36,7 +37,9 @@ class MemorySamples(Table):
         chosen = [
             kept
             for kept in (rows.samples.values() if rows else ())
-            if (since is None or kept.row.at > since) and worker_id in (None, kept.row.worker_id)
+            if (since is None or kept.row.at > since)
+            and (until is None or kept.row.at <= until)
+            and worker_id in (None, kept.row.worker_id)
         ]
         chosen.sort(key=lambda kept: kept.row.at)
         return [replace(kept.row, latency=Histogram.from_bytes(kept.latency)) for kept in chosen[:limit]]

@@ -15,7 +15,7 @@ from drumbeat.core.event import Event, NewEvent
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.log import Log
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.run import ExecutionFile, Result, Run
+from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, Step, Template
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.store.memory.faults import Faults
@@ -47,6 +47,8 @@ class PoolRows:
     logs: list[Log] = field(default_factory=list)
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
     files: dict[tuple[str, str], ExecutionFile] = field(default_factory=dict)
+    steps: dict[tuple[str, int], Step] = field(default_factory=dict)
+    executions: dict[tuple[str, int], Execution] = field(default_factory=dict)
     last_event: int = 0
     last_beat: int = 0
 
@@ -61,12 +63,13 @@ class KeptLease:
 
 @dataclass(slots=True, kw_only=True)
 class State:
-    """Every row. Leases are apart from pools, for they outlive them: an epoch is never used twice."""
+    """Every row. Leases are apart from pools, for they outlive them: an epoch is never used twice. So do templates."""
 
     clock: Clock
     faults: Faults = field(default_factory=Faults)
     pools: dict[PoolId, PoolRows] = field(default_factory=dict)
     leases: dict[str, KeptLease] = field(default_factory=dict)
+    templates: dict[str, Template] = field(default_factory=dict)
     last_log: int = 0
 
     def now(self) -> datetime:
@@ -78,6 +81,13 @@ class State:
             return self.pools[pool_id]
         except KeyError:
             raise NotFound(f"no pool {pool_id}; create it first, or list the pools there are") from None
+
+    def run_rows(self, run_id: RunId) -> tuple[PoolRows, Run]:
+        """A run, and what belongs to its pool. Raises NotFound."""
+        rows = self.pools.get(PoolId(run_id))
+        if rows is None or rows.run is None:
+            raise NotFound(f"no run {run_id}; create it first, or list the runs there are")
+        return rows, rows.run
 
     def worker(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
         """One worker's row. Raises NotFound."""

@@ -9,6 +9,7 @@ from drumbeat.store.interface import StoreReport
 from drumbeat.store.memory.state import PoolRows, Table, operation
 
 _PRUNED = ("samples", "logs", "beats", "workers", "events")
+_OF_POOLS = (*_PRUNED, "steps", "results", "executions")
 _NO_SCHEMA = 0
 
 
@@ -44,7 +45,8 @@ class MemoryUpkeep(Table):
             "pools": len(pools),
             "runs": sum(rows.run is not None for rows in pools),
             "leases": len(self.state.leases),
-            **{table: sum(len(getattr(rows, table)) for rows in pools) for table in _PRUNED},
+            "templates": len(self.state.templates),
+            **{table: sum(len(getattr(rows, table)) for rows in pools) for table in _OF_POOLS},
         }
 
 

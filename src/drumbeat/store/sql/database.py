@@ -5,6 +5,7 @@ logic is written once, whether the driver awaits (PostgreSQL) or blocks in a thr
 """
 
 from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.core.errors import Fenced
@@ -21,8 +22,17 @@ class Row(Protocol):
     def __getitem__(self, column: str, /) -> Any: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bulk:
+    """Many rows for a query that keeps the new ones, passes over those it has, and answers with how many were ``new``."""
+
+    table: str
+    columns: tuple[str, ...]
+    records: Sequence[tuple[Any, ...]]
+
+
 Rows = Sequence[Row]
-Step = tuple[str, Values]
+Step = tuple[str, Values | Bulk]
 Script = Generator[Step, Rows, T]
 
 

@@ -36,7 +36,7 @@ class SqlPools:
         return await self._database.transact(_save_pool(pool, fence))
 
     async def delete(self, pool_id: PoolId) -> None:
-        await self._database.transact(_delete_pool(pool_id))
+        await self._database.transact(delete_pool(pool_id))
 
 
 def no_pool(pool_id: str) -> NotFound:
@@ -67,7 +67,8 @@ def _pool_values(pool: Pool) -> dict[str, Any]:
     }
 
 
-def _delete_pool(pool_id: PoolId) -> Script[None]:
+def delete_pool(pool_id: PoolId) -> Script[None]:
+    """Remove a pool and all that belongs to it. Raises Refused while it has live workers."""
     yield "lock_pool", {"pool_id": pool_id}
     live = (yield "count_live_workers", {"pool_id": pool_id})[0]["live"]
     if live:

@@ -14,9 +14,9 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra, StoreError, StoreUnavailable
+from drumbeat.core.errors import AlreadyExists, DrumbeatError, InvalidInput, InvalidSettings, MissingExtra, StoreUnavailable
 from drumbeat.store.interface import Traits
-from drumbeat.store.sql.database import Rows, Script, Values
+from drumbeat.store.sql.database import Bulk, Rows, Script, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def dialect(schema: str) -> Dialect:
             "json_object": lambda *parts: f"jsonb_build_object({', '.join(parts)})",
             "json_filled": lambda document, *pairs: f"(jsonb_build_object({', '.join(pairs)}) || {document})",
             "json_part": lambda document, key: f"({document} -> {key})",
-            "json_text": lambda document, key: f"({document} ->> {key})",
+            "json_text": lambda document, *keys: f"({document} #>> ARRAY[{', '.join(keys)}])",
             "json_number": lambda document, key: f"CAST({document} ->> {key} AS float8)",
             "json_collect": lambda key, value: f"jsonb_object_agg({key}, {value})",
         },
@@ -148,12 +148,29 @@ class PostgresDatabase:
         try:
             name, values = next(script)
             while True:
-                name, values = script.send(await _run(connection, self._queries[name], values))
+                name, values = script.send(await self._perform(connection, self._queries[name], values))
         except StopIteration as end:
             result: T = end.value
             return result
         finally:
             script.close()
+
+    async def _perform(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values | Bulk) -> Rows:
+        if isinstance(values, Bulk):
+            return await self._load(connection, query, values)
+        return await _run(connection, query, values)
+
+    async def _load(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, bulk: Bulk) -> Rows:
+        """COPY rows straight to their place; if one is there already, by a table of the moment and from it what is new."""
+        try:
+            async with connection.transaction():
+                await _copy(connection, bulk, bulk.table, self._schema)
+            return [{"new": len(bulk.records)}]
+        except _driver().UniqueViolationError:
+            make, keep = query.statements
+            await connection.execute(make.text)
+            await _copy(connection, bulk, "incoming")
+            return [{"new": int((await connection.execute(keep.text)).rpartition(" ")[2])}]
 
     async def describe(self) -> str:
         async with self._connection() as connection:
@@ -178,7 +195,7 @@ class PostgresDatabase:
             raise StoreUnavailable("this store is closed; open it before use")
         return self._pool.acquire(timeout=self._command_timeout)
 
-    def _translated(self, exc: Exception) -> StoreError | InvalidInput:
+    def _translated(self, exc: Exception) -> DrumbeatError:
         asyncpg = _driver()
         if isinstance(exc, asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidPasswordError):
             return InvalidSettings(f"PostgreSQL at {self.location} refused the user or password; check the store's URL")
@@ -192,6 +209,8 @@ class PostgresDatabase:
             return InvalidSettings(f"PostgreSQL at {self.location}: {exc}; check the options of the store's URL")
         if isinstance(exc, asyncpg.DataError):
             return InvalidInput(f"PostgreSQL cannot keep this value: {exc}")
+        if isinstance(exc, asyncpg.UniqueViolationError):
+            return AlreadyExists(f"another was quicker: {str(exc.detail or exc).rstrip('.')}; choose another name")
         hint = "; is it running, and is the store's URL right?" if isinstance(exc, OSError) else ""
         return StoreUnavailable(f"PostgreSQL at {self.location}: {str(exc) or type(exc).__name__}{hint}")
 
@@ -201,6 +220,13 @@ async def _run(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query
     for statement in query.statements:
         rows = await connection.fetch(statement.text, *(values[name] for name in statement.parameters))
     return rows
+
+
+async def _copy(connection: "asyncpg.pool.PoolConnectionProxy[Any]", bulk: Bulk, table: str, schema: str | None = None) -> None:
+    try:
+        await connection.copy_records_to_table(table, schema_name=schema, records=bulk.records, columns=bulk.columns)
+    except (OverflowError, UnicodeEncodeError) as exc:
+        raise InvalidInput(f"PostgreSQL cannot keep this value: {exc}") from exc
 
 
 async def _leave_as_it_is(connection: object) -> None:

@@ -25,6 +25,12 @@ class Statement:
     text: str
     parameters: tuple[str, ...]
 
+    def in_order(self, columns: tuple[str, ...]) -> str:
+        """The text for values that come without names, in the order of these columns."""
+        if columns != self.parameters:
+            raise ValueError(f"expected values of {', '.join(self.parameters)}, got {', '.join(columns)}")
+        return _PARAMETER.sub("?", self.text)
+
 
 @dataclass(frozen=True, slots=True)
 class Query:

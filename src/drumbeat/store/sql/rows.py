@@ -1,6 +1,7 @@
 """Between rows and values: whole microseconds and JSON text on one side, datetimes and dataclasses on the other."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from drumbeat.core.histogram import Histogram
 from drumbeat.core.lease import Lease
 from drumbeat.core.log import Log
 from drumbeat.core.pool import Pool, PoolKind, Thresholds
-from drumbeat.core.run import Result, Run, RunStatus
+from drumbeat.core.run import Execution, Result, Run, RunStatus, Step, StepType, Template
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.store.sql.database import Row
@@ -42,6 +43,14 @@ def dump(value: Any) -> str:
 
 def load(text: str | None) -> Any:
     return None if text is None else json.loads(text)
+
+
+def containing(part: str | None) -> str | None:
+    """A pattern for LIKE … ESCAPE '!': whatever has this part in it, taken letter by letter."""
+    if part is None:
+        return None
+    literal = re.sub(r"([!%_])", r"!\1", part)
+    return f"%{literal}%"
 
 
 def thresholds_json(thresholds: Thresholds) -> str:
@@ -228,3 +237,43 @@ def result_of(row: Row) -> Result:
         status=RunStatus(row["status"]),
         latency=Histogram.from_bytes(row["latency"]),
     )
+
+
+_STEP_PLAIN = frozenset(Step.__dataclass_fields__) - {"type", "started_at", "ended_at", "queue_detected", "is_probe"}
+
+
+def step_of(row: Row) -> Step:
+    return Step(
+        **{name: row[name] for name in _STEP_PLAIN},
+        type=StepType(row["type"]),
+        started_at=instant(row["started_at"]),
+        ended_at=moment(row["ended_at"]),
+        queue_detected=None if row["queue_detected"] is None else bool(row["queue_detected"]),
+        is_probe=bool(row["is_probe"]),
+    )
+
+
+def execution_of(row: Row) -> Execution:
+    return Execution(
+        run_id=row["run_id"],
+        worker_id=row["worker_id"],
+        n=row["n"],
+        connection=row["connection"],
+        kind=row["kind"],
+        started_at=instant(row["started_at"]),
+        duration_ms=row["duration_ms"],
+        ok=bool(row["ok"]),
+        error_class=row["error_class"],
+        error=row["error"],
+        rows=row["rows_affected"],
+        warmup=bool(row["warmup"]),
+        query_text=row["query_text"],
+    )
+
+
+_TEMPLATE_TIMES = ("last_used_at", "created_at", "updated_at")
+_TEMPLATE_PLAIN = frozenset(Template.__dataclass_fields__) - {*_TEMPLATE_TIMES, "config", "tags"}
+
+
+def template_of(row: Row) -> Template:
+    return Template(**_fields(row, _TEMPLATE_PLAIN, _TEMPLATE_TIMES, ("config",)), tags=tuple(load(row["tags"])))

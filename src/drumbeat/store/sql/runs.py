@@ -1,18 +1,21 @@
 """Benchmark executions."""
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
+from drumbeat.core.errors import AlreadyExists, NotFound, Refused, StaleWrite
 from drumbeat.core.event import NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.run import Run, RunId, RunStatus, check_run_move
+from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus, check_run_move
 from drumbeat.store.interface import RunChange
 from drumbeat.store.sql.database import Database, Script, check_fence
 from drumbeat.store.sql.events import append_events
-from drumbeat.store.sql.pools import create_pool
-from drumbeat.store.sql.rows import dump, run_of
+from drumbeat.store.sql.pools import create_pool, delete_pool
+from drumbeat.store.sql.rows import at_us, containing, dump, run_of
+
+_AT_REST = RUN_ENDED | {RunStatus.PREPARED}
 
 
 class SqlRuns:
@@ -30,12 +33,35 @@ class SqlRuns:
             raise no_run(run_id)
         return run_of(rows[0])
 
-    async def list(self, *, statuses: Sequence[RunStatus] = (), limit: int = 100) -> Sequence[Run]:
-        wanted = f",{','.join(statuses)}," if statuses else ""
-        return [run_of(row) for row in await self._database.read("list_runs", {"statuses": wanted, "limit": limit})]
+    async def list(
+        self,
+        *,
+        statuses: Sequence[RunStatus] = (),
+        search: str | None = None,
+        template_id: str | None = None,
+        load_mode: str | None = None,
+        scaling_mode: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        offset: int = 0,
+        limit: int = 100,
+    ) -> Sequence[Run]:
+        wanted = {
+            "statuses": f",{','.join(statuses)}," if statuses else "",
+            "search": containing(search),
+            "template_id": template_id,
+            "load_mode": load_mode,
+            "scaling_mode": scaling_mode,
+            "since": at_us(since),
+            "until": at_us(until),
+        }
+        return [run_of(row) for row in await self._database.read("list_runs", wanted | {"offset": offset, "limit": limit})]
 
     async def update(self, run: Run, change: RunChange, events: Sequence[NewEvent] = (), *, fence: Fence | None = None) -> Run:
         return await self._database.transact(_update(run, change, events, fence))
+
+    async def delete(self, run_id: RunId) -> None:
+        await self._database.transact(_delete(run_id))
 
 
 def no_run(run_id: str) -> NotFound:
@@ -78,6 +104,16 @@ def _update(run: Run, change: RunChange, events: Sequence[NewEvent], fence: Fenc
     updated = yield "update_run", _change_values(run.run_id, change)
     yield from append_events(PoolId(run.run_id), events)
     return run_of(updated[0])
+
+
+def _delete(run_id: RunId) -> Script[None]:
+    rows = yield "lock_run", {"run_id": run_id}
+    if not rows:
+        return
+    status = RunStatus(rows[0]["status"])
+    if status not in _AT_REST:
+        raise Refused(f"run {run_id} is {status}; stop it and let it end before deleting it")
+    yield from delete_pool(PoolId(run_id))
 
 
 def _change_values(run_id: RunId, change: RunChange) -> dict[str, Any]:

@@ -25,10 +25,12 @@ class SqlSamples:
         pool_id: PoolId,
         *,
         since: datetime | None = None,
+        until: datetime | None = None,
         worker_id: WorkerId | None = None,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
-        values = {"pool_id": pool_id, "since": at_us(since), "worker_id": worker_id, "limit": limit}
+        span = {"since": at_us(since), "until": at_us(until)}
+        values = {"pool_id": pool_id, "worker_id": worker_id, "limit": limit} | span
         return [sample_of(row) for row in await self._database.read("list_samples", values)]
 
 

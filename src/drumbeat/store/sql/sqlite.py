@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
 from drumbeat.store.interface import Traits
-from drumbeat.store.sql.database import Rows, Script, Values
+from drumbeat.store.sql.database import Bulk, Rows, Script, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 
 T = TypeVar("T")
@@ -26,6 +26,11 @@ T = TypeVar("T")
 def _paths(pairs: Sequence[str]) -> str:
     """Keys and values in turn, each key made a path."""
     return ", ".join(f"'$.' || {part}" if n % 2 == 0 else part for n, part in enumerate(pairs))
+
+
+def _path(keys: Sequence[str]) -> str:
+    """One path to what lies under these keys, each within the one before."""
+    return "'$'" + "".join(f" || '.' || {key}" for key in keys)
 
 
 DIALECT = Dialect(
@@ -48,7 +53,7 @@ DIALECT = Dialect(
         "json_filled": lambda document, *pairs: f"json_insert({document}, {_paths(pairs)})",
         "json_part": lambda document, key: f"json_extract({document}, '$.' || {key})",
         "json_number": lambda document, key: f"json_extract({document}, '$.' || {key})",
-        "json_text": lambda document, key: f"json_extract({document}, '$.' || {key})",
+        "json_text": lambda document, *keys: f"json_extract({document}, {_path(keys)})",
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
     },
 )
@@ -320,7 +325,10 @@ def _caused(error: DrumbeatError, cause: BaseException) -> DrumbeatError:
     return error
 
 
-def _run(connection: sqlite3.Connection, query: Query, values: Values) -> Rows:
+def _run(connection: sqlite3.Connection, query: Query, values: Values | Bulk) -> Rows:
+    if isinstance(values, Bulk):
+        (statement,) = query.statements
+        return [{"new": connection.executemany(statement.in_order(values.columns), values.records).rowcount}]
     rows: Rows = ()
     for statement in query.statements:
         rows = connection.execute(statement.text, values).fetchall()

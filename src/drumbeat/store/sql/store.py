@@ -9,6 +9,7 @@ from drumbeat.store.interface import Traits
 from drumbeat.store.sql.beats import SqlBeats
 from drumbeat.store.sql.database import Database
 from drumbeat.store.sql.events import SqlEvents
+from drumbeat.store.sql.executions import SqlExecutions
 from drumbeat.store.sql.leases import SqlLeases
 from drumbeat.store.sql.logs import SqlLogs
 from drumbeat.store.sql.membership import SqlMembership
@@ -18,6 +19,8 @@ from drumbeat.store.sql.results import SqlResults
 from drumbeat.store.sql.rows import instant
 from drumbeat.store.sql.runs import SqlRuns
 from drumbeat.store.sql.samples import SqlSamples
+from drumbeat.store.sql.steps import SqlSteps
+from drumbeat.store.sql.templates import SqlTemplates
 from drumbeat.store.sql.upkeep import SqlUpkeep, refuse_newer
 from drumbeat.store.sql.workers import SqlWorkers
 
@@ -38,6 +41,9 @@ class SqlStore:
         self.samples = SqlSamples(database)
         self.runs = SqlRuns(database)
         self.results = SqlResults(database)
+        self.steps = SqlSteps(database)
+        self.executions = SqlExecutions(database)
+        self.templates = SqlTemplates(database)
         self.logs = SqlLogs(database)
         self.upkeep = SqlUpkeep(database)
 

@@ -168,6 +168,7 @@ ON CONFLICT (pool_id, worker_id, n) DO NOTHING;
 -- name: list_samples
 SELECT * FROM drumbeat.samples
  WHERE pool_id = :pool_id AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
+   AND (CAST(:until AS BIGINT) IS NULL OR at <= CAST(:until AS BIGINT))
    AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
  ORDER BY at, worker_id, n LIMIT CAST(:limit AS INTEGER);
 
@@ -185,10 +186,20 @@ SELECT * FROM drumbeat.runs WHERE run_id = :run_id;
 -- name: lock_run
 SELECT * FROM drumbeat.runs WHERE run_id = :run_id @for_update;
 
+-- name: keep_run
+-- Held until the end of the transaction, so that nothing is added to a run while it is deleted.
+SELECT run_id FROM drumbeat.runs WHERE run_id = :run_id @for_share;
+
 -- name: list_runs
 SELECT * FROM drumbeat.runs
- WHERE CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
- ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER);
+ WHERE (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
+   AND (CAST(:search AS TEXT) IS NULL OR LOWER(name) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!')
+   AND (CAST(:template_id AS TEXT) IS NULL OR template_id = :template_id)
+   AND (CAST(:load_mode AS TEXT) IS NULL OR @json_text(config, 'load_mode') = :load_mode)
+   AND (CAST(:scaling_mode AS TEXT) IS NULL OR @json_text(config, 'scaling', 'mode') = :scaling_mode)
+   AND (CAST(:since AS BIGINT) IS NULL OR created_at >= CAST(:since AS BIGINT))
+   AND (CAST(:until AS BIGINT) IS NULL OR created_at < CAST(:until AS BIGINT))
+ ORDER BY created_at DESC, run_id LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
 -- name: update_run
 UPDATE drumbeat.runs
@@ -233,6 +244,82 @@ ON CONFLICT (run_id, worker_id, path) DO NOTHING;
 
 -- name: list_execution_files
 SELECT * FROM drumbeat.execution_files WHERE run_id = :run_id ORDER BY worker_id, path;
+
+-- name: save_step
+-- One row for each run, type and number: a step that is measured further takes the place of what was known of it.
+INSERT INTO drumbeat.steps (run_id, n, type, from_target, to_target, direction, started_at, ended_at, operations, qps, target_qps,
+                            p50_ms, p95_ms, p99_ms, errors, error_rate, qps_vs_prior, p95_vs_baseline, queue_detected, outcome, reason,
+                            is_probe, created_at)
+SELECT run_id, CAST(:n AS INTEGER), CAST(:type AS TEXT), CAST(:from_target AS INTEGER), CAST(:to_target AS INTEGER),
+       CAST(:direction AS TEXT), CAST(:started_at AS BIGINT), CAST(:ended_at AS BIGINT), CAST(:operations AS BIGINT),
+       CAST(:qps AS @real), CAST(:target_qps AS @real), CAST(:p50_ms AS @real), CAST(:p95_ms AS @real), CAST(:p99_ms AS @real),
+       CAST(:errors AS BIGINT), CAST(:error_rate AS @real), CAST(:qps_vs_prior AS @real), CAST(:p95_vs_baseline AS @real),
+       CAST(:queue_detected AS INTEGER), CAST(:outcome AS TEXT), CAST(:reason AS TEXT), CAST(:is_probe AS INTEGER), @now
+  FROM drumbeat.runs WHERE run_id = :run_id
+ON CONFLICT (run_id, type, n) DO UPDATE
+   SET from_target = excluded.from_target, to_target = excluded.to_target, direction = excluded.direction,
+       started_at = excluded.started_at, ended_at = excluded.ended_at, operations = excluded.operations, qps = excluded.qps,
+       target_qps = excluded.target_qps, p50_ms = excluded.p50_ms, p95_ms = excluded.p95_ms, p99_ms = excluded.p99_ms,
+       errors = excluded.errors, error_rate = excluded.error_rate, qps_vs_prior = excluded.qps_vs_prior,
+       p95_vs_baseline = excluded.p95_vs_baseline, queue_detected = excluded.queue_detected, outcome = excluded.outcome,
+       reason = excluded.reason, is_probe = excluded.is_probe
+RETURNING run_id;
+
+-- name: list_steps
+SELECT * FROM drumbeat.steps
+ WHERE run_id = :run_id AND (CAST(:type AS TEXT) IS NULL OR type = :type) ORDER BY type, n;
+
+-- name: list_executions_by_started_at
+SELECT * FROM drumbeat.executions
+ WHERE run_id = :run_id AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+   AND (CAST(:ok AS INTEGER) IS NULL OR ok = CAST(:ok AS INTEGER)) AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+ ORDER BY started_at, worker_id, n LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
+
+-- name: list_executions_by_duration_ms
+SELECT * FROM drumbeat.executions
+ WHERE run_id = :run_id AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
+   AND (CAST(:ok AS INTEGER) IS NULL OR ok = CAST(:ok AS INTEGER)) AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+ ORDER BY duration_ms DESC, worker_id, n LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
+
+-- name: count_executions_of_run
+SELECT COUNT(*) AS rows FROM drumbeat.executions WHERE run_id = :run_id;
+
+-- name: add_template
+-- An id or a name that is taken, even this very moment, changes nothing: both are unique.
+INSERT INTO drumbeat.templates (template_id, name, description, config, tags, created_at, updated_at)
+VALUES (:template_id, :name, :description, CAST(:config AS @json), CAST(:tags AS @json), @now, @now)
+ON CONFLICT DO NOTHING
+RETURNING *;
+
+-- name: find_template
+SELECT * FROM drumbeat.templates WHERE template_id = :wanted OR name = :wanted
+ ORDER BY CASE template_id WHEN :wanted THEN 0 ELSE 1 END LIMIT 1;
+
+-- name: list_templates
+SELECT * FROM drumbeat.templates
+ WHERE CAST(:search AS TEXT) IS NULL OR LOWER(name) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!'
+    OR LOWER(description) LIKE LOWER(CAST(:search AS TEXT)) ESCAPE '!'
+ ORDER BY name;
+
+-- name: lock_template
+-- Held until commit, so that it is not used between this look and the change.
+SELECT * FROM drumbeat.templates WHERE template_id = :template_id @for_update;
+
+-- name: find_other_of_name
+SELECT template_id FROM drumbeat.templates WHERE name = :name AND template_id <> :template_id;
+
+-- name: save_template
+UPDATE drumbeat.templates
+   SET name = :name, description = :description, config = CAST(:config AS @json), tags = CAST(:tags AS @json), updated_at = @now
+ WHERE template_id = :template_id
+RETURNING *;
+
+-- name: delete_template
+DELETE FROM drumbeat.templates WHERE template_id = :template_id;
+
+-- name: note_template_use
+UPDATE drumbeat.templates SET usage_count = usage_count + 1, last_used_at = @now WHERE template_id = :template_id
+RETURNING *;
 
 -- name: take_log_numbers
 UPDATE drumbeat.pools SET next_log = next_log + CAST(:count AS BIGINT) WHERE pool_id = :pool_id

@@ -65,3 +65,8 @@ INSERT INTO drumbeat.logs (pool_id, log_id, at, worker_id, level, severity, logg
 SELECT :pool_id, CAST(:first AS bigint) + n - 1, @now - CAST(e ->> 'age_us' AS bigint), e ->> 'worker_id', e ->> 'level',
        CAST(e ->> 'severity' AS integer), e ->> 'logger', e ->> 'message', NULLIF(e -> 'details', 'null'::jsonb)
   FROM jsonb_array_elements(CAST(:entries AS jsonb)) WITH ORDINALITY AS listed (e, n);
+
+-- name: load_executions
+-- For rows of which some are there already: they are copied between the two statements. COPY itself cannot pass over a row.
+CREATE TEMPORARY TABLE incoming (LIKE drumbeat.executions INCLUDING DEFAULTS) ON COMMIT DROP;
+INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, worker_id, n) DO NOTHING;

@@ -51,3 +51,11 @@ INSERT INTO logs (pool_id, log_id, at, worker_id, level, severity, logger, messa
 SELECT :pool_id, :first + key, @now - json_extract(value, '$.age_us'), json_extract(value, '$.worker_id'), json_extract(value, '$.level'), json_extract(value, '$.severity'),
        json_extract(value, '$.logger'), json_extract(value, '$.message'), json_extract(value, '$.details')
   FROM json_each(:entries);
+
+-- name: load_executions
+-- Run over many rows in one transaction; one that is there already is passed over.
+INSERT INTO executions (run_id, worker_id, n, connection, kind, started_at, duration_ms, ok, error_class, error, rows_affected, warmup,
+                        query_text)
+VALUES (:run_id, :worker_id, :n, :connection, :kind, :started_at, :duration_ms, :ok, :error_class, :error, :rows_affected, :warmup,
+        :query_text)
+ON CONFLICT (run_id, worker_id, n) DO NOTHING;

@@ -105,7 +105,7 @@ SELECT s.run_id || '/' || s.n AS step_id, s.run_id, s.n AS step_number, s.type A
        s.p50_ms AS p50_latency_ms, s.p95_ms AS p95_latency_ms, s.p99_ms AS p99_latency_ms, s.errors AS error_count,
        s.error_rate, s.qps_vs_prior AS qps_vs_prior_pct, s.p95_vs_baseline AS p95_vs_baseline_pct, s.queue_detected,
        s.target_qps, (s.qps - s.target_qps) * 100 / NULLIF(s.target_qps, 0) AS qps_error_pct,
-       s.outcome, s.reason AS stop_reason, @time(s.created_at) AS created_at
+       s.outcome, s.reason AS stop_reason, s.is_probe, @time(s.created_at) AS created_at
   FROM drumbeat.steps s WHERE s.type = 'FIND_MAX';
 
 -- name: view_test_logs

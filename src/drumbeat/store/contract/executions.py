@@ -1,0 +1,122 @@
+"""What every store must do with single operations."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import NotFound
+from drumbeat.core.run import Execution, RunId
+from drumbeat.store.contract.given import W1, W2, Given, new_run, unique
+from drumbeat.store.interface import Store
+
+BEGIN = datetime(2026, 1, 1, 12, 30, 15, 123456, tzinfo=UTC)
+MORE_THAN_A_BATCH = 25_001
+
+
+def execution(run_id: RunId, n: int = 1, **known: Any) -> Execution:
+    """The ``n``-th operation of a worker: each begins a microsecond after the one before."""
+    told: dict[str, Any] = {"worker_id": W1, "connection": 3, "kind": "POINT_LOOKUP", "duration_ms": 0.5, "ok": True} | known
+    return Execution(run_id=run_id, n=n, started_at=BEGIN + timedelta(microseconds=n), **told)
+
+
+FAILED = {
+    "ok": False,
+    "error_class": "DATABASE_ERROR",
+    "error": "Schlüssel \\ \"'\t\n世界 🥁",
+    "rows": 2**40,
+    "warmup": True,
+    "query_text": "SELECT\t1;\n\\.",
+}
+
+
+def numbers(executions: Sequence[Execution]) -> list[int]:
+    return [one.n for one in executions]
+
+
+class ExecutionsContract(Given):
+    @pytest.mark.parametrize("known", [{}, FAILED], ids=["as it should be", "failed"])
+    async def test_an_execution_comes_back_as_it_was(self, store: Store, known: dict[str, Any]) -> None:
+        one = execution((await new_run(store)).run_id, **known)
+
+        assert await store.executions.load([one]) == 1
+
+        assert await store.executions.list(one.run_id) == [one]
+
+    async def test_many_are_loaded_from_whatever_can_be_gone_through_once(self, store: Store) -> None:
+        run_id = (await new_run(store)).run_id
+
+        new = await store.executions.load(execution(run_id, n) for n in range(MORE_THAN_A_BATCH))
+
+        assert new == await store.executions.count(run_id) == MORE_THAN_A_BATCH
+        last = await store.executions.list(run_id, offset=MORE_THAN_A_BATCH - 2)
+        assert numbers(last) == [MORE_THAN_A_BATCH - 2, MORE_THAN_A_BATCH - 1]
+
+    async def test_loading_again_passes_over_what_is_there(self, store: Store) -> None:
+        run_id = (await new_run(store)).run_id
+        first, second, third = (execution(run_id, n) for n in (1, 2, 3))
+        await store.executions.load([first, second])
+
+        again = [replace(second, duration_ms=99.0), third, replace(third, worker_id=W2), third]
+        new = await store.executions.load(again)
+
+        assert new == 2
+        assert await store.executions.list(run_id) == [first, second, third, replace(third, worker_id=W2)]
+
+    async def test_nothing_is_nothing_to_load(self, store: Store) -> None:
+        run_id = (await new_run(store)).run_id
+
+        assert await store.executions.load([]) == 0
+        assert await store.executions.count(run_id) == 0
+
+    async def test_executions_of_several_runs_go_each_to_its_own(self, store: Store) -> None:
+        one, other = [(await new_run(store)).run_id for _ in range(2)]
+
+        await store.executions.load([execution(one, 1), execution(other, 2), execution(one, 3)])
+
+        assert numbers(await store.executions.list(one)) == [1, 3]
+        assert await store.executions.count(other) == 1
+
+    async def test_executions_need_a_run_and_a_batch_is_kept_whole_or_not_at_all(self, store: Store) -> None:
+        run_id, nowhere = (await new_run(store)).run_id, RunId(unique("no-run"))
+
+        with pytest.raises(NotFound, match=nowhere):
+            await store.executions.load([execution(run_id), execution(nowhere)])
+
+        assert await store.executions.count(run_id) == 0
+
+    @pytest.mark.parametrize(
+        ("asked", "expected"),
+        [
+            ({}, [1, 2, 3, 4, 5]),
+            ({"kind": "INSERT"}, [3, 4]),
+            ({"ok": False}, [2, 4]),
+            ({"ok": True}, [1, 3, 5]),
+            ({"worker_id": W2}, [4, 5]),
+            ({"kind": "INSERT", "ok": False, "worker_id": W2}, [4]),
+            ({"order": "duration_ms"}, [3, 1, 5, 4, 2]),
+            ({"order": "duration_ms", "ok": True, "limit": 2}, [3, 1]),
+            ({"offset": 1, "limit": 2}, [2, 3]),
+            ({"order": "duration_ms", "offset": 3}, [4, 2]),
+            ({"offset": 5}, []),
+        ],
+        ids=str,
+    )
+    async def test_executions_are_listed_as_asked(self, store: Store, asked: dict[str, Any], expected: list[int]) -> None:
+        run_id = (await new_run(store)).run_id
+        told: dict[int, dict[str, Any]] = {
+            5: {"duration_ms": 2.0, "worker_id": W2},
+            3: {"duration_ms": 9.0, "kind": "INSERT"},
+            1: {"duration_ms": 2.0},
+            4: {"duration_ms": 1.0, "kind": "INSERT", "ok": False, "worker_id": W2},
+            2: {"duration_ms": 0.5, "ok": False},
+        }
+        await store.executions.load(execution(run_id, n, **known) for n, known in told.items())
+
+        assert numbers(await store.executions.list(run_id, **asked)) == expected
+
+    async def test_a_run_nobody_made_has_no_executions(self, store: Store) -> None:
+        assert await store.executions.list(RunId("run-nobody-made")) == []
+        assert await store.executions.count(RunId("run-nobody-made")) == 0

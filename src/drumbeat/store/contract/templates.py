@@ -1,0 +1,207 @@
+"""What every store must do with templates."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import AlreadyExists, NotFound, Refused
+from drumbeat.core.run import Template
+from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_run, unique
+from drumbeat.store.interface import Store
+
+
+def template(**known: Any) -> Template:
+    told: dict[str, Any] = {"template_id": unique("template"), "name": unique("name"), "config": {"load_mode": "QPS"}} | known
+    return Template(**told)
+
+
+async def made(store: Store, **known: Any) -> Template:
+    return await store.templates.create(template(**known))
+
+
+class MakeTemplatesContract(Given):
+    async def test_a_template_comes_back_as_it_was_made(self, store: Store) -> None:
+        given = template(config=AWKWARD, description="Grüße 🥁", tags=("nightly", "ci"))
+        before = await store.now()
+
+        kept = await store.templates.create(given)
+
+        assert kept == await store.templates.get(given.template_id)
+        assert kept == replace(given, created_at=kept.created_at, updated_at=kept.updated_at)
+        after = await store.now()
+        assert all(stamp is not None and before <= stamp <= after for stamp in (kept.created_at, kept.updated_at))
+
+    async def test_a_new_template_has_not_been_used_whatever_it_says(self, store: Store) -> None:
+        kept = await made(store, usage_count=7, last_used_at=await store.now())
+
+        assert (kept.usage_count, kept.last_used_at) == (0, None)
+
+    @pytest.mark.parametrize("taken", ["template_id", "name"])
+    async def test_an_id_and_a_name_are_taken_once(self, store: Store, taken: str) -> None:
+        first = await made(store)
+        second = replace(template(config={}), **{taken: getattr(first, taken)})
+
+        with pytest.raises(AlreadyExists, match=getattr(first, taken)):
+            await store.templates.create(second)
+
+        assert await store.templates.get(getattr(first, taken)) == first
+
+    async def test_of_many_that_take_a_name_at_once_one_does(self, store: Store) -> None:
+        name = unique("name")
+
+        answers = await asyncio.gather(*(made(store, name=name) for _ in range(8)), return_exceptions=True)
+
+        assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 7 + ["Template"]
+
+    async def test_a_template_is_got_by_its_name_too(self, store: Store) -> None:
+        kept = await made(store)
+
+        assert await store.templates.get(kept.name) == kept
+
+    async def test_an_id_counts_more_than_a_name(self, store: Store) -> None:
+        kept = await made(store)
+        await made(store, name=kept.template_id)
+
+        assert await store.templates.get(kept.template_id) == kept
+
+    async def test_an_unknown_template_is_not_got(self, store: Store) -> None:
+        with pytest.raises(NotFound, match=r"nobody-made.*list"):
+            await store.templates.get("nobody-made")
+
+    async def test_what_the_caller_changes_later_does_not_reach_the_store(self, store: Store) -> None:
+        config: dict[str, Any] = {"scaling": {"mode": "AUTO"}}
+        kept = await made(store, config=config)
+
+        config["scaling"]["mode"] = "FIXED"
+
+        assert (await store.templates.get(kept.template_id)).config == {"scaling": {"mode": "AUTO"}}
+
+
+class ListTemplatesContract(Given):
+    @pytest.mark.parametrize(
+        ("asked", "expected"),
+        [
+            ({}, ["a", "b", "c"]),
+            ({"search": "check"}, ["a", "b"]),
+            ({"search": "CHECK OUT"}, ["b"]),
+            ({"search": "100%"}, ["c"]),
+            ({"search": "1_0"}, []),
+            ({"tag": "ci"}, ["a", "c"]),
+            ({"tag": "c"}, []),
+            ({"search": "check", "tag": "ci"}, ["a"]),
+        ],
+        ids=str,
+    )
+    async def test_templates_are_listed_by_name_as_asked(
+        self, store: Store, asked: dict[str, str], expected: list[str]
+    ) -> None:
+        mark = unique("mark")
+        told: dict[str, dict[str, Any]] = {
+            "c": {"description": "at 100% and more!", "tags": ("ci", "nightly")},
+            "a": {"description": "Checks all", "tags": ("ci",)},
+            "b": {"description": "Check out"},
+        }
+        for name, known in told.items():
+            await made(store, name=f"{mark} {name}", **known)
+
+        listed = [one.name for one in await store.templates.list(**asked)]
+
+        assert [name for name in listed if name.startswith(mark)] == [f"{mark} {name}" for name in expected]
+
+    async def test_a_part_of_the_name_finds_a_template(self, store: Store) -> None:
+        kept = await made(store)
+
+        assert await store.templates.list(kept.name[2:].upper()) == [kept]
+        assert await store.templates.list(unique("nothing")) == []
+
+
+class ChangeTemplatesContract(Given):
+    async def test_saving_replaces_name_config_description_and_tags(self, store: Store, elapse: Elapse) -> None:
+        first = await made(store, description="old", tags=("old",))
+        await elapse(5 * MINUTE)
+        before = await store.templates.get(first.template_id)
+
+        wanted = replace(before, name=unique("new"), config={"load_mode": "FIXED"}, description=None, tags=("x", "y"))
+        saved = await store.templates.save(replace(wanted, usage_count=9, created_at=None))
+
+        assert saved == await store.templates.get(first.template_id)
+        assert saved == replace(wanted, updated_at=saved.updated_at)
+        assert saved.updated_at is not None
+        assert before.updated_at is not None
+        assert saved.updated_at - before.updated_at >= 5 * MINUTE
+
+    async def test_a_name_another_has_is_not_taken_by_saving(self, store: Store) -> None:
+        first, second = await made(store), await made(store)
+
+        with pytest.raises(AlreadyExists, match=first.name):
+            await store.templates.save(replace(second, name=first.name))
+
+        assert await store.templates.get(second.template_id) == second
+
+    async def test_of_many_that_are_renamed_alike_at_once_one_is(self, store: Store) -> None:
+        name = unique("name")
+        templates = [await made(store) for _ in range(6)]
+
+        renaming = (store.templates.save(replace(one, name=name)) for one in templates)
+        answers = await asyncio.gather(*renaming, return_exceptions=True)
+
+        assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 5 + ["Template"]
+
+    async def test_an_unknown_template_is_neither_saved_nor_used(self, store: Store) -> None:
+        with pytest.raises(NotFound):
+            await store.templates.save(template())
+        with pytest.raises(NotFound):
+            await store.templates.note_use("nobody-made")
+
+    async def test_every_use_is_counted(self, store: Store) -> None:
+        kept = await made(store)
+        await asyncio.gather(*(store.templates.note_use(kept.template_id) for _ in range(5)))
+        before = await store.now()
+
+        used = await store.templates.note_use(kept.template_id)
+
+        assert used == await store.templates.get(kept.template_id)
+        assert used == replace(kept, usage_count=6, last_used_at=used.last_used_at)
+        assert used.last_used_at is not None
+        assert before <= used.last_used_at <= await store.now()
+
+    async def test_the_config_of_a_used_template_stays(self, store: Store) -> None:
+        kept = await store.templates.note_use((await made(store, config=AWKWARD)).template_id)
+
+        with pytest.raises(Refused, match="copy it"):
+            await store.templates.save(replace(kept, config={**AWKWARD, "load_mode": "FIXED"}))
+
+        assert await store.templates.get(kept.template_id) == kept
+
+    async def test_all_but_the_config_of_a_used_template_may_change(self, store: Store) -> None:
+        kept = await store.templates.note_use((await made(store, config=AWKWARD)).template_id)
+
+        saved = await store.templates.save(replace(kept, name=unique("new"), tags=("x",)))
+
+        assert saved == replace(kept, name=saved.name, tags=("x",), updated_at=saved.updated_at)
+        assert saved.name != kept.name
+
+    async def test_a_deleted_template_is_gone_and_its_name_free(self, store: Store) -> None:
+        kept = await made(store)
+
+        for _ in range(2):
+            await store.templates.delete(kept.template_id)
+
+        with pytest.raises(NotFound):
+            await store.templates.get(kept.template_id)
+        assert (await made(store, name=kept.name)).name == kept.name
+
+    async def test_runs_outlive_their_template(self, store: Store) -> None:
+        kept, other = await made(store), await made(store)
+        run = await new_run(store)
+
+        await store.templates.delete(kept.template_id)
+
+        assert await store.runs.get(run.run_id) == run
+        assert await store.templates.get(other.template_id) == other
+
+
+class TemplatesContract(MakeTemplatesContract, ListTemplatesContract, ChangeTemplatesContract):
+    """Configurations to make runs from."""

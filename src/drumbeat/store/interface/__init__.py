@@ -1,0 +1,57 @@
+"""What every store promises. Each method is one atomic operation: all of it happened, or none of it.
+
+Times are the store's own: rows are stamped, and ages and expiries are judged, by the database's clock, never the caller's.
+A method given a ``fence`` refuses with Fenced once another controller has taken the lease. Every method may raise
+StoreUnavailable, after which the caller does not know whether the write happened: that is why every write is safe to repeat.
+"""
+
+from drumbeat.store.interface.bench import (
+    ExecutionOrder,
+    Executions,
+    Results,
+    RunChange,
+    Runs,
+    Steps,
+    Templates,
+)
+from drumbeat.store.interface.control import (
+    BATCH,
+    Change,
+    Events,
+    Heartbeat,
+    Joining,
+    Leases,
+    Membership,
+    Orders,
+    Pools,
+    Workers,
+)
+from drumbeat.store.interface.record import Beats, Logs, Samples
+from drumbeat.store.interface.store import Store, StoreReport, Traits, Upkeep
+
+__all__ = [
+    "BATCH",
+    "Beats",
+    "Change",
+    "Events",
+    "ExecutionOrder",
+    "Executions",
+    "Heartbeat",
+    "Joining",
+    "Leases",
+    "Logs",
+    "Membership",
+    "Orders",
+    "Pools",
+    "Results",
+    "RunChange",
+    "Runs",
+    "Samples",
+    "Steps",
+    "Store",
+    "StoreReport",
+    "Templates",
+    "Traits",
+    "Upkeep",
+    "Workers",
+]

@@ -1,0 +1,95 @@
+"""The store as a whole, its upkeep, and how stores differ."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Protocol, Self
+
+from drumbeat.store.interface.bench import Executions, Results, Runs, Steps, Templates
+from drumbeat.store.interface.control import Events, Leases, Membership, Pools, Workers
+from drumbeat.store.interface.record import Beats, Logs, Samples
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreReport:
+    """What ``drumbeat store check`` tells."""
+
+    backend: str
+    location: str  #: without secrets
+    schema_version: int
+    latest_version: int
+    server: str
+    now: datetime
+    rows: Mapping[str, int]
+    problems: Sequence[str]
+
+
+class Upkeep(Protocol):
+    """Schema and housekeeping."""
+
+    async def migrate(self) -> Sequence[int]:
+        """Bring the schema up to date; safe from several processes at once. Answers with the versions applied."""
+        ...
+
+    async def check(self) -> StoreReport:
+        """Look at everything, change nothing."""
+        ...
+
+    async def prune(self, older_than: timedelta) -> Mapping[str, int]:
+        """Delete samples, logs, beats and ended workers older than this; events of ended runs too. Counts by table."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """How stores differ, declared."""
+
+    name: str
+    durable: bool  #: outlives its process
+    shared: bool  #: other processes see it
+    networked: bool  #: other machines can reach it
+
+
+class Store(Protocol):
+    """Everything above, behind one door. An async context manager: nothing of it outlives the block."""
+
+    @property
+    def traits(self) -> Traits: ...
+    @property
+    def pools(self) -> Pools: ...
+    @property
+    def workers(self) -> Workers: ...
+    @property
+    def membership(self) -> Membership: ...
+    @property
+    def events(self) -> Events: ...
+    @property
+    def leases(self) -> Leases: ...
+    @property
+    def beats(self) -> Beats: ...
+    @property
+    def samples(self) -> Samples: ...
+    @property
+    def runs(self) -> Runs: ...
+    @property
+    def results(self) -> Results: ...
+    @property
+    def steps(self) -> Steps: ...
+    @property
+    def executions(self) -> Executions: ...
+    @property
+    def templates(self) -> Templates: ...
+    @property
+    def logs(self) -> Logs: ...
+    @property
+    def upkeep(self) -> Upkeep: ...
+
+    async def now(self) -> datetime:
+        """The store's clock."""
+        ...
+
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,65 @@
+"""Executions, in memory."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import islice
+
+from drumbeat.core.pool import PoolId
+from drumbeat.core.run import Execution, RunId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.interface import ExecutionOrder
+from drumbeat.store.memory.state import Table, operation
+
+_BATCH = 10_000
+
+
+class MemoryExecutions(Table):
+    async def load(self, executions: Iterable[Execution]) -> int:
+        coming = iter(executions)
+        new = 0
+        while batch := tuple(islice(coming, _BATCH)):
+            new += await self._keep(batch)
+        return new
+
+    @operation
+    def _keep(self, batch: Sequence[Execution]) -> int:
+        kept = [(self.state.run_rows(one.run_id)[0].executions, one) for one in batch]
+        new = 0
+        for table, one in kept:
+            new += (one.worker_id, one.n) not in table
+            table.setdefault((one.worker_id, one.n), one)
+        return new
+
+    @operation
+    def list(
+        self,
+        run_id: RunId,
+        *,
+        kind: str | None = None,
+        ok: bool | None = None,
+        worker_id: WorkerId | None = None,
+        order: ExecutionOrder = "started_at",
+        offset: int = 0,
+        limit: int = 1000,
+    ) -> Sequence[Execution]:
+        rows = self.state.pools.get(PoolId(run_id))
+        chosen = [
+            one
+            for one in (rows.executions.values() if rows else ())
+            if kind in (None, one.kind) and ok in (None, one.ok) and worker_id in (None, one.worker_id)
+        ]
+        ordered = sorted(chosen, key=_earliest) if order == "started_at" else sorted(chosen, key=_longest)
+        return ordered[offset : offset + limit]
+
+    @operation
+    def count(self, run_id: RunId) -> int:
+        rows = self.state.pools.get(PoolId(run_id))
+        return len(rows.executions) if rows else 0
+
+
+def _earliest(one: Execution) -> tuple[datetime, str, int]:
+    return one.started_at, one.worker_id, one.n
+
+
+def _longest(one: Execution) -> tuple[float, str, int]:
+    return -one.duration_ms, one.worker_id, one.n

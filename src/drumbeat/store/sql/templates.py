@@ -1,0 +1,72 @@
+"""Configurations to make runs from."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from drumbeat.core.errors import AlreadyExists, NotFound, Refused
+from drumbeat.core.run import Template
+from drumbeat.store.sql.database import Database, Script
+from drumbeat.store.sql.rows import containing, dump, load, template_of
+
+
+class SqlTemplates:
+    """Templates, each with a name of its own."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, template: Template) -> Template:
+        rows = await self._database.write("add_template", _values(template))
+        if not rows:
+            raise AlreadyExists(
+                f"there is a template {template.template_id!r}, or one named {template.name!r}, already; choose another name"
+            )
+        return template_of(rows[0])
+
+    async def get(self, id_or_name: str) -> Template:
+        rows = await self._database.read("find_template", {"wanted": id_or_name})
+        if not rows:
+            raise no_template(id_or_name)
+        return template_of(rows[0])
+
+    async def list(self, search: str | None = None, tag: str | None = None) -> Sequence[Template]:
+        rows = await self._database.read("list_templates", {"search": containing(search)})
+        return [one for one in map(template_of, rows) if tag is None or tag in one.tags]
+
+    async def save(self, template: Template) -> Template:
+        return await self._database.transact(_save(template))
+
+    async def delete(self, template_id: str) -> None:
+        await self._database.write("delete_template", {"template_id": template_id})
+
+    async def note_use(self, template_id: str) -> Template:
+        rows = await self._database.write("note_template_use", {"template_id": template_id})
+        if not rows:
+            raise no_template(template_id)
+        return template_of(rows[0])
+
+
+def no_template(wanted: str) -> NotFound:
+    return NotFound(f"there is no template {wanted!r}; see: drumbeat bench template list")
+
+
+def _save(template: Template) -> Script[Template]:
+    rows = yield "lock_template", {"template_id": template.template_id}
+    if not rows:
+        raise no_template(template.template_id)
+    before, values = template_of(rows[0]), _values(template)
+    if before.usage_count and before.config != load(values["config"]):
+        raise Refused(f"template {before.name!r} has been used {before.usage_count} times; copy it and change the copy")
+    if (yield "find_other_of_name", {"name": template.name, "template_id": template.template_id}):
+        raise AlreadyExists(f"there is a template named {template.name!r} already; choose another name")
+    return template_of((yield "save_template", values)[0])
+
+
+def _values(template: Template) -> dict[str, Any]:
+    return {
+        "template_id": template.template_id,
+        "name": template.name,
+        "description": template.description,
+        "config": dump(dict(template.config)),
+        "tags": dump(list(template.tags)),
+    }
