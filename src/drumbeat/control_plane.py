@@ -2,7 +2,7 @@
 
 import os
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -10,6 +10,7 @@ from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
@@ -25,6 +26,7 @@ from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 from drumbeat.fleet.observe import observe
 from drumbeat.fleet.workload import Metronome
 from drumbeat.runtime.beat import ControlLoop
+from drumbeat.runtime.host import this_host
 from drumbeat.runtime.lease import Leadership
 from drumbeat.runtime.logs import LogShipper
 from drumbeat.runtime.probe import Probe
@@ -36,6 +38,9 @@ from drumbeat.spawn.leash import hold_leash
 from drumbeat.spawn.local import LocalSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Joining
+
+if TYPE_CHECKING:
+    from drumbeat.bench.desk import BenchDesk as BenchDesk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +109,18 @@ class ControlPlane:
             act=FleetActor(self.store, spawner, pool_id).act,
         )
 
+    def bench(self) -> "BenchDesk":
+        """Templates, runs, comparisons and reports. Its workers outlive this process: another may go on with their run."""
+        host = this_host()
+        desk: BenchDesk = _bench("desk").BenchDesk(
+            self.store,
+            self._clock,
+            process_name(),
+            _bench("creation").capacity(host.cores, host.memory),
+            partial(self.local_spawner, survive=True),
+        )
+        return desk
+
     async def run_worker(self, arguments: WorkerArguments) -> ExitCode:
         """Be a worker of a pool, from joining to leaving. Raises NotFound when there is no such pool or run."""
         hold_leash()
@@ -161,6 +178,12 @@ async def drive(url: str, request: DriveRequest, on_progress: Callable[[DrivePro
 async def prepare(url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]) -> None:
     """Create and load a workload's tables in a database under test."""
     await _bench("drive").prepare_url(url, workload, scale, fresh=fresh, on_progress=on_progress)
+
+
+def template_schema() -> Mapping[str, Any]:
+    """The JSON Schema of benchmark templates."""
+    schema: Mapping[str, Any] = _bench("template").json_schema()
+    return schema
 
 
 def _bench(part: str) -> ModuleType:

@@ -44,7 +44,7 @@ def test_a_duration_at_a_glance(seconds: float, shown: str) -> None:
         ({"type": "Spawn", "worker_id": "w", "reason": "why"}, "Spawn w: why"),
         ({"type": "MarkLost", "worker": {"worker_id": "w"}, "reason": "why"}, "MarkLost w: why"),
         ({"type": "Reap", "worker_id": "w", "reason": "why", "error": "no"}, "Reap w: why  [not done: no]"),
-        ({"type": "Wait", "reason": "why"}, "Wait : why"),
+        ({"type": "Wait", "reason": "why"}, "Wait: why"),
     ],
 )
 def test_an_action_is_a_sentence(action: dict[str, Any], said: str) -> None:

@@ -8,7 +8,7 @@ from drumbeat.core.run import RUN_ENDED, RUN_MOVES, Phase, Run, RunId, RunStatus
 STATES = ("PREPARED", "STARTING", "RUNNING", "STOPPING", "CANCELLING", "COMPLETED", "FAILED", "CANCELLED")
 DIAGRAM = {
     "PREPARED":   ".>..>.>>",
-    "STARTING":   "..>.>.>.",
+    "STARTING":   "..>>>.>.",
     "RUNNING":    "...>>.>.",
     "STOPPING":   "....>>>.",
     "CANCELLING": "......>>",

@@ -1,7 +1,7 @@
 """A fleet that lives in one process: a controller, a fake provider whose instances are real worker lives, one clock."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -37,9 +37,16 @@ _SETTLE = 60
 class LivingSpawner(FakeSpawner):
     """Starts a worker's life for every instance it starts; when the one ends, so does the other."""
 
-    def __init__(self, store: MemoryStore, clock: ManualClock, group: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        clock: ManualClock,
+        group: asyncio.TaskGroup,
+        live: Callable[[Joining], WorkerLife] | None = None,
+    ) -> None:
         super().__init__(clock)
         self._store = store
+        self._life_of = live or self._metronome
         self._lives_clock = clock
         self._group = group
         self.lives: dict[WorkerId, asyncio.Task[None]] = {}
@@ -70,9 +77,12 @@ class LivingSpawner(FakeSpawner):
         identity = Joining(
             pool_id=order.pool_id, worker_id=order.worker_id, slot=order.slot, instance=f"i-{order.worker_id}", host="h", pid=1
         )
-        clock = self._lives_clock
-        code: ExitCode = await WorkerLife(self._store, identity, LIMITS, Metronome(clock), clock=clock).run()
+        code: ExitCode = await self._life_of(identity).run()
         self.end(order.pool_id, order.worker_id, exit_code=code)
+
+    def _metronome(self, identity: Joining) -> WorkerLife:
+        clock = self._lives_clock
+        return WorkerLife(self._store, identity, LIMITS, Metronome(clock), clock=clock)
 
 
 class Fleet:

@@ -1,6 +1,7 @@
 """A load from plain data: what a run's configuration, a file or an API call says, checked and named where it is wrong."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +17,7 @@ from drumbeat.bench.model import (
     PoolValue,
     RandomNumber,
     RandomText,
+    RandomUuid,
     SameAs,
     Statement,
     Value,
@@ -29,6 +31,7 @@ _VALUES: Mapping[str, type[Any]] = {
     "pool": PoolValue,
     "number": RandomNumber,
     "text": RandomText,
+    "uuid": RandomUuid,
     "now": Now,
     "same_as": SameAs,
 }
@@ -40,7 +43,8 @@ def load_of(config: Mapping[str, Any]) -> Load:
     Raises InvalidInput naming the field.
     """
     if "standard" in config:
-        return standard(str(config["standard"]), float(config.get("scale", 1))).load
+        load = standard(str(config["standard"]), float(config.get("scale", 1))).load
+        return replace(load, think=timedelta(milliseconds=float(config.get("think_time_ms") or 0)))
     operations = config.get("operations")
     if not isinstance(operations, Sequence) or not operations:
         raise InvalidInput("workload: expected a 'standard' name or a list of 'operations'")

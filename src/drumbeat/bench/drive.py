@@ -4,7 +4,7 @@ import asyncio
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,8 @@ import numpy as np
 
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
-from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner, is_off
+from drumbeat.bench.driver.little import off_because
+from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner
 from drumbeat.bench.driver.tally import Tally, figures
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
 from drumbeat.bench.new_keys import above_what_is_there
@@ -137,9 +138,18 @@ async def drive(
     runner = _runner(target, await above_what_is_there(target, load), settings, clock)
     try:
         await runner.open()
-        return await _drive(runner, target, settings, clock, on_interval or (lambda interval: None))
+        result = await _drive(runner, target, settings, clock, on_interval or (lambda interval: None))
     finally:
         await runner.close()
+    return _with_executions(result, runner.kept())
+
+
+def _with_executions(result: DriveResult, kept: Mapping[str, Any]) -> DriveResult:
+    """What is on disk is known once the last file is closed."""
+    warnings = [*result.warnings]
+    if kept.get("lost"):
+        warnings.append(f"{kept['lost']} executions were not kept: {kept['why']}; the other figures count every operation")
+    return replace(result, executions=kept, warnings=tuple(warnings))
 
 
 def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -> LoadRunner:
@@ -221,7 +231,7 @@ def _result(
         marked_intervals=marked,
         failed_connects=runner.engine.failed_connects,
         server=server,
-        executions=runner.kept(),
+        executions={},
         warnings=tuple(_warnings(runner, settings, little, limited, marked)),
     )
 
@@ -230,11 +240,8 @@ def _warnings(
     runner: LoadRunner, settings: DriveSettings, little: Mapping[str, float] | None, limited: bool, marked: int
 ) -> list[str]:
     found = []
-    if little is not None and is_off(little):
-        found.append(
-            f"throughput × latency is {little['throughput_times_latency']:.1f}, not the {little['connections']:.1f} held "
-            "connections: the client did not keep them all busy, so this measures the client as much as the database"
-        )
+    if (why := off_because(little)) is not None:
+        found.append(why)
     if limited:
         found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to load the database harder")
     if marked:

@@ -1,5 +1,6 @@
 """New keys above those that are there: asked once, when a run begins, so that all its workers count from the same number."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from drumbeat.bench.columns import named, words_of
@@ -17,7 +18,18 @@ async def above_what_is_there(target: Target, load: Load) -> Load:
     Whoever starts a run does this, once, and gives the answer to every worker: one that asked for itself, later, would begin
     inside the ranges of those before it. Raises InvalidInput when a table has no room left for new keys.
     """
-    moved = {key: await _moved(target, key) for key in sorted(_new_keys(load), key=repr)}
+    return above(load, await highest_keys(target, load))
+
+
+async def highest_keys(target: Target, load: Load) -> dict[str, int]:
+    """The highest key of each column that new keys go to, by ``table.column``; a table without rows is left out."""
+    found = {_name(key): await _highest(target, key) for key in sorted(_new_keys(load), key=repr)}
+    return {name: highest for name, highest in found.items() if highest is not None}
+
+
+def above(load: Load, highest: Mapping[str, int]) -> Load:
+    """The load, its new keys beginning behind these."""
+    moved = {key: _behind(key, highest[_name(key)]) for key in _new_keys(load) if _name(key) in highest}
     return replace(load, operations=tuple(_operation(each, moved) for each in load.operations))
 
 
@@ -28,11 +40,15 @@ def _new_keys(load: Load) -> set[NewKey]:
     return {key for key in (*inner, *inserted) if isinstance(key, NewKey) and key.table and key.column}
 
 
-async def _moved(target: Target, key: NewKey) -> NewKey:
+def _name(key: NewKey) -> str:
+    return f"{key.table}.{key.column}"
+
+
+async def _highest(target: Target, key: NewKey) -> int | None:
     words = words_of(target.traits.name)
     sql = _HIGHEST.replace("{column}", named(key.column, words)).replace("{table}", named(key.table, words))
     highest = (await target.fetch(sql))[0][0]
-    return _behind(key, int(highest)) if highest is not None else key
+    return None if highest is None else int(highest)
 
 
 def _behind(key: NewKey, highest: int) -> NewKey:

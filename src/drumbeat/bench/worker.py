@@ -17,6 +17,7 @@ from drumbeat.bench.driver.executions import ExecutionFile, ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.tally import KindTally
+from drumbeat.bench.new_keys import above
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values import Draw
 from drumbeat.bench.workload import BenchWorkload, Final
@@ -47,7 +48,7 @@ async def _build(
     stack: AsyncExitStack, *, store: Store, run_id: RunId, worker_id: WorkerId, slot: int, folder: Path, clock: Clock
 ) -> LoadRunner:
     config = (await store.runs.get(run_id)).config
-    load = load_of(_block(config, "workload"))
+    load = above(load_of(_block(config, "workload")), config.get("highest_keys") or {})
     target = await stack.enter_async_context(open_target(target_url(config)))
     await target.check(load)
     draw = Draw(

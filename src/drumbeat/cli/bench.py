@@ -11,14 +11,17 @@ from rich.text import Text
 
 from drumbeat import control_plane
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
+from drumbeat.cli import bench_results, bench_runs, bench_templates
+from drumbeat.cli.live import sparkline
 from drumbeat.cli.options import JsonOption, run
 from drumbeat.cli.render import Columns, console, show_json, table
 from drumbeat.cli.worker import worker
 
 app = typer.Typer(no_args_is_help=True, help="Load on a database: prepare its tables, drive it, read how it bends.")
 app.command("worker")(worker)
-
-_SPARKS = " ▁▂▃▄▅▆▇█"
+app.add_typer(bench_templates.app, name="template")
+app.add_typer(bench_runs.app)
+app.add_typer(bench_results.app)
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The database under test, such as postgresql://host/db.")]
 WorkloadOption = Annotated[str, typer.Option("--workload", help="A standard workload, such as tpcb, ycsb-a or mixed.")]
@@ -101,13 +104,8 @@ class _View:
         return Text(
             f"{now.phase or 'PREPARING':<11} {now.operations_per_second:>9,.0f} ops/s  p50 {_ms(now.p50_ms)}  "
             f"p95 {_ms(now.p95_ms)}  p99 {_ms(now.p99_ms)}  errors {now.errors}  connections {now.connections}\n"
-            f"{_sparkline(self._rates)}"
+            f"{sparkline(self._rates)}"
         )
-
-
-def _sparkline(values: list[float]) -> str:
-    highest = max(values, default=0) or 1
-    return "".join(_SPARKS[round(value / highest * (len(_SPARKS) - 1))] for value in values)
 
 
 def _ms(value: float | None) -> str:

@@ -47,11 +47,11 @@ async def control_plane(store: str | None, *, create: bool = False) -> AsyncIter
         yield plane
 
 
-def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitable[T]]) -> T:
-    """Open the control plane, do one thing, close it."""
+def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitable[T]], *, create: bool = False) -> T:
+    """Open the control plane, do one thing, close it. With ``create`` a store that is not there yet is made."""
 
     async def opened() -> T:
-        async with control_plane(store) as plane:
+        async with control_plane(store, create=create) as plane:
             return await work(plane)
 
     return run(opened())

@@ -96,6 +96,7 @@ def brief(duration: timedelta) -> str:
 
 def sentence(action: Mapping[str, Any]) -> str:
     """One action of a beat, with its reason and, if it was not done, its error."""
-    subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or ""
+    subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or action.get("phase")
+    what = f"{action['type']} {subject}" if subject else action["type"]
     failed = f"  [not done: {action['error']}]" if action.get("error") else ""
-    return f"{action['type']} {subject}: {action['reason']}{failed}"
+    return f"{what}: {action['reason']}{failed}"

@@ -17,8 +17,9 @@ class RunStatus(StrEnum):
     """Where a run is.
 
     PREPARED ─▶ STARTING ─▶ RUNNING ─▶ STOPPING ─▶ COMPLETED
-        └──────────┴───────────┴─▶ CANCELLING ─▶ CANCELLED
-        └──────────┴───────────┴──────────┴─────▶ FAILED
+        │          └───────────┼──────────▲│
+        └──────────┴───────────┴──────────┴┼─▶ CANCELLING ─▶ CANCELLED
+        └──────────┴───────────┴───────────┴──────┴────────▶ FAILED
     """
 
     PREPARED = "PREPARED"
@@ -35,7 +36,7 @@ RUN_ENDED = frozenset({RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLE
 
 RUN_MOVES: Mapping[RunStatus, frozenset[RunStatus]] = {
     RunStatus.PREPARED: frozenset({RunStatus.STARTING, RunStatus.CANCELLING, RunStatus.CANCELLED, RunStatus.FAILED}),
-    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.CANCELLING, RunStatus.FAILED}),
+    RunStatus.STARTING: frozenset({RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING, RunStatus.FAILED}),
     RunStatus.RUNNING: frozenset({RunStatus.STOPPING, RunStatus.CANCELLING, RunStatus.FAILED}),
     RunStatus.STOPPING: frozenset({RunStatus.COMPLETED, RunStatus.CANCELLING, RunStatus.FAILED}),
     RunStatus.CANCELLING: frozenset({RunStatus.CANCELLED, RunStatus.FAILED}),

@@ -256,7 +256,11 @@ class ControlLoop(Generic[V, A]):
                 due = next_due(due, self._every, now)
                 await pause(self._clock, due - now, stop)
         finally:
-            await self._leadership.resign()
+            await self.resign()
+
+    async def resign(self) -> None:
+        """Let another lead at once."""
+        await self._leadership.resign()
 
     async def _beat_anyway(self) -> None:
         try:

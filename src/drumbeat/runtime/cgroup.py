@@ -18,6 +18,7 @@ class Level:
     cores: float | None = None  #: how many it may use
     cpu_used: timedelta | None = None  #: since the group was made
     memory_percent: float | None = None  #: of its limit, without the page cache that can be dropped at once
+    memory_limit: int | None = None  #: in bytes
 
 
 class Hierarchy(Protocol):
@@ -88,6 +89,7 @@ class CgroupV2:
                 cores=_cores(*(_text(path / "cpu.max") or "max").split()),
                 cpu_used=None if used is None else timedelta(microseconds=used),
                 memory_percent=self._memory_percent(path),
+                memory_limit=_number(_text(path / "memory.max")),
             )
 
     def _memory_percent(self, path: Path) -> float | None:
@@ -113,7 +115,8 @@ class CgroupV1:
                 cpu_used=None if used is None else timedelta(microseconds=used / 1000),
             )
         for path in _upwards(self._tree("memory"), self.groups.get("memory", "/")):
-            yield Level(path=path, memory_percent=self._memory_percent(path))
+            limit = _number(_text(path / "memory.limit_in_bytes"))
+            yield Level(path=path, memory_percent=self._memory_percent(path), memory_limit=limit)
 
     def _tree(self, controller: str) -> Path:
         """Where a controller is mounted: alone, or with others, as in ``cpu,cpuacct``."""

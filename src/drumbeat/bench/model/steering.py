@@ -50,7 +50,7 @@ class FindMaxState:
     previous: int | None = None  #: the level before it
     began: datetime | None = None  #: when its target was set
     window: Window | None = None  #: None until every worker holds its target
-    repeated: bool = False  #: whether this level has been held once already (C25)
+    repeated: bool = False  #: whether the level in question has been repeated once already (C25)
     baseline: StepFigures | None = None  #: the first stable step
     best: StepFigures | None = None  #: the highest stable level so far
     failed: StepFigures | None = None  #: the lowest level that was not stable
@@ -59,6 +59,9 @@ class FindMaxState:
     history: tuple[StepFigures, ...] = ()
     next_connections: int | None = None  #: what would come after a stable step, for whoever watches
     ceiling_reached: bool = False
+    trial: int = 0  #: the level in question; ``connections`` differs from it while the baseline is measured again
+    rounds: int = 0  #: how many best levels have failed when they were verified
+    short: str | None = None  #: why the window was opened before every connection was held
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +78,12 @@ class QpsState:
     slack: int = 0  #: windows in a row with more connections than it takes
     last_change: datetime | None = None
     last_error_pct: float | None = None  #: signed
+    ready: int = 0  #: workers that worked at the last look
+    unsettled_since: datetime | None = None  #: since when the workers have not held what they were told; None: they do
+    peak_service_ms: float | None = None  #: the slowest of the windows with slack
+    scaled_out_at_qps: float | None = None  #: what was reached when workers were last added
+    scaled_out_from: int | None = None  #: and with how many connections
+    futile: int = 0  #: windows since workers were added that brought no more; 0: those added last did
     memory: Mapping[str, Any] = field(default_factory=dict)
 
 

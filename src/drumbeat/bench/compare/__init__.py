@@ -1,0 +1,30 @@
+"""Comparing runs. Pure: no clock, no chance, no I/O."""
+
+from drumbeat.bench.compare.baseline import Candidate, last_good, regress
+from drumbeat.bench.compare.changes import Bounds, Change, Delta
+from drumbeat.bench.compare.comparison import Comparison, compare, compared
+from drumbeat.bench.compare.configuration import Difference, differences
+from drumbeat.bench.compare.history import History, history
+from drumbeat.bench.compare.ranks import Shift, shift
+from drumbeat.bench.compare.similarity import Confidence, Similarity, similarity
+
+__all__ = [
+    "Bounds",
+    "Candidate",
+    "Change",
+    "Comparison",
+    "Confidence",
+    "Delta",
+    "Difference",
+    "History",
+    "Shift",
+    "Similarity",
+    "compare",
+    "compared",
+    "differences",
+    "history",
+    "last_good",
+    "regress",
+    "shift",
+    "similarity",
+]

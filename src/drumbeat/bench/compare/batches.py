@@ -1,0 +1,63 @@
+"""A run's measured seconds in batches: throughput, errors and percentiles of each. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from statistics import fmean, pstdev
+
+from drumbeat.bench.model.record import RunRecord, Second
+from drumbeat.core.histogram import Histogram, merged
+from drumbeat.core.run import Phase
+
+SHORTEST = 5  #: seconds
+_MOST = 120  #: batches: a longer run gets longer ones
+_PERCENTS = (50.0, 95.0, 99.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """A few seconds together. Percentiles are of their merged histograms."""
+
+    qps: float
+    error_rate: float
+    p50_ms: float | None = None
+    p95_ms: float | None = None
+    p99_ms: float | None = None
+
+
+def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
+    """The measurement in batches. Its first and last second are left out: they are seldom whole."""
+    measured = [second for second in record.timeline if second.phase == Phase.MEASUREMENT][1:-1]
+    length = seconds or batch_length(len(measured))
+    whole = range(0, len(measured) - length + 1, length)
+    return tuple(_batch(measured[start : start + length]) for start in whole)
+
+
+def batch_length(seconds: int) -> int:
+    """How long batches shall be, for so many seconds."""
+    return max(SHORTEST, ceil(seconds / _MOST))
+
+
+def _batch(seconds: Sequence[Second]) -> Batch:
+    operations = sum(second.operations for second in seconds)
+    whole = merged(Histogram.from_bytes(second.histogram) for second in seconds if second.histogram)
+    p50, p95, p99 = (None if ns is None else ns / 1e6 for ns in whole.percentiles_ns(_PERCENTS))
+    return Batch(
+        qps=operations / len(seconds),
+        error_rate=sum(second.errors for second in seconds) / operations if operations else 0.0,
+        p50_ms=p50,
+        p95_ms=p95,
+        p99_ms=p99,
+    )
+
+
+def variation(values: Sequence[float]) -> float | None:
+    """The coefficient of variation: below 0.15 is steady, above 0.30 is not."""
+    mean = fmean(values) if values else 0.0
+    return pstdev(values) / mean if mean > 0 and len(values) > 1 else None
+
+
+def quality(record: RunRecord) -> float | None:
+    """How steady a run's throughput was, from 1 down to 0; 0.5 where its variation is 0.30. None: too short to say."""
+    found = variation([batch.qps for batch in batches(record)])
+    return None if found is None else max(0.0, 1 - found / 0.6)

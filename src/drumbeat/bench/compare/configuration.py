@@ -1,0 +1,59 @@
+"""Where two runs' configurations differ. Pure; what may be a secret is never shown."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_SECRET = re.compile(r"passw|secret|token|credential|api_?key|private_?key|dsn$", re.IGNORECASE)
+_IN_URL = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")  #: greedy: a password may hold an @
+_IN_QUERY = re.compile(r"(?i)([?&;](?:[^=&;\s]*(?:passw|secret|token|key)[^=&;\s]*)=)[^&;\s]*")
+HIDDEN = "•••"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One path whose value differs; None: not there."""
+
+    path: str
+    before: str | None
+    after: str | None
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
+    """Paths in either configuration whose values differ, by name."""
+    old, new = flattened(before), flattened(after)
+    paths = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
+    return tuple(Difference(path=path, before=old.get(path), after=new.get(path)) for path in paths)
+
+
+def flattened(config: Mapping[str, Any]) -> dict[str, str]:
+    """Every value under its path, ``scaling.max_workers``, ``workload.operations[0].weight``; secrets hidden."""
+    return {path: HIDDEN if _SECRET.search(path) else without_secrets(str(value)) for path, value in _leaves("", config)}
+
+
+def redacted(value: Any, name: str = "") -> Any:
+    """The same configuration with its secrets hidden."""
+    if isinstance(value, Mapping):
+        return {key: redacted(inner, str(key)) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(inner, name) for inner in value]
+    if value is not None and _SECRET.search(name):
+        return HIDDEN
+    return without_secrets(value) if isinstance(value, str) else value
+
+
+def without_secrets(text: str) -> str:
+    """A text whose URLs have lost their passwords."""
+    return _IN_QUERY.sub(rf"\g<1>{HIDDEN}", _IN_URL.sub(rf"\g<1>:{HIDDEN}@", text))
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _leaves(f"{path}.{name}" if path else str(name), inner)
+    elif isinstance(value, list | tuple) and value:
+        for number, inner in enumerate(value):
+            yield from _leaves(f"{path}[{number}]", inner)
+    else:
+        yield path, value

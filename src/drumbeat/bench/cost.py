@@ -1,0 +1,79 @@
+"""What a run cost: worker-hours and target-hours by their prices, and what was got for it. Pure."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from drumbeat.bench.model.plan import Prices
+from drumbeat.bench.model.record import RunRecord, WorkerRecord
+
+_HOUR = timedelta(hours=1)
+
+
+class Method(StrEnum):
+    """How a cost came about."""
+
+    ACTUAL = "actual"  #: hours that were used, by the prices given
+    UNAVAILABLE = "unavailable"  #: no price was given, or nothing ran
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """Money, in the currency of the prices. A part without a price is None, and not in the total."""
+
+    method: Method
+    currency: str = "USD"
+    worker_hours: float = 0.0
+    target_hours: float = 0.0
+    workers: float | None = None
+    target: float | None = None
+    total: float | None = None
+    per_hour: float | None = None  #: of the run
+    per_operation: float | None = None  #: the whole run's cost over its measured operations
+    per_1000_operations: float | None = None
+    qps_per_money: float | None = None  #: operations a second for one unit of money an hour
+    per_1000_qps: float | None = None  #: an hour
+
+
+def cost_of(record: RunRecord) -> Cost:
+    """What a run cost."""
+    return cost(
+        record.plan.prices,
+        worker_hours=sum(_lifetime(worker, record.ended) for worker in record.workers),
+        target_hours=_hours(record.origin, record.ended),
+        operations=record.whole.operations,
+        qps=record.whole.qps,
+    )
+
+
+def cost(prices: Prices, *, worker_hours: float, target_hours: float, operations: int, qps: float) -> Cost:
+    workers = None if prices.worker_hour is None else worker_hours * prices.worker_hour
+    target = None if prices.target_hour is None else target_hours * prices.target_hour
+    known = [part for part in (workers, target) if part is not None]
+    if not known or not (worker_hours or target_hours):
+        return Cost(method=Method.UNAVAILABLE, currency=prices.currency, worker_hours=worker_hours, target_hours=target_hours)
+    total = sum(known)
+    per_hour = total / target_hours if target_hours else None
+    each = total / operations if operations else None
+    return Cost(
+        method=Method.ACTUAL,
+        currency=prices.currency,
+        worker_hours=worker_hours,
+        target_hours=target_hours,
+        workers=workers,
+        target=target,
+        total=total,
+        per_hour=per_hour,
+        per_operation=each,
+        per_1000_operations=None if each is None else each * 1000,
+        qps_per_money=qps / per_hour if per_hour else None,
+        per_1000_qps=per_hour / qps * 1000 if per_hour and qps else None,
+    )
+
+
+def _lifetime(worker: WorkerRecord, until: datetime | None) -> float:
+    return _hours(worker.began, worker.ended or until)
+
+
+def _hours(began: datetime | None, ended: datetime | None) -> float:
+    return max((ended - began) / _HOUR, 0.0) if began and ended else 0.0

@@ -1,0 +1,210 @@
+"""What surfaces ask of the bench: templates, runs, records, comparisons and reports. Everything goes through the store."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from uuid import uuid4
+
+from drumbeat.bench import report
+from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress
+from drumbeat.bench.creation import Prepared, look_ahead, prepared
+from drumbeat.bench.model import Probe, RunRecord
+from drumbeat.bench.modes.capacity import HostCapacity
+from drumbeat.bench.orchestrator import OrchestratorService, RunReport
+from drumbeat.bench.preflight import Preflight
+from drumbeat.bench.record import read_candidates, read_record
+from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
+from drumbeat.bench.server_watch import watching
+from drumbeat.bench.targets.open import open_target
+from drumbeat.bench.template import TemplateDocument, parse, with_settings
+from drumbeat.bench.verdicts import Gate, Verdict, gate_of, verdicts_of
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.run import Run, RunId, RunStatus, Template
+from drumbeat.runtime.beat import BeatReport
+from drumbeat.runtime.patience import pause
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import Store
+
+LAST_GOOD = "last-good"
+_LOOKED_EVERY = timedelta(seconds=2)
+
+log = logging.getLogger(__name__)
+
+
+class BenchDesk:
+    """The bench, as a command line, an API or a page uses it."""
+
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        owner: str,
+        host: HostCapacity,
+        open_spawner: Callable[[], AbstractAsyncContextManager[Spawner]],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._owner = owner
+        self._host = host
+        self._open_spawner = open_spawner
+
+    async def add_template(self, text: str | bytes, name: str | None = None) -> Template:
+        """Keep a document under its own name or another. Raises InvalidInput, AlreadyExists."""
+        document = parse(text)
+        called = name or document.name
+        if not called:
+            raise InvalidInput("name: expected a template to have one; write it into the document or give --name")
+        return await self._store.templates.create(_template(f"tpl-{uuid4().hex[:8]}", called, document))
+
+    async def change_template(self, id_or_name: str, text: str | bytes | None, settings: Sequence[str] = ()) -> Template:
+        """Replace a template's document, or single settings of it. Raises Refused once it has been used."""
+        kept = await self._store.templates.get(id_or_name)
+        document = with_settings(parse(text) if text is not None else parse(kept.config), settings)
+        return await self._store.templates.save(_template(kept.template_id, document.name or kept.name, document))
+
+    async def copy_template(self, id_or_name: str, name: str, settings: Sequence[str] = ()) -> Template:
+        """A new template like another, under a new name, never used."""
+        kept = await self._store.templates.get(id_or_name)
+        document = with_settings(parse({**kept.config, "name": name}), settings)
+        return await self._store.templates.create(_template(f"tpl-{uuid4().hex[:8]}", name, document))
+
+    async def remove_template(self, id_or_name: str) -> None:
+        await self._store.templates.delete((await self._store.templates.get(id_or_name)).template_id)
+
+    async def plan(self, document: TemplateDocument) -> Preflight:
+        """What a run would start, and what to beware of. Nothing is started."""
+        return await look_ahead(document, self._host)
+
+    async def document(self, source: str | bytes, settings: Sequence[str] = (), *, is_text: bool = False) -> TemplateDocument:
+        """The document of a template by its name or id, or of a text; with settings put in."""
+        if is_text:
+            return with_settings(parse(source), settings)
+        kept = await self._store.templates.get(str(source))
+        return with_settings(parse({"name": kept.name, **kept.config}), settings)
+
+    async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
+        """A PREPARED run. Raises InvalidInput before anything is kept."""
+        made: Prepared = await prepared(document, self._host)
+        template_id = (await self._store.templates.get(template)).template_id if template else None
+        service = self._service()
+        run_id = await service.create_run(template_id, made.config, name=document.name or "")
+        if template_id is not None:
+            await self._store.templates.note_use(template_id)
+        return await self._store.runs.get(run_id), made.preflight
+
+    async def recreate(self, run_id: RunId, settings: Sequence[str] = ()) -> tuple[Run, Preflight]:
+        """A PREPARED run like another one."""
+        before = await self._store.runs.get(run_id)
+        kept = before.config.get("document")
+        if kept is None:
+            raise InvalidInput(f"run {run_id} keeps no document to make another from; it was not made by bench run")
+        return await self.create(with_settings(parse({**kept, "name": before.name}), settings), before.template_id)
+
+    async def start(self, run_id: RunId) -> None:
+        """Let it begin, as soon as somebody conducts it."""
+        await self._service().start_run(run_id)
+
+    async def conduct(
+        self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
+    ) -> RunStatus:
+        """Orchestrate a run from this process until it has ended, or until told to leave it to others."""
+        async with self._open_spawner() as spawner:
+            return await self._service(spawner).conduct(run_id, leave, on_beat)
+
+    async def stop(self, run_id: RunId) -> RunStatus:
+        """Cancel a run."""
+        return await self._service().stop_run(run_id)
+
+    async def status(self, run_id: RunId) -> RunReport:
+        return await self._service().get_run_status(run_id)
+
+    async def orphans(self) -> list[Run]:
+        """Runs under way that nobody orchestrates."""
+        return await self._service().orphans()
+
+    async def record(self, run_id: RunId) -> RunRecord:
+        """Everything the store knows of a run."""
+        return await read_record(self._store, run_id)
+
+    async def report(self, run_id: RunId, form: str) -> str:
+        """A run as a document. Raises InvalidInput for a form there is none of."""
+        if form not in report.FORMATS:
+            raise InvalidInput(f"expected one of {', '.join(report.FORMATS)} as a report's form, got {form!r}")
+        return report.FORMATS[form](await self.record(run_id))
+
+    @staticmethod
+    def verdicts(record: RunRecord) -> tuple[Verdict, ...]:
+        """How a run stands against each of its objectives."""
+        return verdicts_of(record)
+
+    @staticmethod
+    def gate(record: RunRecord) -> Gate:
+        """The exit code of ``bench run``."""
+        return gate_of(record)
+
+    @staticmethod
+    def regressed(comparison: Comparison | None) -> Gate:
+        """The exit code of ``bench regress``."""
+        return regress(comparison)
+
+    async def compare(self, run_ids: Sequence[RunId]) -> tuple[Comparison, ...]:
+        """Every later run against the first."""
+        return compare([await self.record(run_id) for run_id in run_ids])
+
+    @staticmethod
+    def compared(comparisons: Sequence[Comparison], form: str) -> str:
+        """Comparisons as a document: html, json or markdown."""
+        forms = {"html": comparison_html, "json": comparison_json, "markdown": comparison_markdown}
+        return forms[form](comparisons)
+
+    async def orchestrate(
+        self, leave: asyncio.Event, *, once: bool = False, on_run: Callable[[Run], None] | None = None
+    ) -> None:
+        """Conduct every run that is under way and that nobody else does, until told to leave."""
+        mine: set[RunId] = set()
+        async with self._open_spawner() as spawner, asyncio.TaskGroup() as group:
+            while not leave.is_set():
+                found = [run for run in await self.orphans() if run.run_id not in mine]
+                for run in found:
+                    mine.add(run.run_id)
+                    (on_run or (lambda run: None))(run)
+                    group.create_task(self._conducted(spawner, run.run_id, leave, mine))
+                if once and not mine:
+                    return
+                await pause(self._clock, _LOOKED_EVERY, leave)
+
+    async def _conducted(self, spawner: Spawner, run_id: RunId, leave: asyncio.Event, mine: set[RunId]) -> None:
+        try:
+            await self._service(spawner).conduct(run_id, leave)
+        except DrumbeatError as exc:
+            log.warning("run %s: %s", run_id, exc)
+        finally:
+            mine.discard(run_id)
+
+    async def regress(self, run_id: RunId, against: str = LAST_GOOD) -> Comparison | None:
+        """A run against a named one, or the newest good one of its kind; None: there is none."""
+        after = await self.record(run_id)
+        if against != LAST_GOOD:
+            return compared(await self.record(RunId(against)), after)
+        found = last_good(await read_candidates(self._store, after.run), after.run)
+        return None if found is None else compared(await self.record(found.run_id), after)
+
+    def _service(self, spawner: Spawner | None = None) -> OrchestratorService:
+        return OrchestratorService(self._store, spawner, self._clock, self._owner, self._watch)
+
+    def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], Probe | None]]:
+        url = str((run.config.get("target") or {}).get("url") or "")
+        return watching(lambda: open_target(url), self._clock)
+
+
+def _template(template_id: str, name: str, document: TemplateDocument) -> Template:
+    return Template(
+        template_id=template_id,
+        name=name,
+        config={field: value for field, value in document.to_json().items() if field not in ("name", "description", "tags")},
+        description=document.description,
+        tags=tuple(document.tags),
+    )

@@ -1,0 +1,125 @@
+"""What all workers measured between two moments, as one set of figures. Exact: histograms are merged, never averaged. Pure."""
+
+import base64
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from drumbeat.bench.model import Figures, KindFigures
+from drumbeat.core.histogram import Histogram
+from drumbeat.core.sample import StoredSample
+from drumbeat.core.worker import WorkerId
+
+
+@dataclass(slots=True)
+class _Kind:
+    operations: int = 0
+    errors: int = 0
+    response: Histogram = field(default_factory=Histogram)
+    service: Histogram = field(default_factory=Histogram)
+
+    def add(self, told: Mapping[str, Any]) -> None:
+        self.operations += int(told.get("operations", 0))
+        self.errors += int(told.get("errors", 0))
+        self.response.merge(_histogram(told, "response"))
+        self.service.merge(_histogram(told, "service"))
+
+    def figures(self) -> KindFigures:
+        p50, p95, p99 = _milliseconds(self.response, (50, 95, 99))
+        return KindFigures(operations=self.operations, errors=self.errors, p50_ms=p50, p95_ms=p95, p99_ms=p99)
+
+
+@dataclass(slots=True)
+class _Share:
+    """One worker's part."""
+
+    seconds: float = 0.0
+    operations: int = 0
+    errors: int = 0
+    held: float = 0.0  #: connections × seconds
+    limited: float = 0.0  #: seconds in which the client was the limit
+    latency: Histogram = field(default_factory=Histogram)
+
+    def add(self, sample: StoredSample) -> None:
+        seconds = sample.interval.total_seconds()
+        self.seconds += seconds
+        self.operations += sample.operations
+        self.errors += sample.errors
+        self.held += float(sample.extra.get("held", sample.active)) * seconds
+        self.limited += seconds if sample.extra.get("client", {}).get("was_the_limit") else 0.0
+        self.latency.merge(sample.latency)
+
+
+class Gathering:
+    """Samples of one window, taken one by one."""
+
+    def __init__(self, since: datetime, until: datetime, *, by_kind: bool = True) -> None:
+        self._since = since
+        self._until = until
+        self._by_kind = by_kind
+        self._shares: defaultdict[WorkerId, _Share] = defaultdict(_Share)
+        self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
+        self._seen: set[tuple[WorkerId, int]] = set()
+
+    def add(self, samples: Iterable[StoredSample]) -> None:
+        """Count those whose interval lies mostly within the window, each once."""
+        for sample in samples:
+            middle = sample.at - sample.interval / 2
+            name = (sample.worker_id, sample.n)
+            if self._since <= middle <= self._until and name not in self._seen and not sample.extra.get("draining"):
+                self._seen.add(name)
+                self._count(sample)
+
+    def _count(self, sample: StoredSample) -> None:
+        self._shares[sample.worker_id].add(sample)
+        if self._by_kind:
+            for kind, told in (sample.extra.get("kinds") or {}).items():
+                self._kinds[kind].add(told)
+
+    def figures(self, waiting: float | None = None) -> Figures:
+        """What it comes to. Rates are per worker over the time it measured, so that edges of the window do not blur them."""
+        shares = [share for share in self._shares.values() if share.seconds]
+        whole = Histogram()
+        for share in shares:
+            whole.merge(share.latency)
+        p50, p95, p99 = _milliseconds(whole, (50, 95, 99))
+        return Figures(
+            since=self._since,
+            until=self._until,
+            operations=sum(share.operations for share in shares),
+            errors=sum(share.errors for share in shares),
+            qps=sum(share.operations / share.seconds for share in shares),
+            mean_ms=_mean_ms([whole]),
+            service_ms=_mean_ms([kind.service for kind in self._kinds.values()]) or _mean_ms([whole]),
+            p50_ms=p50,
+            p95_ms=p95,
+            p99_ms=p99,
+            slowest_p95_ms=_slowest(shares, 95),
+            slowest_p99_ms=_slowest(shares, 99),
+            connections=sum(share.held / share.seconds for share in shares),
+            kinds={name: kind.figures() for name, kind in sorted(self._kinds.items())},
+            workers=len(shares),
+            waiting=waiting,
+            client_limited=sum(share.limited for share in shares) > sum(share.seconds for share in shares) / 2,
+        )
+
+
+def _histogram(told: Mapping[str, Any], name: str) -> Histogram:
+    packed = told.get(name)
+    return Histogram.from_bytes(base64.b64decode(packed)) if packed else Histogram()
+
+
+def _milliseconds(histogram: Histogram, percents: Sequence[float]) -> list[float | None]:
+    return [None if found is None else found / 1e6 for found in histogram.percentiles_ns(percents)]
+
+
+def _mean_ms(histograms: Sequence[Histogram]) -> float | None:
+    count = sum(histogram.count for histogram in histograms)
+    return sum(histogram.total for histogram in histograms) / count / 1e6 if count else None
+
+
+def _slowest(shares: Sequence[_Share], percent: float) -> float | None:
+    found = [value for share in shares for value in _milliseconds(share.latency, (percent,)) if value is not None]
+    return max(found, default=None)

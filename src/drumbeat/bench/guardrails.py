@@ -1,0 +1,291 @@
+"""What becomes of a run whose workers' hosts are put to too much (B15, B16, C34). Pure: no clock, no I/O, no log.
+
+Looked at once an interval, by the figures that are fresh. In soft mode:
+
+- *none over a threshold*: ``normal``; ``degraded`` while a worker still has a lowered ceiling.
+- *some*: ``warning``. A worker over for ``act_patience`` looks is backed off by ``back_off_percent``; then another worker is
+  asked for, if bounds allow; else the run is ``degraded``.
+- *enough to fail* (``fail_threshold``): ``critical``, and backed off all the same, for that may save the run.
+- *enough to fail for ``patience_intervals`` looks*: the run fails, RESOURCE_EXHAUSTION.
+
+A single worker is all workers: it is backed off first and fails the run next. A worker that was backed off is left alone for
+some looks, and raised again step by step when it has been calm; each relapse doubles how long it must have been. Hard mode
+fails the run at once when any worker is over; warn mode only says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from math import ceil, floor
+from typing import Any
+
+from drumbeat.bench.model.guarding import (
+    GuardAction,
+    Guarded,
+    GuardedWorker,
+    GuardFailure,
+    GuardrailState,
+    GuardState,
+    GuardView,
+    Overload,
+    WorkerGuard,
+)
+from drumbeat.bench.model.plan import FailThreshold, GuardrailMode, ScalingMode
+from drumbeat.core.event import EventType, NewEvent, Scope
+from drumbeat.core.worker import WorkerId
+
+LEFT_ALONE = 3  #: looks between two times the same worker is backed off
+CALM = 3  #: looks below the thresholds before a ceiling is raised by a step; doubled by each relapse …
+MOST_DOUBLINGS = 4  #: … so many times
+KEPT_ACTIONS = 100
+
+
+def guard(view: GuardView, state: GuardState) -> Guarded:
+    """What to hold workers to from now on, and the state to give back at the next beat."""
+    if not view.guardrails.enabled:
+        return Guarded(state=GuardState())
+    due = state.looked_at is None or view.now - state.looked_at >= view.guardrails.interval
+    seen = _seen(view)
+    if not due or not seen.fresh:
+        return _guarded(state)
+    state = _count(view, state, seen)
+    if failure := _failure(view, state, seen):
+        return replace(
+            _guarded(replace(state, banner="Resource exhaustion")), failure=failure, facts=_warnings(view, state, seen)
+        )
+    if view.guardrails.mode is GuardrailMode.WARN:
+        return _conclude(view, state, seen, ())
+    restored = _restore(view, state)
+    relieved, acted = _back_off(view, restored, seen)
+    return _conclude(view, _scale_out(view, relieved, seen, acted), seen, acted)
+
+
+def soft_guardrails(state: GuardState) -> dict[str, Any]:
+    """What is shown as ``custom_metrics.soft_guardrails``, in the seed's words."""
+    return {
+        "workers_over_cpu": list(state.workers_over_cpu),
+        "workers_over_memory": list(state.workers_over_memory),
+        "over_threshold_intervals": state.over_threshold_intervals,
+        "actions_taken": [asdict(action) | {"timestamp": _instant(action.timestamp)} for action in state.actions_taken],
+        "state": str(state.state),
+    }
+
+
+def _seen(view: GuardView) -> Overload:
+    rails = view.guardrails
+    fresh = tuple(sorted((worker for worker in view.workers if worker.fresh), key=lambda worker: worker.slot))
+    return Overload(
+        fresh=fresh,
+        over_cpu=tuple(worker for worker in fresh if (worker.cpu_percent or 0.0) >= rails.max_cpu_percent),
+        over_memory=tuple(worker for worker in fresh if (worker.memory_percent or 0.0) >= rails.max_memory_percent),
+    )
+
+
+def _count(view: GuardView, state: GuardState, seen: Overload) -> GuardState:
+    over = {worker.worker_id for worker in seen.over}
+    fresh = {worker.worker_id for worker in seen.fresh}
+    known = {worker.worker_id: state.workers.get(worker.worker_id, WorkerGuard()) for worker in view.workers}
+    return replace(
+        state,
+        looked_at=view.now,
+        workers_over_cpu=tuple(worker.worker_id for worker in seen.over_cpu),
+        workers_over_memory=tuple(worker.worker_id for worker in seen.over_memory),
+        over_threshold_intervals=state.over_threshold_intervals + 1 if over else 0,
+        failing_intervals=state.failing_intervals + 1 if _enough_to_fail(view, seen) else 0,
+        workers={name: _looked(known[name], name in over) if name in fresh else known[name] for name in known},
+    )
+
+
+def _looked(worker: WorkerGuard, over: bool) -> WorkerGuard:
+    return replace(worker, over=worker.over + 1 if over else 0, calm=0 if over else worker.calm + 1, since=worker.since + 1)
+
+
+def _enough_to_fail(view: GuardView, seen: Overload) -> bool:
+    match view.guardrails.fail_threshold:
+        case FailThreshold.ALL:
+            return seen.all_over
+        case FailThreshold.MAJORITY:
+            return 2 * len(seen.over) > len(seen.fresh)
+        case FailThreshold.ANY:
+            return bool(seen.over)
+
+
+def _failure(view: GuardView, state: GuardState, seen: Overload) -> GuardFailure | None:
+    rails = view.guardrails
+    if rails.mode is GuardrailMode.HARD and seen.over:
+        worst = seen.over[0]
+        return GuardFailure(completion_reason="GUARDRAIL", reason=f"{worst.worker_id}: {_detail(view, worst, digits=2)}")
+    if rails.mode is GuardrailMode.SOFT and state.failing_intervals >= rails.patience_intervals:
+        who = f"{len(seen.over)} of {len(seen.fresh)} workers over threshold for {state.failing_intervals} intervals"
+        return GuardFailure(
+            completion_reason="RESOURCE_EXHAUSTION", reason=f"{who}; {seen.over[0].worker_id}: {_detail(view, seen.over[0])}"
+        )
+    return None
+
+
+def _failed(view: GuardView, state: GuardState, seen: Overload, failure: GuardFailure) -> Guarded:
+    state = replace(state, state=GuardrailState.CRITICAL, banner="Resource exhaustion")
+    return replace(_guarded(state), failure=failure, facts=_warnings(view, state, seen), reason=failure.reason)
+
+
+def _restore(view: GuardView, state: GuardState) -> GuardState:
+    """Raise the ceilings of workers that have been calm for long enough."""
+    for worker in view.workers:
+        guarded = state.workers[worker.worker_id]
+        if guarded.ceiling is None or guarded.before is None or guarded.calm < _calm_needed(guarded):
+            continue
+        raised = guarded.ceiling + max(1, ceil(guarded.before * view.guardrails.back_off_percent / 100))
+        free = raised >= guarded.before
+        new = replace(guarded, ceiling=None if free else raised, before=None if free else guarded.before, calm=0)
+        taken = _action(view, "restore", worker.worker_id, guarded.ceiling, min(raised, guarded.before))
+        state = _remember(state, worker.worker_id, new, taken)
+    return state
+
+
+def _calm_needed(guarded: WorkerGuard) -> int:
+    return int(CALM * 2 ** min(max(0, guarded.backed_off - 1), MOST_DOUBLINGS))
+
+
+def _back_off(view: GuardView, state: GuardState, seen: Overload) -> tuple[GuardState, tuple[NewEvent, ...]]:
+    """Relieve those that have been over for long enough; with what is to be recorded."""
+    facts: list[NewEvent] = []
+    for worker in seen.over:
+        guarded = state.workers[worker.worker_id]
+        target = _backed_off(view, worker)
+        if target >= worker.target or not _may_back_off(view, guarded):
+            continue
+        before = worker.target if guarded.before is None else guarded.before
+        new = replace(guarded, ceiling=target, before=before, backed_off=guarded.backed_off + 1, since=0)
+        taken = _action(view, "back_off", worker.worker_id, worker.target, target)
+        state = _remember(state, worker.worker_id, new, taken)
+        facts.append(_scale_down(view, worker, target))
+    return state, tuple(facts)
+
+
+def _may_back_off(view: GuardView, guarded: WorkerGuard) -> bool:
+    rested = guarded.backed_off == 0 or guarded.since >= LEFT_ALONE
+    return guarded.over >= view.guardrails.act_patience and rested
+
+
+def _backed_off(view: GuardView, worker: GuardedWorker) -> int:
+    """Its target, less what is to be shed; never below the floor (FIXED has none: what it specifies is what is too much)."""
+    least = 1 if view.scaling.mode is ScalingMode.FIXED else view.scaling.min_connections
+    return max(least, floor(worker.target * (1 - view.guardrails.back_off_percent / 100)))
+
+
+def _scale_out(view: GuardView, state: GuardState, seen: Overload, acted: Sequence[NewEvent]) -> GuardState:
+    """One worker more, to take what others were relieved of; none when all are over, for it would be too."""
+    if not acted or seen.all_over or view.coming or not _may_scale_out(view):
+        return state
+    taken = _action(view, "scale_out", None, None, None)
+    return replace(state, extra_workers=state.extra_workers + 1, actions_taken=(*state.actions_taken, taken)[-KEPT_ACTIONS:])
+
+
+def _may_scale_out(view: GuardView) -> bool:
+    has_room = view.most_workers is None or len(view.workers) + view.coming < view.most_workers
+    return view.scaling.mode is not ScalingMode.FIXED and has_room
+
+
+def _conclude(view: GuardView, state: GuardState, seen: Overload, acted: tuple[NewEvent, ...]) -> Guarded:
+    named = _named_state(view, state, seen)
+    concluded = replace(state, state=named, banner=_banner(view, state, seen, named))
+    warnings = _warnings(view, state, seen)
+    said = tuple(_key(warning) for warning in warnings)
+    news = tuple(warning for warning in warnings if _key(warning) not in state.warned)
+    return replace(_guarded(replace(concluded, warned=said)), facts=(*acted, *news), reason=_reason(acted, concluded))
+
+
+def _named_state(view: GuardView, state: GuardState, seen: Overload) -> GuardrailState:
+    lowered = any(worker.ceiling is not None for worker in state.workers.values())
+    if not seen.over:
+        return GuardrailState.DEGRADED if lowered else GuardrailState.NORMAL
+    if _enough_to_fail(view, seen):
+        return GuardrailState.CRITICAL
+    return GuardrailState.DEGRADED if lowered and not view.coming and not _may_scale_out(view) else GuardrailState.WARNING
+
+
+def _banner(view: GuardView, state: GuardState, seen: Overload, named: GuardrailState) -> str | None:
+    share = f"{len(seen.over)}/{len(seen.fresh)}"
+    match named:
+        case GuardrailState.NORMAL:
+            return None
+        case GuardrailState.DEGRADED:
+            return "Running at reduced capacity"
+        case GuardrailState.WARNING:
+            return f"{share} workers over {_types(seen)} threshold"
+        case GuardrailState.CRITICAL:
+            who = "All" if seen.all_over else share
+            patience = view.guardrails.patience_intervals
+            return f"{who} workers over threshold ({min(state.failing_intervals, patience)}/{patience} intervals)"
+
+
+def _types(seen: Overload) -> str:
+    if seen.over_cpu and seen.over_memory:
+        return "CPU and memory"
+    return "CPU" if seen.over_cpu else "memory"
+
+
+def _warnings(view: GuardView, state: GuardState, seen: Overload) -> tuple[NewEvent, ...]:
+    remaining = max(0, view.guardrails.patience_intervals - state.over_threshold_intervals)
+    return tuple(
+        NewEvent(
+            type=EventType.GUARDRAIL_WARNING,
+            payload={
+                "workers_over_threshold": [worker.worker_id for worker in over],
+                "threshold_type": threshold,
+                "intervals_remaining": remaining,
+            },
+        )
+        for threshold, over in (("cpu", seen.over_cpu), ("memory", seen.over_memory))
+        if over
+    )
+
+
+def _key(warning: NewEvent) -> str:
+    return str(sorted(warning.payload.items()))
+
+
+def _scale_down(view: GuardView, worker: GuardedWorker, target: int) -> NewEvent:
+    return NewEvent(
+        type=EventType.SCALE_DOWN,
+        scope=Scope.WORKER,
+        worker_id=worker.worker_id,
+        payload={
+            "reason": "soft_guardrail",
+            "detail": _detail(view, worker),
+            "previous_target_connections": worker.target,
+            "new_target_connections": target,
+        },
+    )
+
+
+def _detail(view: GuardView, worker: GuardedWorker, digits: int = 1) -> str:
+    rails, cpu, memory = view.guardrails, worker.cpu_percent or 0.0, worker.memory_percent or 0.0
+    if cpu >= rails.max_cpu_percent:
+        return f"cpu_percent {cpu:.{digits}f} >= {rails.max_cpu_percent:.{digits}f}"
+    return f"memory_percent {memory:.{digits}f} >= {rails.max_memory_percent:.{digits}f}"
+
+
+def _action(view: GuardView, action: str, worker: WorkerId | None, before: int | None, after: int | None) -> GuardAction:
+    return GuardAction(timestamp=view.now, action=action, worker_id=worker, previous_target=before, new_target=after)
+
+
+def _remember(state: GuardState, worker_id: WorkerId, guarded: WorkerGuard, taken: GuardAction) -> GuardState:
+    workers: Mapping[str, WorkerGuard] = {**state.workers, worker_id: guarded}
+    return replace(state, workers=workers, actions_taken=(*state.actions_taken, taken)[-KEPT_ACTIONS:])
+
+
+def _reason(acted: Sequence[NewEvent], state: GuardState) -> str | None:
+    done = [
+        f"{fact.worker_id} backed off to {fact.payload['new_target_connections']}: {fact.payload['detail']}" for fact in acted
+    ]
+    return "; ".join(done) or state.banner
+
+
+def _guarded(state: GuardState) -> Guarded:
+    ceilings = {WorkerId(name): worker.ceiling for name, worker in state.workers.items() if worker.ceiling is not None}
+    return Guarded(state=state, ceilings=ceilings, extra_workers=state.extra_workers, banner=state.banner)
+
+
+def _instant(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

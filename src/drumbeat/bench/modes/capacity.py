@@ -1,0 +1,36 @@
+"""How many connections one worker may hold, by what its host has (B04)."""
+
+from dataclasses import dataclass
+from math import floor
+
+from drumbeat.core.errors import InvalidInput
+
+CONNECTIONS_PER_CORE = 200
+MEMORY_PER_CONNECTION_GB = 0.001  #: 25 times what the client was measured to take; the rest is the host's own
+MAX_PER_WORKER = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCapacity:
+    """What a worker's host has to give: its own, or what its container is limited to."""
+
+    cpu_cores: float
+    memory_gb: float
+
+    def __post_init__(self) -> None:
+        if self.cpu_cores < 0 or self.memory_gb < 0:
+            raise InvalidInput(f"expected cores and memory of 0 or more, got {self.cpu_cores} and {self.memory_gb} GB")
+
+
+def per_worker_cap(
+    host: HostCapacity,
+    connections_per_core: float = CONNECTIONS_PER_CORE,
+    memory_per_connection_gb: float = MEMORY_PER_CONNECTION_GB,
+    max_per_worker: int = MAX_PER_WORKER,
+) -> int:
+    """The least of what the processors, the memory and the limit allow; at least one."""
+    if memory_per_connection_gb <= 0:
+        raise InvalidInput(f"expected memory_per_connection_gb above 0, got {memory_per_connection_gb}")
+    by_cpu = floor(host.cpu_cores * connections_per_core)
+    by_memory = floor(host.memory_gb / memory_per_connection_gb)
+    return max(1, min(by_cpu, by_memory, max_per_worker))

@@ -1,0 +1,119 @@
+"""One look at a run: its row, its workers, what they measured, and what the database under test says of itself."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from drumbeat.bench.gather import Gathering
+from drumbeat.bench.model import ControllerState, Figures, Probe, RunPlan, RunView, Window
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.pool import PoolId
+from drumbeat.core.run import Run, RunId
+from drumbeat.runtime.sight import look
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import Store
+
+RECENT = timedelta(seconds=3)
+SETTLING = timedelta(milliseconds=1500)  #: after a window's end, until its last samples are written
+_SLICE = timedelta(seconds=10)
+_MOST_SAMPLES = 100_000
+
+
+class Observer:
+    """The eyes of one run's orchestrator. What it keeps is only what it need not read twice."""
+
+    def __init__(self, store: Store, spawner: Spawner, run_id: RunId, probe: Callable[[], Probe | None]) -> None:
+        self._store = store
+        self._spawner = spawner
+        self._run_id = run_id
+        self._pool_id = PoolId(run_id)
+        self._probe = probe
+        self._plan: RunPlan | None = None
+        self._looked_at: datetime | None = None
+        self._waiting: list[tuple[datetime, int]] = []
+
+    async def observe(self, gap: timedelta) -> RunView:
+        """The run as it is now."""
+        run = await self._store.runs.get(self._run_id)
+        sight = await look(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
+        plan = self._plan = self._plan or plan_of(run)
+        state = state_of(run)
+        probe = self._probe()
+        self._note_waiting(sight.now, probe)
+        return RunView(
+            run_id=run.run_id,
+            now=sight.now,
+            looking_since=sight.looking_since,
+            status=run.status,
+            phase=run.phase,
+            started_at=run.started_at,
+            warmup_started_at=run.warmup_started_at,
+            warmup_ended_at=run.warmup_ended_at,
+            completion_reason=run.completion_reason,
+            plan=plan,
+            state=state,
+            thresholds=sight.thresholds,
+            workers=sight.workers,
+            instances=sight.instances,
+            recent=await self._recent(sight.now),
+            figures=await self._figures(window_of(state), sight.now),
+            probe=probe,
+        )
+
+    async def _recent(self, now: datetime) -> Figures:
+        gathering = Gathering(now - RECENT, now, by_kind=False)
+        gathering.add(await self._store.samples.list(self._pool_id, since=now - RECENT, limit=_MOST_SAMPLES))
+        return gathering.figures()
+
+    async def _figures(self, window: Window | None, now: datetime) -> Figures | None:
+        """What a window came to, once it has passed and its last samples can be expected."""
+        if window is None or now < window.until + SETTLING:
+            return None
+        gathering = Gathering(window.since, window.until)
+        since, last = window.since, window.until + SETTLING * 2
+        while since < last:
+            until = min(since + _SLICE, last)
+            gathering.add(await self._store.samples.list(self._pool_id, since=since, until=until, limit=_MOST_SAMPLES))
+            since = until
+        return gathering.figures(await self._mean_waiting(window))
+
+    def _note_waiting(self, now: datetime, probe: Probe | None) -> None:
+        self._looked_at = self._looked_at or now
+        if probe is not None and probe.waiting is not None:
+            self._waiting = [*(each for each in self._waiting if each[0] > now - timedelta(minutes=15)), (now, probe.waiting)]
+
+    async def _mean_waiting(self, window: Window) -> float | None:
+        """How many sessions waited on average; what was seen before this observer was made is in the beats."""
+        seen = [waiting for at, waiting in self._waiting if window.since <= at <= window.until]
+        if self._looked_at is None or self._looked_at > window.since:
+            seen += await self._waiting_before(window)
+        return sum(seen) / len(seen) if seen else None
+
+    async def _waiting_before(self, window: Window) -> list[int]:
+        until = min(self._looked_at or window.until, window.until)
+        beats = await self._store.beats.list(self._pool_id, since=window.since)
+        told = [(beat.view or {}).get("probe") or {} for beat in beats if beat.at < until]
+        return [probe["waiting"] for probe in told if probe.get("waiting") is not None]
+
+
+def plan_of(run: Run) -> RunPlan:
+    """The plan a run was created with. Raises InvalidInput when its row keeps none."""
+    try:
+        return msgspec.convert(run.config.get("plan"), RunPlan)
+    except msgspec.ValidationError as exc:
+        raise InvalidInput(f"run {run.run_id}: expected a plan in its configuration, got: {exc}; create it anew") from exc
+
+
+def state_of(run: Run) -> ControllerState:
+    """What an orchestrator left to remember."""
+    kept: Any = run.controller_state or {}
+    return msgspec.convert(kept, ControllerState)
+
+
+def window_of(state: ControllerState) -> Window | None:
+    """What the load mode wants measured."""
+    if state.find_max is not None:
+        return state.find_max.window
+    return state.qps.window if state.qps is not None else None

@@ -1,0 +1,34 @@
+"""Runs and comparisons written down: HTML, Markdown, CSV, JSON, JUnit, Prometheus. Pure: values in, text out."""
+
+from collections.abc import Callable, Mapping
+
+from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.report.compared import comparison_html, comparison_json, comparison_markdown
+from drumbeat.bench.report.csv import csv
+from drumbeat.bench.report.html import html
+from drumbeat.bench.report.junit import junit
+from drumbeat.bench.report.markdown import markdown
+from drumbeat.bench.report.plain import as_json
+from drumbeat.bench.report.prometheus import prometheus
+
+FORMATS: Mapping[str, Callable[[RunRecord], str]] = {
+    "html": html,
+    "markdown": markdown,
+    "csv": csv,
+    "json": as_json,
+    "junit": junit,
+    "prometheus": prometheus,
+}
+
+__all__ = [
+    "FORMATS",
+    "as_json",
+    "comparison_html",
+    "comparison_json",
+    "comparison_markdown",
+    "csv",
+    "html",
+    "junit",
+    "markdown",
+    "prometheus",
+]

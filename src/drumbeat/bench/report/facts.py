@@ -1,0 +1,301 @@
+"""What a report tells of a run, in tables of words: the same facts in every format."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from drumbeat.bench.compare.configuration import flattened, without_secrets
+from drumbeat.bench.cost import Cost, Method, cost_of
+from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
+from drumbeat.bench.model.plan import LoadMode
+from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
+from drumbeat.bench.report import words
+from drumbeat.bench.report.table import Table
+from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, gate_of, verdicts_of
+from drumbeat.core.run import RunStatus, Step
+
+MOST_DECISIONS = 300
+_PASSED = {Gate.PASSED: "PASSED", Gate.OBJECTIVES_MISSED: "OBJECTIVES MISSED"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One figure that matters."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def title(record: RunRecord) -> str:
+    return record.run.name or str(record.run.run_id)
+
+
+def verdict(record: RunRecord) -> str:
+    """One word for the whole run."""
+    gate = gate_of(record)
+    return _PASSED.get(gate, str(record.run.status))
+
+
+def header(record: RunRecord) -> Mapping[str, str]:
+    run = record.run
+    length = record.ended - record.origin if record.ended and record.origin else None
+    told = {
+        "run": str(run.run_id),
+        "status": str(run.status),
+        "reason": reason(record),
+        "mode": f"{record.plan.load_mode}, scaling {record.plan.scaling.mode}",
+        "target": target(record),
+        "template": run.template_id or "",
+        "started": words.when(record.origin),
+        "ended": words.when(run.ended_at),
+        "lasted": words.lasting(length),
+    }
+    return {name: text for name, text in told.items() if text not in ("", words.NOTHING)}
+
+
+def reason(record: RunRecord) -> str:
+    """Why it ended as it did."""
+    failure = record.result.failure_reason if record.result else None
+    why = record.run.custom_metrics.get("failure_reason") or failure
+    return ": ".join(str(part) for part in (record.run.completion_reason, why) if part)
+
+
+def target(record: RunRecord) -> str:
+    """The database under test, without secrets."""
+    block = record.run.config.get("target")
+    return without_secrets(str(block.get("url") or block.get("kind") or "")) if isinstance(block, Mapping) else ""
+
+
+def tiles(record: RunRecord) -> list[Tile]:
+    whole, latency = record.whole, record.whole.latency
+    slowest95, slowest99 = slowest(record)
+    return [
+        Tile(label="operations/s", value=words.number(whole.qps), note=f"{words.number(whole.operations, 9)} operations"),
+        Tile(label="p50", value=words.ms(latency.p50_ms), note=f"mean {words.ms(latency.mean_ms)}"),
+        Tile(label="p95", value=words.ms(latency.p95_ms), note=f"slowest worker {words.ms(slowest95)}"),
+        Tile(label="p99", value=words.ms(latency.p99_ms), note=f"slowest worker {words.ms(slowest99)}"),
+        Tile(
+            label="errors",
+            value=words.percent(whole.error_rate if whole.operations else None),
+            note=f"{words.number(whole.errors, 9)} failed",
+        ),
+        *_best_tile(record),
+        Tile(label="workers", value=str(len(record.workers)), note=f"{_most_held(record):g} connections at most"),
+    ]
+
+
+def _best_tile(record: RunRecord) -> Iterable[Tile]:
+    if record.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
+        return
+    best, found = best_of(record), record.find_max_result
+    value = f"{best.connections:g}" if best else "no stable level"
+    knee = knee_of(record)
+    note = str(found.get("max_type") or "") + (f", law's peak {words.number(knee)}" if knee else "")
+    yield Tile(label="best connections", value=value, note=note.strip(", "))
+
+
+def _most_held(record: RunRecord) -> float:
+    return round(max((second.held for second in record.timeline), default=0.0))
+
+
+def slowest(record: RunRecord) -> tuple[float | None, float | None]:
+    """p95 and p99 of the slowest worker, as the seeds reckon a run's."""
+    p95 = [p for worker in record.workers if (p := worker.measured.latency.p95_ms) is not None]
+    p99 = [p for worker in record.workers if (p := worker.measured.latency.p99_ms) is not None]
+    return max(p95, default=None), max(p99, default=None)
+
+
+def warnings(record: RunRecord) -> list[str]:
+    """What a reader must know before believing the figures."""
+    found = list(record.notes)
+    if not record.whole.operations:
+        found.append("nothing was measured")
+    if record.client_limited:
+        found.append("CLIENT_LIMITED: the clients, not the database, were the limit; use more workers or hosts")
+    if record.run.status not in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
+        found.append(f"the run is {record.run.status}: this is how it looked when it was read")
+    return found
+
+
+def objectives(record: RunRecord) -> Table | None:
+    found = verdicts_of(record)
+    rows = [(each.subject, _measure(each), _value(each, each.limit), _value(each, each.found), _mark(each)) for each in found]
+    return (
+        Table(head=("kind", "objective", "limit", "found", "verdict"), rows=rows, texts=2, prose=frozenset({"verdict"}))
+        if rows
+        else None
+    )
+
+
+def _measure(verdict: Verdict) -> str:
+    return {Measure.P95: "p95", Measure.P99: "p99", Measure.ERRORS: "errors"}[verdict.measure]
+
+
+def _value(verdict: Verdict, value: float | None) -> str:
+    if verdict.measure is Measure.ERRORS:
+        return words.NOTHING if value is None else f"{words.number(value)} %"
+    return words.ms(value)
+
+
+def _mark(verdict: Verdict) -> str:
+    signs = {Standing.OK: "✓ ok", Standing.NEAR: "! near", Standing.OVER: "✗ over", Standing.NOT_MEASURED: "? not measured"}
+    return signs[verdict.standing]
+
+
+_FIGURES = ("operations", "ops/s", "errors", "avg", "min", "max", "stddev", "p50", "p90", "p95", "p99", "p99.9")
+
+
+def _figures(measured: Measured) -> tuple[str, ...]:
+    latency = measured.latency
+    known = (
+        latency.mean_ms,
+        latency.least_ms,
+        latency.greatest_ms,
+        latency.stddev_ms,
+        latency.p50_ms,
+        latency.p90_ms,
+        latency.p95_ms,
+        latency.p99_ms,
+        latency.p999_ms,
+    )
+    counts = (words.number(measured.operations, 9), words.number(measured.qps), words.percent(measured.error_rate))
+    return (*counts, *(words.number(value) for value in known))
+
+
+def kinds(record: RunRecord) -> Table | None:
+    if not record.whole.operations:
+        return None
+    rows = [(kind, *_figures(measured)) for kind, measured in record.kinds.items()]
+    note = "Latencies in milliseconds, of operations that went well, from the exact merged histograms of all workers."
+    return Table(head=("kind", *_FIGURES), rows=[("all kinds", *_figures(record.whole)), *rows], note=note)
+
+
+def phases(record: RunRecord) -> Table | None:
+    rows = []
+    for phase in record.phases:
+        rows.append((phase.name, "all kinds", words.at(phase.began), words.at(phase.ended), *_figures(phase.whole)))
+        rows += [(phase.name, kind, "", "", *_figures(measured)) for kind, measured in phase.kinds.items()]
+    head = ("phase", "kind", "from", "to", *_FIGURES)
+    note = "By samples: an interval belongs to the phase it ended in, so a phase's edges are a second wide."
+    return Table(head=head, rows=rows, texts=2, note=note) if rows else None
+
+
+def workers(record: RunRecord) -> Table | None:
+    head = (
+        "worker",
+        "status",
+        "host",
+        "operations",
+        "ops/s",
+        "errors",
+        "p50",
+        "p95",
+        "p99",
+        "connections",
+        "cpu",
+        "memory",
+        "client-limited",
+    )
+    note = "Latencies in milliseconds. CPU and memory: the highest of the worker's host."
+    rows = [_worker(worker) for worker in record.workers]
+    return Table(head=head, rows=rows, texts=3, note=note) if rows else None
+
+
+def _worker(worker: WorkerRecord) -> tuple[str, ...]:
+    measured, latency = worker.measured, worker.measured.latency
+    return (
+        str(worker.worker_id),
+        str(worker.status or ""),
+        worker.host or "",
+        words.number(measured.operations, 9),
+        words.number(measured.qps),
+        words.percent(measured.error_rate),
+        words.number(latency.p50_ms),
+        words.number(latency.p95_ms),
+        words.number(latency.p99_ms),
+        str(max((second.held for second in worker.series), default=0)),
+        _highest(second.cpu_percent for second in worker.series),
+        _highest(second.memory_percent for second in worker.series),
+        f"{worker.client_limited_seconds} s",
+    )
+
+
+def _highest(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{words.number(max(known))} %" if known else words.NOTHING
+
+
+def steps(record: RunRecord) -> Table | None:
+    head = ("step", "connections", "QPS", "Δ QPS", "p95", "Δ p95", "p99", "error", "outcome", "reason")
+    rows = [_step(step) for step in (find_max_steps(record) or record.steps)]
+    note = "Δ QPS against the last stable step, Δ p95 against the first. * a verification or a bisection, not a regular step."
+    return Table(head=head, rows=rows, prose=frozenset({"outcome", "reason"}), note=note) if rows else None
+
+
+def _step(step: Step) -> tuple[str, ...]:
+    return (
+        f"{step.n}{'*' if step.is_probe else ''}",
+        str(step.to_target),
+        words.number(step.qps),
+        words.points(step.qps_vs_prior),
+        words.ms(step.p95_ms),
+        words.points(step.p95_vs_baseline),
+        words.ms(step.p99_ms),
+        words.percent(step.error_rate),
+        step.outcome or "",
+        step.reason or "",
+    )
+
+
+def server_totals(record: RunRecord) -> Table | None:
+    """What the database's own counters rose by, where it told them at both ends."""
+    told = record.result.custom_metrics.get("server") if record.result else None
+    parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
+    names = sorted({name for rise in parts.values() for name in rise})
+    rows = [(name, *(words.number(rise.get(name), 9) for rise in parts.values())) for name in names]
+    return Table(head=("server's counter", *parts), rows=rows) if rows else None
+
+
+def errors(record: RunRecord) -> Table | None:
+    """Errors by kind, and an example of each class."""
+    counted = [
+        (kind, words.number(m.errors, 9), words.percent(m.error_rate), "", "", "")
+        for kind, m in record.kinds.items()
+        if m.errors
+    ]
+    examples = [(each.kind, "", "", each.error_class, each.sqlstate, each.message) for each in record.failures]
+    head = ("kind", "errors", "share", "class", "SQLSTATE", "example")
+    rows = [*counted, *examples]
+    return Table(head=head, rows=rows, prose=frozenset({"class", "SQLSTATE", "example"})) if rows else None
+
+
+def decisions(record: RunRecord) -> Table | None:
+    shown = record.decisions[:MOST_DECISIONS]
+    rows = [
+        (words.at(each.offset), each.what, each.reason + (f" (not done: {each.error})" if each.error else "")) for each in shown
+    ]
+    more = len(record.decisions) - len(shown)
+    note = f"{more} later ones are left out; drumbeat bench show tells all." if more else ""
+    return Table(head=("at", "what", "why"), rows=rows, texts=3, note=note) if rows else None
+
+
+def cost(record: RunRecord) -> Table | None:
+    found = cost_of(record)
+    return Table(head=("cost", found.currency), rows=_cost_rows(found)) if found.method is Method.ACTUAL else None
+
+
+def _cost_rows(found: Cost) -> list[tuple[str, str]]:
+    return [
+        (f"workers ({words.number(found.worker_hours)} h)", words.number(found.workers, 4)),
+        (f"target ({words.number(found.target_hours)} h)", words.number(found.target, 4)),
+        ("total", words.number(found.total, 4)),
+        ("per hour", words.number(found.per_hour, 4)),
+        ("per 1,000 operations", words.number(found.per_1000_operations, 4)),
+        ("per 1,000 operations/s, an hour", words.number(found.per_1000_qps, 4)),
+        (f"operations/s for 1 {found.currency} an hour", words.number(found.qps_per_money, 4)),
+    ]
+
+
+def configuration(record: RunRecord) -> Table | None:
+    rows = list(flattened(record.run.config).items())
+    return Table(head=("setting", "value"), rows=rows, texts=2) if rows else None

@@ -1,0 +1,38 @@
+"""A run as JUnit XML, for whatever gates a build: one case for its completion, one for each objective."""
+
+from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.report import facts
+from drumbeat.bench.report.escape import markup
+from drumbeat.bench.verdicts import Standing, Verdict, verdicts_of
+from drumbeat.core.run import RunStatus
+
+
+def junit(record: RunRecord) -> str:
+    found = verdicts_of(record)
+    completed = record.run.status is RunStatus.COMPLETED
+    missed = sum(not verdict.kept for verdict in found)
+    seconds = (record.ended - record.origin).total_seconds() if record.ended and record.origin else 0.0
+    name = markup(facts.title(record))
+    suite = (
+        f'<testsuite name="{name}" tests="{len(found) + 1}" failures="{missed}" errors="{int(not completed)}"'
+        f' skipped="0" time="{seconds:.3f}">'
+    )
+    cases = "".join([_completion(record), *(_case(record, verdict) for verdict in found)])
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>{suite}{cases}</testsuite></testsuites>\n'
+
+
+def _completion(record: RunRecord) -> str:
+    head = f'<testcase classname="{markup(facts.title(record))}" name="the run completes"'
+    if record.run.status is RunStatus.COMPLETED:
+        return f"{head}/>"
+    why = facts.reason(record) or f"it is {record.run.status}"
+    return f'{head}><error type="{markup(record.run.status)}" message="{markup(why)}"/></testcase>'
+
+
+def _case(record: RunRecord, verdict: Verdict) -> str:
+    name = f"{verdict.subject}: {verdict.measure} ≤ {verdict.limit:g}"
+    head = f'<testcase classname="{markup(facts.title(record))}" name="{markup(name)}"'
+    if verdict.kept:
+        return f"{head}/>"
+    found = "nothing was measured" if verdict.standing is Standing.NOT_MEASURED else f"found {verdict.found:g}"
+    return f'{head}><failure type="{markup(verdict.standing)}" message="{markup(f"{name}: {found}")}"/></testcase>'

@@ -1,0 +1,61 @@
+"""Figures in words: short, with their units, the same in every format."""
+
+from datetime import UTC, datetime, timedelta
+from math import floor, log10
+
+NOTHING = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """So many significant digits, never fewer than the whole part has; thousands apart."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0"
+    places = max(digits - 1 - floor(log10(abs(value))), 0)
+    text = f"{value:,.{min(places, 8)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def ms(value: float | None) -> str:
+    return NOTHING if value is None else f"{number(value)} ms"
+
+
+def percent(share: float | None, digits: int = 3) -> str:
+    return NOTHING if share is None else f"{number(share * 100, digits)} %"
+
+
+def signed(share: float | None) -> str:
+    """A relative change."""
+    return NOTHING if share is None else f"{share * 100:+.1f} %"
+
+
+def points(value: float | None) -> str:
+    """A change that is in percent already."""
+    return NOTHING if value is None else f"{value:+.1f} %"
+
+
+def when(moment: datetime | None) -> str:
+    return NOTHING if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def lasting(length: timedelta | None) -> str:
+    """A length of time: 12 s, 3 min 05 s, 2 h 04 min."""
+    if length is None:
+        return NOTHING
+    seconds = round(length.total_seconds())
+    if seconds < 60:
+        return f"{number(length.total_seconds())} s"
+    if seconds < 3600:
+        return f"{seconds // 60} min {seconds % 60:02d} s"
+    return f"{seconds // 3600} h {seconds % 3600 // 60:02d} min"
+
+
+def at(offset: float) -> str:
+    """Since the run's start: +1:05."""
+    seconds = round(abs(offset))
+    return f"{'-' if offset < -0.5 else '+'}{seconds // 60}:{seconds % 60:02d}"
+
+
+def money(value: float | None, currency: str) -> str:
+    return NOTHING if value is None else f"{number(value, 4)} {currency}"

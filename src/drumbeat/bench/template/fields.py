@@ -1,0 +1,77 @@
+"""The kinds of field a template has: durations, limits that may be absent, thresholds that may be off, words in any case."""
+
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PlainSerializer, Strict, WithJsonSchema
+
+_PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
+_WHOLE_TEXT = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|min|m|h|d)\s*)+")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_NO_LIMIT = -1
+
+
+def seconds(value: Any) -> Any:
+    """A number of seconds from a number, or from a text such as 30s, 5m or 1h30m."""
+    if not isinstance(value, str):
+        return value
+    if not _WHOLE_TEXT.fullmatch(value):
+        raise ValueError("expected seconds as a number, or a text such as 30s, 5m or 1h30m")
+    return sum(float(number) * _UNITS[unit] for number, unit in _PARTS.findall(value))
+
+
+def absent(value: Any) -> Any:
+    """-1 means what null means."""
+    return None if not isinstance(value, bool) and value == _NO_LIMIT else value
+
+
+def shortest(value: float) -> float | int:
+    """30 rather than 30.0."""
+    return int(value) if float(value).is_integer() else value
+
+
+def one_of(words: type[StrEnum], **also: StrEnum) -> Callable[[Any], Any]:
+    """Finds a word however it is written, and by its other names."""
+    names = {member.value.lower(): member for member in words} | also
+
+    def found(value: Any) -> Any:
+        return names.get(value.lower(), value) if isinstance(value, str) else value
+
+    return found
+
+
+def _either(*schemas: dict[str, Any]) -> WithJsonSchema:
+    return WithJsonSchema({"anyOf": list(schemas)})
+
+
+_NULL, _OFF = {"type": "null"}, {"const": _NO_LIMIT}
+_DURATION = {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|s|min|m|h|d)\s*)+$"}
+
+Whole = Annotated[int, Strict()]
+Count = Annotated[int, Strict(), Field(ge=1)]
+Number = Annotated[float, Strict(), PlainSerializer(shortest)]
+Percent = Annotated[float, Strict(), Field(ge=0, le=100), PlainSerializer(shortest)]
+Seconds = Annotated[
+    float,
+    BeforeValidator(seconds),
+    Strict(),
+    Field(ge=0),
+    PlainSerializer(shortest),
+    _either({"type": "number", "minimum": 0}, _DURATION),
+]
+_Positive = Annotated[float, Strict(), Field(gt=0), PlainSerializer(shortest)]
+
+Limit = Annotated[Count | None, BeforeValidator(absent), _either({"type": "integer", "minimum": 1}, _OFF, _NULL)]
+Milliseconds = Annotated[
+    _Positive | None, BeforeValidator(absent), _either({"type": "number", "exclusiveMinimum": 0}, _OFF, _NULL)
+]
+ErrorShare = Annotated[
+    Percent | None, BeforeValidator(absent), _either({"type": "number", "minimum": 0, "maximum": 100}, _OFF, _NULL)
+]
+
+
+def duration(number: float) -> timedelta:
+    return timedelta(seconds=number)

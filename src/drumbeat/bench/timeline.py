@@ -1,0 +1,284 @@
+"""Samples of many workers, put on one clock: seconds, phases, series. Takes samples one by one, oldest first."""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from math import floor
+from typing import Any
+
+import numpy as np
+
+from drumbeat.bench.model.record import Failure, Latency, Measured, PhaseRecord, Second, WorkerSecond
+from drumbeat.core.histogram import Histogram, bucket_of
+from drumbeat.core.run import Phase
+from drumbeat.core.sample import StoredSample
+from drumbeat.core.worker import WorkerId
+
+_OPEN = 30  #: seconds behind the newest sample after which a second's histogram is packed; a late one unpacks it again
+_MOST_FAILURES = 100
+
+
+@dataclass(slots=True)
+class _Share:
+    """What one worker held in one second, weighted by how much of it is known."""
+
+    known: float = 0.0
+    held: float = 0.0
+    target: float = 0.0
+    cpu: float = 0.0
+    cpu_known: float = 0.0
+    memory: float = 0.0
+    memory_known: float = 0.0
+
+    def add(self, sample: StoredSample, seconds: float) -> None:
+        self.known += seconds
+        self.held += seconds * held(sample)
+        self.target += seconds * sample.target
+        if sample.cpu_percent is not None:
+            self.cpu += seconds * sample.cpu_percent
+            self.cpu_known += seconds
+        if sample.memory_percent is not None:
+            self.memory += seconds * sample.memory_percent
+            self.memory_known += seconds
+
+
+@dataclass(slots=True)
+class _Bin:
+    """A second in the making."""
+
+    operations: float = 0.0
+    errors: float = 0.0
+    phases: dict[str | None, float] = field(default_factory=dict)
+    shares: dict[WorkerId, _Share] = field(default_factory=dict)
+    errors_by_kind: dict[str, int] = field(default_factory=dict)
+    client_limited: bool = False
+    packed: bytes = b""
+    histogram: Histogram | None = None
+
+    def spread(self, sample: StoredSample, seconds: float, share: float) -> None:
+        self.operations += sample.operations * share
+        self.errors += sample.errors * share
+        self.phases[sample.phase] = self.phases.get(sample.phase, 0.0) + seconds
+        self.shares.setdefault(sample.worker_id, _Share()).add(sample, seconds)
+
+    def count(self, sample: StoredSample) -> None:
+        """What cannot be shared out belongs to one second whole."""
+        if self.histogram is None:
+            self.histogram = Histogram.from_bytes(self.packed) if self.packed else Histogram()
+        merge_into(self.histogram, sample.latency)
+        self.client_limited = self.client_limited or was_the_limit(sample)
+        for kind, told in kinds_of(sample):
+            if errors := int(told.get("errors", 0)):
+                self.errors_by_kind[kind] = self.errors_by_kind.get(kind, 0) + errors
+
+    def pack(self) -> None:
+        if self.histogram is not None:
+            self.packed, self.histogram = self.histogram.to_bytes(), None
+
+    def second(self, offset: int) -> Second:
+        self.pack()
+        latency = Latency.of(Histogram.from_bytes(self.packed)) if self.packed else Latency()
+        shares = self.shares.values()
+        return Second(
+            offset=offset,
+            phase=max(self.phases, key=lambda phase: self.phases[phase]) if self.phases else None,
+            operations=self.operations,
+            errors=self.errors,
+            mean_ms=latency.mean_ms,
+            p50_ms=latency.p50_ms,
+            p95_ms=latency.p95_ms,
+            p99_ms=latency.p99_ms,
+            histogram=self.packed,
+            held=sum(each.held / each.known for each in shares if each.known),
+            target=sum(each.target / each.known for each in shares if each.known),
+            cpu_percent=_mean([each.cpu / each.cpu_known for each in shares if each.cpu_known]),
+            memory_percent=_mean([each.memory / each.memory_known for each in shares if each.memory_known]),
+            workers=len(self.shares),
+            client_limited=self.client_limited,
+            errors_by_kind=self.errors_by_kind,
+        )
+
+
+@dataclass(slots=True)
+class Counting:
+    """Operations in the making of a Measured."""
+
+    operations: int = 0
+    errors: int = 0
+    reads: int = 0
+    histogram: Histogram = field(default_factory=Histogram)
+
+    def add(self, operations: int, errors: int, reads: int, histogram: Histogram) -> None:
+        self.operations += operations
+        self.errors += errors
+        self.reads += reads
+        merge_into(self.histogram, histogram)
+
+    def measured(self, seconds: float) -> Measured:
+        return Measured(
+            operations=self.operations,
+            errors=self.errors,
+            reads=self.reads,
+            seconds=seconds,
+            latency=Latency.of(self.histogram),
+            histogram=self.histogram.to_bytes(),
+        )
+
+
+@dataclass(slots=True)
+class _PhaseCount:
+    began: float
+    ended: float
+    whole: Counting = field(default_factory=Counting)
+    kinds: dict[str, Counting] = field(default_factory=dict)
+
+    def add_whole(self, sample: StoredSample, began: float, ended: float) -> None:
+        self.began, self.ended = min(self.began, began), max(self.ended, ended)
+        self.whole.add(sample.operations, sample.errors, sample.reads, sample.latency)
+
+    def add(self, sample: StoredSample, began: float, ended: float) -> None:
+        self.add_whole(sample, began, ended)
+        for kind, told in kinds_of(sample):
+            counting = self.kinds.setdefault(kind, Counting())
+            counting.add(int(told.get("operations", 0)), int(told.get("errors", 0)), 0, histogram_of(told.get("response")))
+
+    def record(self, name: str) -> PhaseRecord:
+        seconds = self.ended - self.began
+        kinds = {kind: counting.measured(seconds) for kind, counting in sorted(self.kinds.items())}
+        return PhaseRecord(name=name, began=self.began, ended=self.ended, whole=self.whole.measured(seconds), kinds=kinds)
+
+
+class Timeline:
+    """Takes a run's samples and answers with its seconds, phases and workers' series."""
+
+    def __init__(self, origin: datetime) -> None:
+        self._origin = origin
+        self._bins: dict[int, _Bin] = {}
+        self._phases: dict[str, _PhaseCount] = {}
+        self._packed_to = 0
+        self._by_worker: dict[WorkerId, _PhaseCount] = {}
+        self.series: dict[WorkerId, list[WorkerSecond]] = {}
+        self.limited: dict[WorkerId, int] = {}
+        self.failures: list[Failure] = []
+
+    def add(self, sample: StoredSample) -> None:
+        ended = (sample.at - self._origin).total_seconds()
+        began = ended - sample.interval.total_seconds()
+        for offset, seconds, share in _overlaps(began, ended):
+            self._bin(offset).spread(sample, seconds, share)
+        self._bin(floor((began + ended) / 2)).count(sample)
+        if sample.phase:
+            self._phases.setdefault(sample.phase, _PhaseCount(began, ended)).add(sample, began, ended)
+        if sample.phase == Phase.MEASUREMENT:
+            self._by_worker.setdefault(sample.worker_id, _PhaseCount(began, ended)).add_whole(sample, began, ended)
+        self._note_worker(sample, ended)
+        self._note_failures(sample)
+        self._pack(floor(began) - _OPEN)
+
+    def _bin(self, offset: int) -> _Bin:
+        return self._bins.setdefault(offset, _Bin())
+
+    def _pack(self, before: int) -> None:
+        for offset in range(self._packed_to, before):
+            if offset in self._bins:
+                self._bins[offset].pack()
+        self._packed_to = max(self._packed_to, before)
+
+    def _note_worker(self, sample: StoredSample, ended: float) -> None:
+        limited = was_the_limit(sample)
+        self.limited[sample.worker_id] = self.limited.get(sample.worker_id, 0) + limited
+        p95 = sample.latency.percentile_ns(95)
+        self.series.setdefault(sample.worker_id, []).append(
+            WorkerSecond(
+                offset=ended,
+                qps=sample.qps,
+                p95_ms=None if p95 is None else p95 / 1e6,
+                held=held(sample),
+                target=sample.target,
+                cpu_percent=sample.cpu_percent,
+                memory_percent=sample.memory_percent,
+            )
+        )
+
+    def _note_failures(self, sample: StoredSample) -> None:
+        for told in sample.extra.get("error_samples") or ():
+            if len(self.failures) < _MOST_FAILURES:
+                self.failures.append(_failure(told, sample.worker_id))
+
+    def seconds(self) -> tuple[Second, ...]:
+        """Every second from the first to the last, those of silence among them; none before the origin."""
+        known = [offset for offset in self._bins if offset >= 0]
+        if not known:
+            return ()
+        return tuple(self._bins.get(offset, _Bin()).second(offset) for offset in range(min(known), max(known) + 1))
+
+    def measured_by(self, worker_id: WorkerId) -> Measured:
+        """What one worker's samples of MEASUREMENT come to: all there is of a worker that could not say it itself."""
+        counted = self._by_worker.get(worker_id)
+        return counted.whole.measured(counted.ended - counted.began) if counted else Measured()
+
+    def phases(self) -> tuple[PhaseRecord, ...]:
+        """In the order in which they began."""
+        records = [counted.record(name) for name, counted in self._phases.items()]
+        return tuple(sorted(records, key=lambda record: record.began))
+
+
+def merge_into(whole: Histogram, part: Histogram) -> None:
+    """The same as ``whole.merge(part)``, ten times quicker: a long run of many workers has a hundred thousand to merge."""
+    if part.least is None or part.greatest is None:
+        return
+    used = slice(bucket_of(part.least), bucket_of(part.greatest) + 1)
+    np.frombuffer(whole.counts, dtype=np.uint64)[used] += np.frombuffer(part.counts, dtype=np.uint64)[used]
+    whole.add((), part.total, part.least, part.greatest)
+
+
+def held(sample: StoredSample) -> int:
+    """How many connections a worker held, as far as its sample says."""
+    return int(sample.extra.get("held", sample.target))
+
+
+def was_the_limit(sample: StoredSample) -> bool:
+    client = sample.extra.get("client")
+    return isinstance(client, Mapping) and bool(client.get("was_the_limit"))
+
+
+def kinds_of(sample: StoredSample) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    kinds = sample.extra.get("kinds")
+    return iter(kinds.items() if isinstance(kinds, Mapping) else ())
+
+
+def histogram_of(text: Any) -> Histogram:
+    """A histogram from its text; an empty one from none, or from one that is spoiled."""
+    try:
+        return Histogram.from_bytes(base64.b64decode(text)) if text else Histogram()
+    except (ValueError, TypeError, binascii.Error):
+        return Histogram()
+
+
+def _failure(told: Mapping[str, Any], worker_id: WorkerId) -> Failure:
+    return Failure(
+        kind=str(told.get("kind", "")),
+        error_class=str(told.get("class", "")),
+        sqlstate=str(told.get("sqlstate", "")),
+        message=str(told.get("message", "")),
+        sql=str(told.get("sql", "")),
+        worker_id=worker_id,
+    )
+
+
+def _overlaps(began: float, ended: float) -> Iterator[tuple[int, float, float]]:
+    """The seconds an interval lies in: which, how much of it, and what share of the interval that is."""
+    length = ended - began
+    if length <= 0:
+        yield floor(ended), 0.0, 1.0
+        return
+    for offset in range(floor(began), floor(ended) + 1):
+        seconds = min(ended, offset + 1) - max(began, offset)
+        if seconds > 0:
+            yield offset, seconds, seconds / length
+
+
+def _mean(values: list[float]) -> float | None:
+    return sum(values) / len(values) if values else None

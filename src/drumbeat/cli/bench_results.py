@@ -1,0 +1,88 @@
+"""drumbeat bench compare, regress and report: what runs came to, side by side and written down."""
+
+from typing import Annotated, Any
+
+import typer
+
+from drumbeat.cli.bench_runs import RunArgument, form_of, write
+from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
+from drumbeat.cli.render import say
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import RunId
+
+app = typer.Typer()
+
+_FORMS = ("html", "markdown", "csv", "json", "junit", "prometheus")
+
+
+@app.command("report")
+def report(
+    run_id: RunArgument,
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="A self-contained page.")] = None,
+    output: Annotated[
+        list[str] | None, typer.Option("--output", "-o", metavar="FILE", help="The ending says which form. Repeatable.")
+    ] = None,
+    form: Annotated[str | None, typer.Option("--form", help=f"Print one of {', '.join(_FORMS)}.")] = None,
+    store: StoreOption = None,
+) -> None:
+    """Write a run down: HTML, Markdown, CSV, JSON, JUnit or Prometheus text. Without a file: Markdown on standard output."""
+    files = {path: form_of(path) for path in output or ()} | ({html: "html"} if html else {})
+    if form is not None and form not in _FORMS:
+        raise InvalidInput(f"expected one of {', '.join(_FORMS)} as --form, got {form!r}")
+
+    async def work(plane: ControlPlane) -> None:
+        desk = plane.bench()
+        for path, each in files.items():
+            write(path, await desk.report(RunId(run_id), each))
+            say(f"report: {path}")
+        if form is not None or not files:
+            print(await desk.report(RunId(run_id), form or "markdown"), end="")
+
+    with_control_plane(store, work)
+
+
+@app.command("compare")
+def compare(
+    run_ids: Annotated[list[str], typer.Argument(metavar="RUN RUN …", help="Two to five runs; the first is the reference.")],
+    html: Annotated[str | None, typer.Option("--html", metavar="FILE", help="A self-contained page.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Runs side by side: what differs, and whether the difference is shown or only noise."""
+
+    async def work(plane: ControlPlane) -> None:
+        desk = plane.bench()
+        found = await desk.compare([RunId(each) for each in run_ids])
+        if html:
+            write(html, desk.compared(found, "html"))
+            say(f"report: {html}")
+        print(desk.compared(found, "json" if as_json else "markdown"), end="")
+
+    with_control_plane(store, work)
+
+
+@app.command("regress")
+def regress(
+    run_id: RunArgument,
+    against: Annotated[str, typer.Option("--against", help="A run's id, or last-good: the newest good one of its kind.")] = (
+        "last-good"
+    ),
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Whether a run is worse than another, for CI.
+
+    Exit codes: 0 it is not, 3 the run did not complete, 5 it is, 6 nothing can be said (nothing comparable, or too little).
+    """
+
+    async def work(plane: ControlPlane) -> int:
+        desk = plane.bench()
+        found: Any = await desk.regress(RunId(run_id), against)
+        if found is None:
+            say("no good run of the same kind was made before; nothing can be said", style="yellow")
+        else:
+            print(desk.compared((found,), "json" if as_json else "markdown"), end="")
+        return int(desk.regressed(found))
+
+    raise typer.Exit(with_control_plane(store, work))

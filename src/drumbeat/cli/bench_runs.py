@@ -1,0 +1,422 @@
+"""drumbeat bench run and its kin: plan, start, watch, stop, list, show, run again, remove."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drumbeat.bench.model import RunRecord
+from drumbeat.cli.bench_templates import SetOption, read_document
+from drumbeat.cli.live import STEPS, watched
+from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, control_plane, run, with_control_plane
+from drumbeat.cli.render import Columns, console, say, show, show_json, table
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import BenchDesk
+
+app = typer.Typer()
+
+SourceArgument = Annotated[
+    str, typer.Argument(metavar="TEMPLATE|FILE", help="A template by name or id, or a YAML or JSON file (- is standard input).")
+]
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
+ReportOption = Annotated[
+    list[str] | None, typer.Option("--report", metavar="FILE", help="Write a report; the ending says which.")
+]
+_FORMS = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".csv": "csv",
+    ".json": "json",
+    ".xml": "junit",
+    ".prom": "prometheus",
+}
+_FILES = (".yml", ".yaml", ".json")
+
+_RUN: Columns = {
+    "run": lambda run: run.run_id,
+    "name": lambda run: run.name,
+    "status": lambda run: run.status,
+    "reason": lambda run: run.completion_reason,
+    "mode": lambda run: run.config.get("load_mode"),
+    "scaling": lambda run: (run.config.get("scaling") or {}).get("mode"),
+    "operations": lambda run: f"{run.operations:,}",
+    "errors": lambda run: run.errors,
+    "ops/s": lambda run: f"{run.qps:,.0f}",
+    "made": lambda run: run.created_at,
+}
+
+
+def is_file(source: str) -> bool:
+    return source == "-" or source.endswith(_FILES) or Path(source).is_file()
+
+
+def form_of(path: str) -> str:
+    """Which form of report a file's ending asks for. Raises InvalidInput."""
+    found = _FORMS.get(Path(path).suffix.lower())
+    if found is None:
+        raise InvalidInput(f"expected a report's file to end in one of {', '.join(_FORMS)}, got {path!r}")
+    return found
+
+
+async def read_source(desk: "BenchDesk", source: str, settings: list[str] | None) -> Any:
+    if is_file(source):
+        return await desk.document(read_document(source), settings or (), is_text=True)
+    return await desk.document(source, settings or ())
+
+
+@app.command("plan")
+def plan(source: SourceArgument, settings: SetOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """What would be started, and what to beware of, without starting it."""
+
+    async def work(plane: ControlPlane) -> Any:
+        desk = plane.bench()
+        return await desk.plan(await read_source(desk, source, settings))
+
+    found = with_control_plane(store, work, create=True)
+    if as_json:
+        show_json(found)
+    else:
+        _print_plan(found)
+    if found.errors:
+        raise typer.Exit(1)
+
+
+def _print_plan(found: Any) -> None:
+    most = "as many as it takes" if found.most_workers is None else f"at most {found.most_workers}"
+    each = ", ".join(str(number) for number in found.connections[:10]) + (" …" if len(found.connections) > 10 else "")
+    say(f"{found.load_mode}: {found.workers} workers at first ({most}), holding {each} connections", style="bold")
+    say(f"a worker holds at most {found.cap}; all together at most {found.most_connections or 'as many as it takes'}")
+    for phase in found.phases:
+        if phase.duration is not None:
+            say(f"{phase.phase}: {phase.duration.total_seconds():g} s")
+    if found.estimated_cost is not None:
+        say(f"estimated cost: {found.estimated_cost:.2f} {found.currency}")
+    _print_notes(found)
+
+
+def _print_notes(found: Any) -> None:
+    for warning in found.warnings:
+        say(f"note: {warning}", style="yellow")
+    for error in found.errors:
+        say(f"cannot run: {error}", style="red")
+
+
+@app.command("run")
+def run_benchmark(
+    source: SourceArgument,
+    settings: SetOption = None,
+    reports: ReportOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Start it and leave it to: drumbeat bench orchestrate.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a benchmark and watch it. Ctrl-C stops it cleanly; a second one leaves it to another orchestrator.
+
+    Exit codes: 0 completed and every objective kept, 3 the run failed or was cancelled, 4 an objective was missed.
+    """
+    forms = {path: form_of(path) for path in reports or ()}
+
+    async def work() -> int:
+        async with control_plane(store, create=True) as plane:
+            desk = plane.bench()
+            document = await read_source(desk, source, settings)
+            made, ahead = await desk.create(document, None if is_file(source) else source)
+            if not as_json:
+                _print_notes(ahead)
+            return await _started(plane, desk, made, detach=detach, as_json=as_json, reports=forms)
+
+    raise typer.Exit(run(work()))
+
+
+async def _started(
+    plane: ControlPlane, desk: "BenchDesk", made: Run, *, detach: bool, as_json: bool, reports: dict[str, str]
+) -> int:
+    await desk.start(made.run_id)
+    if detach:
+        show_json({"run_id": made.run_id}) if as_json else say(f"{made.run_id} will be run by: drumbeat bench orchestrate")
+        return 0
+    if not as_json:
+        say(f"{made.name} is {made.run_id}")
+    await conducted(plane, desk, made.run_id, quiet=as_json)
+    return await concluded(desk, made.run_id, as_json=as_json, reports=reports)
+
+
+async def conducted(plane: ControlPlane, desk: "BenchDesk", run_id: RunId, *, quiet: bool) -> RunStatus:
+    """Orchestrate a run and show it, until it has ended."""
+    leave = asyncio.Event()
+    async with _signals(desk, run_id, leave), watched(plane.store, run_id, quiet=quiet):
+        return await desk.conduct(run_id, leave)
+
+
+@asynccontextmanager
+async def _signals(desk: "BenchDesk", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
+    """The first signal stops the run, the second leaves it."""
+    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+
+    def heard() -> None:
+        if asked.is_set():
+            leave.set()
+        asked.set()
+
+    async def stop_when_asked() -> None:
+        await asked.wait()
+        say("stopping: workers finish what they have begun …", style="yellow")
+        await desk.stop(run_id)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, heard)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(stop_when_asked())
+        try:
+            yield
+        finally:
+            task.cancel()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+
+async def concluded(desk: "BenchDesk", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
+    """Print how a run ended, write its reports, and answer with its exit code."""
+    record = await desk.record(run_id)
+    for path, form in reports.items():
+        write(path, await desk.report(run_id, form))
+    if as_json:
+        print(await desk.report(run_id, "json"), end="")
+    else:
+        print_outcome(desk, record, list(reports))
+    return int(desk.gate(record))
+
+
+def write(path: str, content: str) -> None:
+    try:
+        Path(path).write_text(content, encoding="utf-8")
+    except OSError as exc:
+        raise InvalidInput(f"expected to write a report to {path!r}, got: {exc.strerror}") from exc
+
+
+def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> None:
+    ended, whole = record.run, record.whole
+    style = "bold green" if ended.status is RunStatus.COMPLETED else "bold red"
+    say(f"{ended.run_id} {ended.status} ({ended.completion_reason})", style=style)
+    failure = record.result.failure_reason if record.result else None
+    if failure:
+        say(failure, style="red")
+    if whole.operations:
+        say(
+            f"{whole.qps:,.0f} ops/s over {whole.seconds:.1f} s: {whole.operations:,} operations, {whole.errors:,} errors",
+            style="bold",
+        )
+        console.print(table([*record.kinds.items(), ("all", whole)], _KINDS))
+    _print_search(record)
+    for verdict in desk.verdicts(record):
+        found = "nothing measured" if verdict.found is None else f"{verdict.found:.4g}"
+        line = f"{verdict.subject} {verdict.measure}: {found}, limit {verdict.limit:g}: {verdict.standing}"
+        say(line, style=None if verdict.kept else "red")
+    if record.client_limited:
+        say("note: CLIENT_LIMITED: the clients, not the database, were the limit; use more workers", style="yellow")
+    for path in reports:
+        say(f"report: {path}")
+
+
+def _print_search(record: RunRecord) -> None:
+    found = record.find_max_result
+    if not found:
+        return
+    console.print(table(record.steps, STEPS))
+    best = found.get("best_connections")
+    if best is None:
+        say(str(found.get("message")), style="bold yellow")
+        return
+    say(
+        f"most that is stable: {best} connections, {found.get('best_qps') or 0:,.0f} ops/s, "
+        f"p95 {_ms(found.get('best_p95_ms'))} ({found.get('max_type')})",
+        style="bold green",
+    )
+    say(f"why no more: {found.get('reason') or found.get('message')}")
+
+
+_KINDS: Columns = {
+    "kind": lambda row: row[0],
+    "operations": lambda row: f"{row[1].operations:,}",
+    "errors": lambda row: row[1].errors,
+    "mean": lambda row: _ms(row[1].latency.mean_ms),
+    "p50": lambda row: _ms(row[1].latency.p50_ms),
+    "p95": lambda row: _ms(row[1].latency.p95_ms),
+    "p99": lambda row: _ms(row[1].latency.p99_ms),
+    "p99.9": lambda row: _ms(row[1].latency.p999_ms),
+    "max": lambda row: _ms(row[1].latency.greatest_ms),
+}
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g} ms"
+
+
+@app.command("orchestrate")
+def orchestrate(
+    once: Annotated[bool, typer.Option("--once", help="Leave when no run is left that nobody orchestrates.")] = False,
+    store: StoreOption = None,
+) -> None:
+    """Take over every run that is under way and that nobody orchestrates, until interrupted."""
+
+    async def work() -> None:
+        async with control_plane(store, create=True) as plane:
+            desk, leave = plane.bench(), asyncio.Event()
+            loop = asyncio.get_running_loop()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.add_signal_handler(number, leave.set)
+            await desk.orchestrate(leave, once=once, on_run=lambda found: say(f"{found.run_id}: orchestrated from here"))
+
+    run(work())
+
+
+@app.command("status")
+def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """How a run stands, by the store alone."""
+    found = with_control_plane(store, lambda plane: plane.bench().status(RunId(run_id)))
+    if as_json:
+        show_json(found)
+        return
+    kept = found.run
+    led = found.led_by or ("nobody (it would be taken over by: drumbeat bench orchestrate)" if found.is_orphan else "nobody")
+    say(f"{kept.name} · {kept.run_id} · {kept.status} · {kept.phase or 'not begun'}", style="bold")
+    say(f"orchestrated by {led}; {kept.operations:,} operations, {kept.errors:,} errors, {kept.qps:,.0f} ops/s")
+    columns: Columns = {
+        "worker": lambda worker: worker.worker_id,
+        "status": lambda worker: worker.status,
+        "target": lambda worker: worker.target,
+        "holds": lambda worker: worker.applied_target,
+        "operations": lambda worker: f"{worker.operations:,}",
+        "errors": lambda worker: worker.errors,
+        "error": lambda worker: worker.error,
+    }
+    if found.workers:
+        console.print(table(found.workers, columns))
+
+
+@app.command("watch")
+def watch(run_id: RunArgument, store: StoreOption = None) -> None:
+    """A run as it goes, until it has ended."""
+
+    async def work() -> None:
+        async with control_plane(store) as plane:
+            await plane.store.runs.get(RunId(run_id))
+            async with watched(plane.store, RunId(run_id)) as screen:
+                await screen.ended.wait()
+            print_outcome(plane.bench(), await plane.bench().record(RunId(run_id)), [])
+
+    run(work())
+
+
+@app.command("stop")
+def stop(
+    run_id: RunArgument,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Until every worker has left.")] = True,
+    store: StoreOption = None,
+) -> None:
+    """Cancel a run. If nobody orchestrates it any more, this command sees to its end."""
+
+    async def work(plane: ControlPlane) -> RunStatus:
+        desk = plane.bench()
+        found = await desk.stop(RunId(run_id))
+        return await desk.conduct(RunId(run_id), asyncio.Event()) if wait and found not in RUN_ENDED else found
+
+    say(f"{run_id} is {with_control_plane(store, work)}")
+
+
+@app.command("list")
+def list_runs(
+    search: Annotated[str | None, typer.Option("--search", help="Part of a run's name.")] = None,
+    statuses: Annotated[list[RunStatus] | None, typer.Option("--status", help="Only these. Repeatable.")] = None,
+    template: Annotated[str | None, typer.Option("--template", help="Only runs of this template.")] = None,
+    load_mode: Annotated[str | None, typer.Option("--load-mode", help="CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
+    scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="AUTO, BOUNDED or FIXED.")] = None,
+    since: Annotated[datetime | None, typer.Option("--since", help="Made at this time (UTC) or later.")] = None,
+    until: Annotated[datetime | None, typer.Option("--until", help="Made before this time (UTC).")] = None,
+    limit: LimitOption = 50,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Pass over so many.")] = 0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Runs, newest first."""
+
+    async def work(plane: ControlPlane) -> Any:
+        template_id = (await plane.store.templates.get(template)).template_id if template else None
+        return await plane.store.runs.list(
+            statuses=statuses or (),
+            search=search,
+            template_id=template_id,
+            load_mode=load_mode.upper() if load_mode else None,
+            scaling_mode=scaling_mode.upper() if scaling_mode else None,
+            since=_utc(since),
+            until=_utc(until),
+            limit=limit,
+            offset=offset,
+        )
+
+    show(with_control_plane(store, work), _RUN, as_json=as_json, nothing="no such runs; try: drumbeat bench run FILE")
+
+
+def _utc(moment: datetime | None) -> datetime | None:
+    from datetime import UTC
+
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+@app.command("show")
+def show_run(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """What a run measured and how it ended."""
+
+    async def work(plane: ControlPlane) -> None:
+        desk = plane.bench()
+        if as_json:
+            print(await desk.report(RunId(run_id), "json"), end="")
+        else:
+            print_outcome(desk, await desk.record(RunId(run_id)), [])
+
+    with_control_plane(store, work)
+
+
+@app.command("rerun")
+def rerun(
+    run_id: RunArgument,
+    settings: SetOption = None,
+    reports: ReportOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Start it and leave it to: drumbeat bench orchestrate.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run the same again, or with some settings changed."""
+    forms = {path: form_of(path) for path in reports or ()}
+
+    async def work() -> int:
+        async with control_plane(store) as plane:
+            desk = plane.bench()
+            made, ahead = await desk.recreate(RunId(run_id), settings or ())
+            if not as_json:
+                _print_notes(ahead)
+            return await _started(plane, desk, made, detach=detach, as_json=as_json, reports=forms)
+
+    raise typer.Exit(run(work()))
+
+
+@app.command("rm")
+def remove(run_id: RunArgument, store: StoreOption = None) -> None:
+    """Remove a run and everything that was measured in it."""
+
+    async def work(plane: ControlPlane) -> None:
+        await plane.store.runs.get(RunId(run_id))
+        await plane.store.runs.delete(RunId(run_id))
+
+    with_control_plane(store, work)
+    say(f"removed {run_id}")

@@ -1,0 +1,198 @@
+"""A run as it goes, on a terminal: phases, workers, figures, steps and decisions, all of it read from the store."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from drumbeat.cli.render import Columns, console, say, sentence, table, text
+from drumbeat.core.beat import Beat
+from drumbeat.core.errors import StoreError
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus, Step
+from drumbeat.core.sample import StoredSample
+from drumbeat.core.worker import Health, Worker, judge
+from drumbeat.store.interface import Store
+
+SPARKS = " ▁▂▃▄▅▆▇█"
+LOOKED_EVERY = 0.5
+_RECENT = timedelta(seconds=2.5)
+_QUIET = frozenset({"Remember"})  #: actions nobody needs to be told of
+_HEALTH = {Health.HEALTHY: "green", Health.STALE: "yellow", Health.LOST: "red"}
+_PHASES = (Phase.PREPARING, Phase.WARMUP, Phase.MEASUREMENT, Phase.COOLDOWN, Phase.PROCESSING)
+
+
+def sparkline(values: Sequence[float]) -> str:
+    highest = max(values, default=0) or 1
+    return "".join(SPARKS[round(value / highest * (len(SPARKS) - 1))] for value in values)
+
+
+@dataclass(slots=True)
+class RunScreen:
+    """What is on the screen. ``look`` reads everything anew."""
+
+    store: Store
+    run_id: RunId
+    run: Run | None = None
+    pool: Pool | None = None
+    now: datetime | None = None
+    workers: Sequence[Worker] = ()
+    steps: Sequence[Step] = ()
+    beats: list[Beat] = field(default_factory=list)
+    latest: dict[str, StoredSample] = field(default_factory=dict)
+    rates: list[float] = field(default_factory=list)
+    told: int = 0  #: decisions that were printed, where there is no screen
+    said_phase: str | None = None
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def look(self) -> None:
+        store, pool_id = self.store, PoolId(self.run_id)
+        self.now = await store.now()
+        self.run = await store.runs.get(self.run_id)
+        self.pool = self.pool or await store.pools.get(pool_id)
+        self.workers = await store.workers.list(pool_id)
+        self.steps = await store.steps.list(self.run_id)
+        self.beats = (self.beats + list(await store.beats.list(pool_id, after=self.beats[-1].n if self.beats else 0)))[-400:]
+        for sample in await store.samples.list(pool_id, since=self.now - _RECENT):
+            self.latest[sample.worker_id] = sample
+        if self.run.status in RUN_ENDED:
+            self.ended.set()
+        if self.run.status is RunStatus.RUNNING:
+            self.rates = [*self.rates, self.run.qps][-60:]
+
+    def decisions(self) -> list[str]:
+        return [
+            f"{text(beat.at)[11:]}  {sentence(action)}"
+            for beat in self.beats
+            for action in beat.actions
+            if action["type"] not in _QUIET
+        ]
+
+    def draw(self) -> RenderableType:
+        run = self.run
+        if run is None:
+            return Text("looking …")
+        lines: list[RenderableType] = [self._heading(run), self._bubbles(run), Text(self._figures(run)), Text()]
+        if banner := (run.custom_metrics.get("soft_guardrails") or {}).get("state", "normal").replace("normal", ""):
+            lines.append(Text(f"guardrails: {banner}", style="yellow"))
+        lines += [Text(sparkline(self.rates), style="cyan"), Text(), table(self.workers, self._columns())]
+        if self.steps:
+            lines += [Text(), table(self.steps[-8:], STEPS)]
+        recent = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.decisions()[-6:]]
+        return Group(*lines, Text(), Text("decisions", style="bold"), *recent)
+
+    def _heading(self, run: Run) -> Text:
+        bounds = (run.custom_metrics.get("bounds_state") or {}).get("message")
+        since = f" · {(self.now - run.started_at).total_seconds():.0f} s" if self.now and run.started_at else ""
+        return Text(f"{run.name} · {run.run_id} · {run.status}{since}" + (f" · {bounds}" if bounds else ""), style="bold")
+
+    def _bubbles(self, run: Run) -> Text:
+        drawn = Text()
+        reached = _PHASES.index(Phase(run.phase)) if run.phase in _PHASES else -1
+        for place, phase in enumerate(_PHASES):
+            mark, style = ("●", "green") if place < reached else ("◉", "bold cyan") if place == reached else ("○", "dim")
+            drawn.append(f"{mark} {phase}   ", style=style)
+        return drawn
+
+    def _figures(self, run: Run) -> str:
+        latest: dict[str, Any] = run.custom_metrics.get("latest") or {}
+        return (
+            f"{run.qps:>9,.0f} ops/s  p50 {_ms(latest.get('p50_ms'))}  p95 {_ms(latest.get('p95_ms'))}  "
+            f"p99 {_ms(latest.get('p99_ms'))}  errors {run.errors}  "
+            f"connections {latest.get('connections') or 0:.0f}/{latest.get('target_connections') or 0}{self._search(run)}"
+        )
+
+    def _search(self, run: Run) -> str:
+        search = run.controller_state.get("find_max")
+        if not search:
+            return ""
+        best = (search.get("best") or {}).get("connections")
+        return f"  step {search.get('step')}: {search.get('connections')} ({search.get('status')}), best so far {best or '–'}"
+
+    def _columns(self) -> Columns:
+        return {
+            "worker": lambda worker: worker.worker_id,
+            "status": lambda worker: worker.status,
+            "health": self._health,
+            "target": lambda worker: worker.target,
+            "holds": lambda worker: worker.applied_target,
+            "ops/s": lambda worker: self._sample(worker, lambda sample: f"{sample.qps:,.0f}"),
+            "p99": lambda worker: self._sample(worker, lambda sample: sample.latency.percentile(99)),
+            "errors": lambda worker: worker.errors,
+            "cpu %": lambda worker: worker.cpu_percent if worker.is_live else None,
+        }
+
+    def _health(self, worker: Worker) -> object:
+        if not worker.is_live or self.now is None or self.pool is None:
+            return None
+        health = judge(worker, self.now, self.pool.thresholds)
+        return Text(health, style=_HEALTH[health])
+
+    def _sample(self, worker: Worker, read: Any) -> object:
+        sample = self.latest.get(worker.worker_id)
+        return read(sample) if sample and worker.is_live else None
+
+    def tell_news(self) -> None:
+        """Without a screen: what is new, a line each."""
+        if self.run is not None and self.run.phase != self.said_phase:
+            self.said_phase = self.run.phase
+            say(f"• {self.run.phase}")
+        decisions = self.decisions()
+        for line in decisions[self.told :]:
+            say(f"  {line}")
+        self.told = len(decisions)
+
+
+STEPS: Columns = {
+    "step": lambda step: step.n,
+    "connections": lambda step: step.to_target,
+    "ops/s": lambda step: f"{step.qps:,.0f}" if step.qps is not None else None,
+    "p95": lambda step: _ms(step.p95_ms),
+    "Δ p95": lambda step: _percent(step.p95_vs_baseline),
+    "p99": lambda step: _ms(step.p99_ms),
+    "errors": lambda step: f"{step.error_rate * 100:.2f} %",
+    "outcome": lambda step: step.outcome,
+    "probe": lambda step: "probe" if step.is_probe else "",
+    "why": lambda step: step.reason,
+}
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g} ms"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{value:+.1f} %"
+
+
+@asynccontextmanager
+async def watched(store: Store, run_id: RunId, *, quiet: bool = False) -> AsyncIterator[RunScreen]:
+    """A screen of a run for as long as the block lasts; plain lines where there is no terminal, nothing if ``quiet``."""
+    screen = RunScreen(store, run_id)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(_keep_looking(screen, quiet=quiet))
+        try:
+            if quiet or not console.is_terminal:
+                yield screen
+            else:
+                with Live(get_renderable=screen.draw, console=console, refresh_per_second=4, transient=True):
+                    yield screen
+        finally:
+            task.cancel()
+
+
+async def _keep_looking(screen: RunScreen, *, quiet: bool) -> None:
+    while not quiet:
+        try:
+            await screen.look()
+        except StoreError as exc:
+            say(f"could not look: {exc}", style="yellow")
+        if not console.is_terminal:
+            screen.tell_news()
+        await asyncio.sleep(LOOKED_EVERY)
