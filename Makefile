@@ -19,7 +19,7 @@ $(BIN)/.ready: pyproject.toml constraints.txt
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[$(EXTRAS)]"
 	@touch $@
 
-demo: $(BIN)/.ready ## three workers, a kill -9, a replacement, a drain: under a minute, on SQLite
+demo: $(BIN)/.ready ## how many connections does a database take? Found in a minute by two workers, on SQLite
 	@$(BIN)/drumbeat demo
 
 test: $(BIN)/.ready ## every test, on real servers it starts itself

@@ -1,4 +1,4 @@
-"""The demo, with real processes: it tells its story, gives its reasons and leaves nothing behind."""
+"""The demos, with real processes: each tells its story, gives its reasons and leaves nothing behind."""
 
 import re
 import signal
@@ -22,7 +22,7 @@ def folder() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def told(folder: Path) -> Said:
     """What the demo said, from beginning to end."""
-    return drumbeat("demo", cwd=folder, TMPDIR=str(folder))
+    return drumbeat("demo", "fleet", cwd=folder, TMPDIR=str(folder))
 
 
 def decisions(told: Said) -> list[str]:
@@ -74,7 +74,7 @@ def test_the_demo_leaves_nothing_behind(told: Said, folder: Path) -> None:
 
 
 def test_the_demo_can_use_another_store(tmp_path: Path, postgres_url: str) -> None:
-    said = drumbeat("demo", "--workers", "1", "--store", postgres_url, cwd=tmp_path, TMPDIR=str(tmp_path))
+    said = drumbeat("demo", "fleet", "--workers", "1", "--store", postgres_url, cwd=tmp_path, TMPDIR=str(tmp_path))
 
     assert said.code == 0, said
     assert "Spawn worker-1: 0 of 1 workers are here; slot 0 is free" in decisions(said)
@@ -84,7 +84,7 @@ def test_the_demo_can_use_another_store(tmp_path: Path, postgres_url: str) -> No
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_demo_takes_its_workers_along(tmp_path: Path, number: signal.Signals) -> None:
-    with started("demo", cwd=tmp_path, TMPDIR=str(tmp_path)) as demo:
+    with started("demo", "fleet", cwd=tmp_path, TMPDIR=str(tmp_path)) as demo:
         eventually(lambda: len(processes_of(tmp_path)) == 3, "three workers")
         demo.send_signal(number)
         _, errors = demo.communicate(timeout=PATIENCE)
@@ -92,3 +92,20 @@ def test_an_interrupted_demo_takes_its_workers_along(tmp_path: Path, number: sig
     assert demo.returncode == (130 if number is signal.SIGINT else -signal.SIGKILL)
     assert errors == ""
     eventually(lambda: processes_of(tmp_path) == [], "no worker left")
+
+
+def test_the_bench_demo_finds_a_knee_and_leaves_a_report(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+
+    with started("demo", cwd=tmp_path, TMPDIR=str(inside)) as process:
+        output, errors = process.communicate(timeout=3 * PATIENCE)
+    said = Said(process.returncode, output, errors)
+
+    assert said.code == 0, said
+    assert said.errors == ""
+    assert "COMPLETED (MAX_FOUND)" in said.output
+    assert re.search(r"^ *\d+ █+.*◀ the most that is stable$", said.output, re.MULTILINE)
+    assert "<svg" in (tmp_path / "drumbeat-demo.html").read_text(encoding="utf-8")
+    assert processes_of(tmp_path) == []
+    assert list(inside.iterdir()) == []

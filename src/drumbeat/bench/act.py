@@ -20,6 +20,7 @@ from drumbeat.bench.model import (
     StopLoad,
 )
 from drumbeat.bench.record import read_record
+from drumbeat.core.errors import Refused
 from drumbeat.core.event import NewEvent, Target, set_phase, start, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
@@ -30,6 +31,7 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
 _MOST_SAMPLES = 100_000
+_REMEMBERED = (SetTargets, SaveStep, NoteFact)  #: what the state says was done, once it is kept
 
 
 class RunActor:
@@ -41,9 +43,26 @@ class RunActor:
         self._pool_id = PoolId(run_id)
         self._provider = spawner.traits.name
         self._hands = Hands(store, spawner, self._pool_id)
+        self._undone: list[Action] = []  #: what failed since the state was last kept
 
     async def act(self, action: Action, fence: Fence) -> None:
-        """Do one action under the orchestrator's fence."""
+        """Do one action under the orchestrator's fence. Raises Refused for a state that says more than was done."""
+        if isinstance(action, Remember | StopLoad):
+            self._check_nothing_is_undone()
+        if not isinstance(action, _REMEMBERED):
+            return await self._do(action, fence)
+        self._undone.append(action)
+        await self._do(action, fence)
+        self._undone.pop()
+
+    def _check_nothing_is_undone(self) -> None:
+        """A worker that was not told must not be taken for told: the state stays as it was, and the next beat decides again."""
+        undone, self._undone = self._undone, []
+        if undone:
+            names = ", ".join(type(action).__name__ for action in undone)
+            raise Refused(f"expected everything before it to be done, but {names} failed; the next beat decides it again")
+
+    async def _do(self, action: Action, fence: Fence) -> None:
         match action:
             case Spawn():
                 await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
@@ -90,7 +109,7 @@ class RunActor:
         run = await self._store.runs.get(self._run_id)
         if run.status not in (RunStatus.STOPPING, RunStatus.CANCELLING):
             return
-        rows = await self._worker_results()
+        rows = await self._worker_results(fence)
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
         state = msgspec.convert(run.controller_state, ControllerState)
@@ -98,7 +117,7 @@ class RunActor:
         await self._store.results.save(whole, fence=fence)
         await self._store.runs.update(run, _final(action, whole[0]), fence=fence)
 
-    async def _worker_results(self) -> list[Result]:
+    async def _worker_results(self, fence: Fence) -> list[Result]:
         """Every worker's results; those of one that left none are made of its samples, and kept."""
         rows = [row for row in await self._store.results.list(self._run_id) if row.worker_id is not None]
         workers = [worker.worker_id for worker in await self._store.workers.list(self._pool_id)]
@@ -107,7 +126,7 @@ class RunActor:
         for worker_id in missing:
             samples = await self._store.samples.list(self._pool_id, worker_id=worker_id, limit=_MOST_SAMPLES)
             told = from_samples(self._run_id, worker_id, samples)
-            await self._store.results.save(told)
+            await self._store.results.save(told, fence=fence)
             rows += told
         return rows
 
@@ -151,7 +170,8 @@ def _begin(action: Begin, run: Run) -> tuple[RunChange | None, Sequence[NewEvent
 
 
 def _enter(action: EnterPhase, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
-    if run.phase == action.phase:
+    """PROCESSING is for a run that ends, every other phase for one that runs: one that was stopped meanwhile enters none."""
+    if run.phase == action.phase or (run.status is RunStatus.RUNNING) == (action.phase == Phase.PROCESSING):
         return None, ()
     change = RunChange(phase=action.phase, warmup_ended=action.phase == Phase.MEASUREMENT)
     return change, [set_phase(action.phase)]

@@ -96,8 +96,9 @@ def _begin(view: RunView, ready: int) -> Begin:
 
 
 def _start_overdue(view: RunView, recovered: Recovered, course: _Course) -> Ending | None:
+    """Time in which nobody orchestrated the run does not count: nobody started its workers then."""
     limit = _START_LIMIT + _PER_CONNECTION * course.state.connections
-    if view.started_at is None or view.now - view.started_at <= limit:
+    if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
         return None
     late = [worker.worker_id for worker in recovered.staying if worker.status not in _READY]
     missing = ", ".join(late) or f"{course.state.workers - len(recovered.staying)} workers"

@@ -12,7 +12,7 @@ from drumbeat.bench.compare import Comparison, compare, compared, last_good, reg
 from drumbeat.bench.creation import Prepared, look_ahead, prepared
 from drumbeat.bench.model import Probe, RunRecord
 from drumbeat.bench.modes.capacity import HostCapacity
-from drumbeat.bench.orchestrator import OrchestratorService, RunReport
+from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
 from drumbeat.bench.preflight import Preflight
 from drumbeat.bench.record import read_candidates, read_record
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
@@ -21,7 +21,7 @@ from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
 from drumbeat.bench.verdicts import Gate, Verdict, gate_of, verdicts_of
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
 from drumbeat.core.run import Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.runtime.patience import pause
@@ -163,18 +163,32 @@ class BenchDesk:
     async def orchestrate(
         self, leave: asyncio.Event, *, once: bool = False, on_run: Callable[[Run], None] | None = None
     ) -> None:
-        """Conduct every run that is under way and that nobody else does, until told to leave."""
+        """Conduct every run that is under way and that nobody else does, until told to leave.
+
+        ``once``: until none is left. Runs whose orchestrator may have died just now are waited for, as long as its lease lasts.
+        """
         mine: set[RunId] = set()
+        began = self._clock.elapsed()
         async with self._open_spawner() as spawner, asyncio.TaskGroup() as group:
             while not leave.is_set():
-                found = [run for run in await self.orphans() if run.run_id not in mine]
+                found, under_way = await self._look()
                 for run in found:
+                    if run.run_id in mine:
+                        continue
                     mine.add(run.run_id)
                     (on_run or (lambda run: None))(run)
                     group.create_task(self._conducted(spawner, run.run_id, leave, mine))
-                if once and not mine:
+                if once and not mine and (not under_way or self._clock.elapsed() - began > LEASE + _LOOKED_EVERY):
                     return
                 await pause(self._clock, _LOOKED_EVERY, leave)
+
+    async def _look(self) -> tuple[Sequence[Run], bool]:
+        """The runs nobody orchestrates, and whether any is under way at all. While the store is away nothing is known."""
+        try:
+            return await self.orphans(), bool(await self._store.runs.list(statuses=UNDER_WAY, limit=1))
+        except StoreUnavailable as exc:
+            log.warning("runs could not be looked for: %s", exc)
+            return (), True
 
     async def _conducted(self, spawner: Spawner, run_id: RunId, leave: asyncio.Event, mine: set[RunId]) -> None:
         try:

@@ -183,7 +183,9 @@ async def _drive(
         after = await target.counters()
         await runner.drain(_DRAIN)
         ticking.cancel()
-    return _result(runner, settings, watch, seconds, cost, {name: after[name] - before.get(name, 0.0) for name in after})
+    return _result(
+        runner, settings, watch, seconds, cost, {name: after[name] - before[name] for name in after if name in before}
+    )
 
 
 async def _all_open(runner: LoadRunner, connections: int, clock: Clock) -> None:

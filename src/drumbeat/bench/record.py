@@ -19,7 +19,7 @@ from drumbeat.bench.model.record import (
 from drumbeat.bench.timeline import Counting, Timeline
 from drumbeat.bench.verdicts import Gate, passed, verdicts
 from drumbeat.core.beat import Beat
-from drumbeat.core.event import Event, EventType
+from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
@@ -32,7 +32,7 @@ _PAGE = 200  #: beats
 _MOST_SAMPLES = 10_000
 _AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may still be dated
 _TOLD = frozenset({EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING})
-_UNTOLD = frozenset({"Remember", "NoteFact"})  #: actions of every beat, and those that are told by their event
+_UNTOLD = frozenset({"Remember"})  #: what every beat does
 _SAME = {"Begin": EventType.START, "EnterPhase": EventType.SET_PHASE, "StopLoad": EventType.STOP}
 _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 
@@ -49,7 +49,7 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
     plan, notes = plan_of(run)
     results, phases = await store.results.list(run_id), timeline.phases()
     decisions, server = await _beats(store, pool_id, origin)
-    told = {_SAME.get(each.what.partition(" ")[0]) for each in decisions}
+    told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
     events = [event for event in await _events(store, pool_id) if _is_told(event) and event.type not in told]
     decisions += [_event_decision(event, origin) for event in events]
     return RunRecord(
@@ -125,8 +125,10 @@ async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tupl
 
 
 def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | None) -> Decided:
-    subject = action.get("worker_id") or action.get("phase") or action.get("status")
-    what = str(action.get("type", "?"))
+    fact = action.get("event")
+    named = fact if isinstance(fact, Mapping) else action
+    subject = named.get("worker_id") or named.get("phase")
+    what = str(named.get("type", "?"))
     return Decided(
         at=beat.at,
         offset=_offset(beat.at, origin),
@@ -169,8 +171,13 @@ def _event_decision(event: Event, origin: datetime | None) -> Decided:
         at=event.created_at,
         offset=_offset(event.created_at, origin),
         what=(f"{event.type} {subject}" if subject else str(event.type)) + moved,
-        reason=str(payload.get("reason", "")),
+        reason=str(payload.get("reason") or _facts(event)),
     )
+
+
+def _facts(event: Event) -> str:
+    """What an event for the record tells, where it gives no reason."""
+    return ", ".join(f"{name} {value}" for name, value in event.payload.items()) if event.type in FACTS else ""
 
 
 def _offset(at: datetime, origin: datetime | None) -> float:

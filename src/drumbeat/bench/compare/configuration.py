@@ -8,6 +8,7 @@ from typing import Any
 _SECRET = re.compile(r"passw|secret|token|credential|api_?key|private_?key|dsn$", re.IGNORECASE)
 _IN_URL = re.compile(r"(?<=://)([^/@\s:]*):[^/\s]*@")  #: greedy: a password may hold an @
 _IN_QUERY = re.compile(r"(?i)([?&;](?:[^=&;\s]*(?:passw|secret|token|key)[^=&;\s]*)=)[^&;\s]*")
+_WORKED_OUT = frozenset({"plan", "document", "config_hash", "highest_keys"})
 HIDDEN = "•••"
 
 
@@ -22,9 +23,15 @@ class Difference:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Paths in either configuration whose values differ, by name."""
-    old, new = flattened(before), flattened(after)
+    old, new = flattened(_asked_for(before)), flattened(_asked_for(after))
     paths = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
     return tuple(Difference(path=path, before=old.get(path), after=new.get(path)) for path in paths)
+
+
+def _asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What somebody wrote, without what was worked out from it."""
+    written = {name: value for name, value in config.items() if name not in _WORKED_OUT}
+    return written or config
 
 
 def flattened(config: Mapping[str, Any]) -> dict[str, str]:

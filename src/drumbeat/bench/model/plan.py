@@ -75,7 +75,7 @@ class FindMaxPlan:
     max_error_rate_pct: float = 1.0
     bisect: bool = True  #: go on to the knee between the last stable level and the first unstable one
     min_operations: int = 20  #: a step with fewer is repeated once (C25)
-    most_looks: int = 12  #: at one level, however much its figures scatter; a quiet server needs one or two
+    most_looks: int = 5  #: at one level, however much its figures scatter; a quiet server needs one or two
 
 
 class GuardrailMode(StrEnum):

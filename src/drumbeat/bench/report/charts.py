@@ -217,7 +217,7 @@ def per_worker(record: RunRecord) -> Chart:
     """Each worker's throughput, where there are few enough to tell apart."""
     few = record.workers if len(record.workers) <= 8 else ()
     series = [
-        Series(name=str(worker.worker_id), points=[(round(s.offset), s.qps) for s in worker.series], colour=n + 1)
+        Series(name=str(worker.worker_id), points=[(round(s.offset, 1), s.qps) for s in worker.series], colour=n + 1)
         for n, worker in enumerate(few)
     ]
     return Chart(title="Throughput of each worker", unit="operations/s", series=series)

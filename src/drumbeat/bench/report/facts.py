@@ -32,8 +32,7 @@ def title(record: RunRecord) -> str:
 
 def verdict(record: RunRecord) -> str:
     """One word for the whole run."""
-    gate = gate_of(record)
-    return _PASSED.get(gate, str(record.run.status))
+    return _PASSED.get(gate_of(record), str(record.run.status))
 
 
 def header(record: RunRecord) -> Mapping[str, str]:

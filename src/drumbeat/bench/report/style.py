@@ -37,7 +37,7 @@ svg{display:block;width:100%;height:auto}
 .hover{fill:transparent}.hover:hover{fill:var(--band)}
 .scroll{overflow-x:auto;border:1px solid var(--line);border-radius:8px}
 table{border-collapse:collapse;width:100%;font-size:13.5px}
-th,td{padding:5px 10px;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);overflow-wrap:anywhere}
+th,td{padding:5px 10px;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);overflow-wrap:break-word}
 tbody tr:last-child td{border-bottom:0}th{color:var(--soft);font-weight:600;white-space:nowrap;background:var(--panel)}
 .n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 details summary{cursor:pointer;color:var(--soft)}

@@ -170,6 +170,7 @@ class FindMaxBlock(Block):
     max_error_rate_pct: Percent = Field(default=1.0, description="more errors than this end the search")
     bisect: bool = Field(default=True, description="go on to the knee between the last stable level and the first unstable one")
     min_operations: Count = Field(default=20, description="a step with fewer is repeated once")
+    most_looks: Count = Field(default=5, description="how often a level is measured at the most when its figures scatter")
 
     @model_validator(mode="after")
     def _settles_within_a_step(self) -> Self:

@@ -151,6 +151,7 @@ def _find_max(document: TemplateDocument) -> FindMaxPlan:
         max_error_rate_pct=given.max_error_rate_pct,
         bisect=given.bisect,
         min_operations=given.min_operations,
+        most_looks=given.most_looks,
     )
 
 
