@@ -1,8 +1,8 @@
-"""A job: one unit of work in a pool's queue."""
+"""A job: one unit of work in a pool's queue, done as often as promised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
 
@@ -16,8 +16,9 @@ class JobStatus(StrEnum):
     """Where a job is. Failed attempts are not a state: they live in the attempts log.
 
     pending ⇄ claimed ─▶ done
-       │         └─────▶ poisoned ─▶ pending (requeued by hand)
-       └───────────────▶ cancelled
+       │         ├─────▶ poisoned ─▶ pending (requeued by hand)
+       │         ▼
+       └─────▶ cancelled ──────────▶ pending (requeued by hand)
     """
 
     PENDING = "pending"
@@ -32,13 +33,62 @@ JOB_MOVES: Mapping[JobStatus, frozenset[JobStatus]] = {
     JobStatus.CLAIMED: frozenset({JobStatus.PENDING, JobStatus.DONE, JobStatus.POISONED, JobStatus.CANCELLED}),
     JobStatus.DONE: frozenset(),
     JobStatus.POISONED: frozenset({JobStatus.PENDING}),
-    JobStatus.CANCELLED: frozenset(),
+    JobStatus.CANCELLED: frozenset({JobStatus.PENDING}),
 }
+UNFINISHED = frozenset({JobStatus.PENDING, JobStatus.CLAIMED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backoff:
+    """How long a failed job waits before it is tried again: ``first × factor^(failures − 1)``, at most ``most``."""
+
+    first: timedelta = timedelta(seconds=1)
+    factor: float = 2.0
+    most: timedelta = timedelta(minutes=10)
+    jitter: float = 0.1  #: each wait is longer or shorter by up to this share, so that many do not come back at once
+
+
+NO_BACKOFF = Backoff(first=timedelta(), jitter=0.0)
+
+
+def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
+    """The wait after so many failures; ``chance`` between 0 and 1 picks the jitter."""
+    wait = min(backoff.first * backoff.factor ** min(max(failures - 1, 0), 64), backoff.most)
+    return max(wait * (1 + backoff.jitter * (2 * chance - 1)), timedelta())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RateLimit:
+    """So many claims of one key in so much time (a sliding window by the store's clock)."""
+
+    count: int
+    per: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewJob:
+    """A job before it is pushed."""
+
+    payload: Any  #: plain JSON
+    type: str = ""  #: which handler it is for
+    job_id: JobId | None = None  #: chosen by the pusher: pushing it twice is pushing it once
+    priority: int = 0  #: higher first; equal ones in the order of their pushing
+    delay: timedelta = timedelta()  #: not before so long from now, by the store's clock
+    run_at: datetime | None = None  #: not before this moment
+    max_attempts: int = 3  #: failures after which it is poisoned
+    max_crashes: int = 3  #: workers it may take with it before it is poisoned; counted apart from failures
+    backoff: Backoff = field(default_factory=Backoff)
+    timeout: timedelta | None = None  #: an attempt that takes longer has failed
+    unique_key: str | None = None  #: while one of this key is pending or claimed in the pool, another push is that one
+    group: str | None = None  #: jobs of one group share the limits below
+    group_limit: int | None = None  #: how many of the group may be claimed at once
+    group_rate: RateLimit | None = None  #: how many of the group may be claimed in some time
+    capability: str | None = None  #: only a worker that has it may claim the job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One row of ``jobs``. ``lease_epoch`` fences out every earlier holder."""
+    """One row of ``jobs``. ``lease_epoch`` rises with every claim and fences out every earlier holder."""
 
     job_id: JobId
     pool_id: PoolId
@@ -46,14 +96,92 @@ class Job:
     type: str = ""
     status: JobStatus = JobStatus.PENDING
     priority: int = 0
-    attempts: int = 0
+    attempts: int = 0  #: claims so far, this one counted
+    failures: int = 0  #: attempts whose handler failed or timed out
+    crashes: int = 0  #: attempts whose worker was lost
     max_attempts: int = 3
+    max_crashes: int = 3
+    backoff: Backoff = field(default_factory=Backoff)
+    timeout: timedelta | None = None
+    unique_key: str | None = None
+    group: str | None = None
+    group_limit: int | None = None
+    group_rate: RateLimit | None = None
+    capability: str | None = None
     lease_owner: WorkerId | None = None
     lease_epoch: int = 0
     lease_until: datetime | None = None
     not_before: datetime | None = None
+    cancel_requested: bool = False  #: its worker is to stop it
+    progress: float | None = None  #: 0 to 1
+    progress_note: str | None = None
     result: Any = None
     last_error: str | None = None
     created_at: datetime | None = None
     claimed_at: datetime | None = None
     finished_at: datetime | None = None
+
+    @property
+    def token(self) -> "Token":
+        return Token(job_id=self.job_id, epoch=self.lease_epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Token:
+    """What a claim gives and every later word about the job must show. A newer claim makes it stale."""
+
+    job_id: JobId
+    epoch: int
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    DONE = "done"
+    FAILED = "failed"  #: its handler said so; counts towards max_attempts
+    TIMED_OUT = "timed_out"  #: counts as a failure
+    CRASHED = "crashed"  #: its worker was lost; counts towards max_crashes
+    RELEASED = "released"  #: given back undone (a drain, a shutdown); costs nothing
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of one claimed job."""
+
+    token: Token
+    outcome: Outcome
+    result: Any = None
+    error: str | None = None
+    retry_in: timedelta = timedelta()  #: after FAILED or TIMED_OUT: how long until it may be claimed again
+    fatal: bool = False  #: after FAILED: poison it at once, however many attempts are left
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One row of ``job_attempts``."""
+
+    job_id: JobId
+    n: int
+    worker_id: WorkerId
+    started_at: datetime
+    ended_at: datetime | None = None
+    outcome: Outcome | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCounts:
+    """How a pool's queue stands. Counts stop at the cap that was asked for."""
+
+    ready: int = 0  #: pending, and due
+    delayed: int = 0  #: pending, not due yet
+    claimed: int = 0
+    done: int = 0
+    poisoned: int = 0
+    cancelled: int = 0
+    oldest_ready: datetime | None = None  #: since when the oldest ready job could have been claimed
+
+    @property
+    def pending(self) -> int:
+        return self.ready + self.delayed

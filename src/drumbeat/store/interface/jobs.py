@@ -1,0 +1,142 @@
+"""Queues of jobs: claimed atomically, leased with fencing, never lost."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Token, Verdict
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claiming:
+    """Who asks for work, and for how much."""
+
+    pool_id: PoolId
+    worker_id: WorkerId
+    lease: timedelta  #: how long the jobs are this worker's, unless it renews
+    limit: int = 1
+    capabilities: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()  #: only jobs of these types; none named: of every type
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """What became of some verdicts, and the jobs that were claimed with the same breath."""
+
+    stale: tuple[Token, ...]  #: refused: the job was taken from this worker, or has ended; nothing was changed for them
+    claimed: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renewed:
+    """How a worker's claims stand."""
+
+    stale: tuple[Token, ...]  #: no longer this worker's: whatever it does for them is refused
+    cancelled: tuple[Token, ...]  #: still its own, but somebody asked for them to be stopped
+
+
+class Queue(Protocol):
+    """Jobs on the move. Every method is one atomic operation; a pool must exist (NotFound)."""
+
+    async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
+        """Keep jobs; all of them, or none. Answers with the id of each, in order: where a job of the same id, or an
+        unfinished one of the same unique key, is there already, with that one's. Whoever waits for work is woken."""
+        ...
+
+    async def claim(self, claiming: Claiming) -> Sequence[Job]:
+        """Take ready jobs, highest priority first, then oldest; no two claims ever get the same one.
+
+        Counts an attempt, raises the epoch, opens a row of the attempts log. A job is passed over while its time has not come,
+        its group is at its limit or rate, or this worker lacks its capability. Nothing is given from a paused pool, nor to a
+        worker whose row says draining or has ended (C77). A worker without a row may claim.
+        """
+        ...
+
+    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+        """Say what became of claimed jobs, and claim more, in one transaction.
+
+        DONE keeps the result. FAILED and TIMED_OUT count a failure: the job is pending again after ``retry_in``, or poisoned
+        when its failures reach max_attempts, or when it is fatal. RELEASED gives it back at once and takes the attempt back.
+        CANCELLED ends it. A verdict whose token is not the job's present claim by this worker changes nothing and is answered
+        as stale. Each closes its row of the attempts log.
+        """
+        ...
+
+    async def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+        """Keep claims for ``lease`` from now, and hear which are gone or to be cancelled."""
+        ...
+
+    async def release(self, worker_id: WorkerId, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+        """Take back everything a lost worker held, in whichever pool (C66): each counts a crash and is pending again, or
+        poisoned when its crashes reach max_crashes. Answers with them as they are now. Harmless to repeat."""
+        ...
+
+    async def expire(self, limit: int = 1000) -> Sequence[Job]:
+        """The same for jobs whose lease has run out, whoever held them (C54)."""
+        ...
+
+    async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
+        """Return once something may be claimable (a push, a release, a job that came due), or after ``within``.
+
+        May be wrong either way: whoever waits claims again afterwards. True: there is news.
+        """
+        ...
+
+
+class Jobs(Protocol):
+    """Jobs to look at and to decide about."""
+
+    async def get(self, job_id: JobId) -> Job:
+        """Raises NotFound."""
+        ...
+
+    async def list(
+        self,
+        pool_id: PoolId,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        job_type: str | None = None,
+        group: str | None = None,
+        worker_id: WorkerId | None = None,
+        after: JobId | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        """Jobs in the order of their pushing; those that follow ``after``."""
+        ...
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        """A job's attempts, oldest first."""
+        ...
+
+    async def size(self, pool_id: PoolId, most: int = 10_000) -> int:
+        """How many jobs are ready; the count stops at ``most``, so that it costs no more."""
+        ...
+
+    async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
+        """How the queue stands, each count up to ``most``."""
+        ...
+
+    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        """Ready jobs by the capability they need ('' for none), each up to ``most``."""
+        ...
+
+    async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
+        """Pending jobs end as cancelled; claimed ones are marked, and their worker hears it when it renews. Others stay."""
+        ...
+
+    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
+        """Poisoned and cancelled jobs are pending again, with their failures and crashes forgotten; None: every poisoned one
+        of the pool. One whose unique key another unfinished job has is left. Answers with those that were requeued."""
+        ...
+
+    async def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
+        """Note how far a job is. False: the token is stale, and nothing was noted."""
+        ...
+
+    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
+        """Remove jobs that ended longer ago, with their attempts; never unfinished ones. Answers with how many."""
+        ...
