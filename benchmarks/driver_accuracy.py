@@ -75,12 +75,14 @@ def on_a_real_server(report: Report, seconds: float) -> None:
             report.ratios[f"throughput × latency / connections, {connections}"] = (
                 little["throughput_times_latency"] / connections
             )
+            report.figures[f"client's share of the time at {connections} connections"] = little["client_share"]
         for rate in (5_000, 20_000):
             paced = drive(url, 64, seconds, rate=rate)
             report.figures[f"open loop {rate}/s"] = {
                 "throughput": paced["throughput"],
                 "send_lag_p50_ms": paced["send_lag"]["p50_ms"],
                 "send_lag_p99_ms": paced["send_lag"]["p99_ms"],
+                "send_lag_p99.9_ms": paced["send_lag"]["p99.9_ms"],
                 "marked_intervals": paced["marked_intervals"],
             }
 

@@ -23,7 +23,7 @@ from typing import Any
 import psutil
 
 import kit
-from kit.peers import PeerMissing, program_from_debian, python_with
+from kit.peers import PeerMissing, libraries_of, program_from_debian, python_with
 from kit.report import Report, median, parser, print_table, say
 from servers.postgres import PostgresServer, installation
 
@@ -120,16 +120,12 @@ def locust(server: PostgresServer, connections: int, seconds: int) -> Found:
 
 
 def sysbench(server: PostgresServer, connections: int, seconds: int) -> Found:
-    program = program_from_debian(
-        "sysbench", "sysbench", "libluajit-5.1-2", "libluajit-5.1-common", "libpq5", "libmariadb3", "libaio1"
-    )
-    root = program.parents[2]
-    libraries = ":".join(str(path) for path in root.glob("usr/lib/*"))
+    program = program_from_debian("sysbench", *_SYSBENCH_LIBRARIES)
     script = Path(tempfile.gettempdir()) / "drumbeat_select.lua"
     script.write_text(_LUA)
     command = [str(program), str(script), "--db-driver=pgsql", "--pgsql-host=127.0.0.1", f"--pgsql-port={server.port}"]
     command += ["--pgsql-user=postgres", "--pgsql-db=postgres", f"--threads={connections}", f"--time={seconds}", "run"]
-    environment = {**os.environ, "LD_LIBRARY_PATH": libraries}
+    environment = {**os.environ, **libraries_of(program)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     time.sleep(min(2.0, seconds / 2))
     before, began = _cpu_of(process.pid), time.monotonic()

@@ -1,9 +1,12 @@
 """Peers to be measured beside: each in an environment of its own, made when first asked for."""
 
+import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "drumbeat-benchmarks"
@@ -29,16 +32,43 @@ def python_with(name: str, *packages: str) -> Path:
 
 
 def program_from_debian(name: str, *packages: str) -> Path:
-    """A program from Debian's packages, unpacked without installing. Raises PeerMissing."""
+    """A program from Debian's packages, unpacked with the libraries it needs, without installing. Raises PeerMissing.
+
+    The folder is named for the packages and has its name only once all of them are in it.
+    """
     if found := shutil.which(name):
         return Path(found)
-    folder = CACHE / f"debian-{name}"
+    wanted = sorted({name, *packages})
+    folder = CACHE / f"debian-{name}-{hashlib.sha256(' '.join(wanted).encode()).hexdigest()[:8]}"
     program = folder / "usr" / "bin" / name
-    if not program.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        downloaded = subprocess.run(["apt-get", "download", *packages], cwd=folder, capture_output=True, text=True, check=False)
-        if downloaded.returncode:
-            raise PeerMissing(f"{name} cannot be had from Debian's packages: {downloaded.stderr.strip()[-200:]}")
-        for package in folder.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+    if not program.exists() or missing_libraries(program):
+        shutil.rmtree(folder, ignore_errors=True)
+        _unpack(wanted, folder)
+    if missing := missing_libraries(program):
+        raise PeerMissing(f"{name} needs libraries that are not in {', '.join(wanted)}: {', '.join(missing)}")
     return program
+
+
+def _unpack(packages: Sequence[str], folder: Path) -> None:
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as work:
+        command = ["apt-get", "download", *packages]
+        downloaded = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
+        if downloaded.returncode:
+            raise PeerMissing(f"{', '.join(packages)} cannot be had from Debian: {downloaded.stderr.strip()[-200:]}")
+        tree = Path(work) / "tree"
+        for package in Path(work).glob("*.deb"):
+            subprocess.run(["dpkg", "-x", str(package), str(tree)], check=True)
+        tree.rename(folder)
+
+
+def libraries_of(program: Path) -> dict[str, str]:
+    """The environment in which an unpacked program finds the libraries unpacked beside it."""
+    folders = [*program.parents[2].glob("lib/*-linux-gnu*"), *program.parents[2].glob("usr/lib/*-linux-gnu*")]
+    return {"LD_LIBRARY_PATH": ":".join(map(str, folders))} if CACHE in program.parents else {}
+
+
+def missing_libraries(program: Path) -> list[str]:
+    environment = {**os.environ, **libraries_of(program)}
+    listed = subprocess.run(["ldd", str(program)], env=environment, capture_output=True, text=True, check=False).stdout
+    return [line.split()[0] for line in listed.splitlines() if "not found" in line]

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
+from servers.certificates import can_make_certificates, make_certificate
 from servers.places import free_port
 from servers.reaper import reaper
 from servers.unprivileged import RunAs, ServerFailed, give, run, start, usual
@@ -242,7 +243,8 @@ class MariaDbServer:
         for name in ("data", "tmp"):
             (folder / name).mkdir()
         shutil.copytree(program, folder / "program")
-        self._make_certificate()
+        if can_make_certificates():
+            make_certificate(folder)
         escaped = PASSWORD.replace("'", "''")
         users = f"CREATE USER IF NOT EXISTS {USER}@'%' IDENTIFIED BY '{escaped}';\nGRANT ALL PRIVILEGES ON *.* TO {USER}@'%';\n"
         (folder / "users.sql").write_text(users)
@@ -266,15 +268,6 @@ class MariaDbServer:
             f"--character-sets-dir={program / 'charsets'}",
             *(f"--{name}={value}" for name, value in self._settings.items()),
         ]
-
-    def _make_certificate(self) -> None:
-        if shutil.which("openssl") is None:
-            return
-        names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
-        files = ["-keyout", str(self.folder / "key.pem"), "-out", str(self.folder / "certificate.pem")]
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *names, *files], check=True, capture_output=True
-        )
 
     def _try_port(self, port: int) -> bool:
         place = ["--bind-address=127.0.0.1", f"--port={port}", f"--socket={self.folder / 'socket'}"]

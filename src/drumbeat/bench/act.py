@@ -49,11 +49,12 @@ class RunActor:
         """Do one action under the orchestrator's fence. Raises Refused for a state that says more than was done."""
         if isinstance(action, Remember | StopLoad):
             self._check_nothing_is_undone()
-        if not isinstance(action, _REMEMBERED):
-            return await self._do(action, fence)
-        self._undone.append(action)
+        is_remembered = isinstance(action, _REMEMBERED)
+        if is_remembered:
+            self._undone.append(action)
         await self._do(action, fence)
-        self._undone.pop()
+        if is_remembered:
+            self._undone.pop()
 
     def _check_nothing_is_undone(self) -> None:
         """A worker that was not told must not be taken for told: the state stays as it was, and the next beat decides again."""

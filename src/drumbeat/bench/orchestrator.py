@@ -92,7 +92,8 @@ class OrchestratorService:
         if run.status is RunStatus.PREPARED:
             change = RunChange(status=RunStatus.CANCELLED, completion_reason="USER", ended=True)
             return await self._store.runs.update(run, change)
-        change = RunChange(status=RunStatus.CANCELLING, phase=Phase.COOLDOWN, completion_reason="USER")
+        phase = None if run.phase == Phase.PROCESSING else Phase.COOLDOWN
+        change = RunChange(status=RunStatus.CANCELLING, phase=phase, completion_reason="USER")
         return await self._store.runs.update(run, change, [stop(reason)])
 
     async def get_run_status(self, run_id: RunId) -> RunReport:

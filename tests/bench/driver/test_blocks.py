@@ -12,13 +12,15 @@ from drumbeat.bench.model import (
     NewKey,
     Now,
     Operation,
+    PoolValue,
     RandomText,
+    RandomUuid,
     SameAs,
     Statement,
     Value,
     ValueType,
 )
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values import VIRTUAL_SLOTS, Draw
 
 NOW_US = 1_800_000_000_000_000
 
@@ -84,6 +86,29 @@ def test_text_beside_numbers_comes_out_whole_and_numbers_stay_right() -> None:
         assert len(text) == 12
         assert text.isalnum()
         assert struct.unpack("!q", now) == (NOW_US - 946_684_800_000_000,)
+
+
+def test_texts_of_any_length_stay_in_their_place_among_other_operations() -> None:
+    words = ["", "é", "a longer one"]
+    pool = PoolValue(values=words * VIRTUAL_SLOTS)
+    free = Operation(
+        kind="FREE",
+        weight=50,
+        statements=(
+            Statement(sql="SELECT $1", values=(NewKey(first=0),)),
+            Statement(sql="SELECT $1, $2", values=(pool, RandomUuid())),
+        ),
+    )
+    load = Load(name="x", operations=(free, operation("B", 50, RandomText(length=3))))
+
+    found = [bound(each) for each in messages(maker(load).make(12))]
+
+    assert [name for name, _ in found] == ["s0_0", "s0_1", "s1_0"] * (len(found) // 3)
+    assert [struct.unpack("!q", values[0])[0] for _, values in found[::3]] == list(range(len(found) // 3))
+    expected = [words[n * VIRTUAL_SLOTS % 3].encode() for n in range(3)]
+    assert [values[0] for _, values in found[1::3]][:3] == expected
+    assert {len(values[1]) for _, values in found[1::3]} == {36}
+    assert {len(values[0]) for _, values in found[2::3]} == {3}
 
 
 def test_the_mix_is_exact_in_every_block() -> None:

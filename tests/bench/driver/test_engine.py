@@ -1,6 +1,7 @@
 """The PostgreSQL engine against a real server, with its compiled core and with the one in Python."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -12,8 +13,9 @@ import pytest
 
 from drumbeat.bench.driver import engine as engine_module
 from drumbeat.bench.driver.core_c import library
-from drumbeat.bench.driver.engine import PostgresEngine, classify
+from drumbeat.bench.driver.engine import PostgresEngine
 from drumbeat.bench.driver.interface import EngineSettings
+from drumbeat.bench.driver.postgres_terms import classify
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT, Records
 from drumbeat.bench.driver.session import address_of
 from drumbeat.bench.model import (
@@ -199,7 +201,8 @@ async def sessions(url: str) -> int:
 
 async def test_an_open_loop_sends_what_is_due_and_counts_from_then(url: str, core: str) -> None:
     async with driven(url, load(), 4) as engine:
-        engine.accept(False)
+        await engine.drain(timedelta(seconds=10))
+        engine.take()
         engine.set_rate(500)
         engine.accept(True)
         found = await records_of(engine, 600)
@@ -258,6 +261,22 @@ async def test_epochs_tell_which_phase_an_operation_began_in(url: str, core: str
     epochs = found["epoch"][np.argsort(found["start"])].tolist()
     assert epochs == sorted(epochs)
     assert set(epochs) == {0, 3}
+
+
+async def test_an_epoch_and_an_end_take_effect_at_once(url: str, core: str) -> None:
+    async with driven(url, load(), 2) as engine:
+        found = [await records_of(engine, 50)]
+        engine.set_epoch(3)
+        changed = time.monotonic_ns()
+        found.append(await records_of(engine, 200))
+        engine.accept(False)
+        ended = time.monotonic_ns()
+        await engine.drain(timedelta(seconds=10))
+        found.append(engine.take())
+
+    records = np.concatenate(found)
+    assert set(records["epoch"][records["start"] > changed].tolist()) == {3}
+    assert (records["start"] <= ended).all()
 
 
 async def test_think_time_is_kept_between_operations(url: str, core: str) -> None:

@@ -4,14 +4,22 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from drumbeat.bench.drive import DriveSettings, drive
 from drumbeat.bench.driver import executions
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.records import FAILED, Records, empty
+from drumbeat.bench.model import KeyValue, Load, Operation, Statement
+from drumbeat.bench.targets.postgres import PostgresTarget
+from drumbeat.core.clock import SystemClock
 
 FULL = Path("/dev/full")
 
@@ -85,6 +93,87 @@ def test_on_a_full_disk_load_goes_on_and_the_loss_is_counted_and_said(tmp_path: 
     assert writing.files == []
     assert writing.loss.rows == 2_000_000
     assert "space" in " ".join(writing.loss.reasons)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, with room for a megabyte."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("a file system cannot be mounted here; that takes root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def varied(count: int) -> Records:
+    """Records that do not compress."""
+    made = records(count)
+    chance = np.random.default_rng(4)
+    for name in ("start", "duration"):
+        made[name] = chance.integers(0, 1 << 40, count)
+    return made
+
+
+def test_when_a_disk_runs_full_every_row_is_on_it_or_counted_as_lost(
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(executions, "FILE_ROWS", 10_000)
+    writing = writer(small_disk)
+    for _ in range(20):
+        writing.keep(varied(5_000), warmup=False)
+    writing.close()
+
+    kept = sum(pq.read_table(path).num_rows for path in small_disk.glob("*.parquet"))
+    assert 0 < kept < 100_000
+    assert sum(file.rows for file in writing.files) == kept
+    assert writing.loss.rows == 100_000 - kept
+    assert "No space left on device" in " ".join(writing.loss.reasons)
+    assert "executions are being lost" in caplog.text
+    assert [path.name for path in small_disk.iterdir() if path.suffix != ".parquet"] == []
+
+
+def test_when_a_full_disk_has_room_again_rows_are_kept_again(small_disk: Path) -> None:
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes((1 << 20) - 8192))
+    writing = writer(small_disk)
+    writing.keep(varied(5_000), warmup=False)
+    wait_until(lambda: writing.loss.rows == 5_000)
+    ballast.unlink()
+    writing.keep(varied(5_000), warmup=False)
+    writing.close()
+
+    assert writing.loss.rows == 5_000
+    assert [file.rows for file in writing.files] == [5_000]
+
+
+async def test_load_goes_on_while_the_disk_is_full_and_its_result_says_what_was_lost(
+    small_disk: Path, new_database: Callable[[], str]
+) -> None:
+    (small_disk / "ballast").write_bytes(bytes((1 << 20) - 8192))
+    lookup = Statement(sql="SELECT $1", values=(KeyValue(low=1, high=9),))
+    work = Load(name="x", operations=(Operation(kind="A", weight=100, statements=(lookup,)),))
+    settings = DriveSettings(
+        connections=4, duration=timedelta(seconds=1), warmup=timedelta(), executions=small_disk / "executions"
+    )
+    async with PostgresTarget(new_database()) as target:
+        result = await drive(target, work, settings, SystemClock())
+
+    assert result.tally.operations > 0
+    assert result.tally.errors == 0
+    assert int(result.executions["lost"]) > 0
+    assert int(result.executions["rows"]) + int(result.executions["lost"]) >= result.tally.operations
+    assert any("No space left on device" in warning for warning in result.warnings)
+
+
+def wait_until(happened: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
 
 
 def test_files_closed_before_a_kill_are_readable(tmp_path: Path) -> None:

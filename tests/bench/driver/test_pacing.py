@@ -114,28 +114,16 @@ class TestGate:
         assert [gate.turn(Waiting()) for _ in range(12)][-2:] == [6 * SECOND, None]
         assert gate.backlog == 0
 
-    def test_a_new_rate_keeps_what_was_overdue(self, gate: Gate, now: Moment) -> None:
+    @pytest.mark.parametrize("again", [10, 100])
+    def test_a_rate_set_anew_forgets_what_was_overdue(self, gate: Gate, now: Moment, again: float) -> None:
         gate.set_rate(10)
         gate.accept(True)
         now.ns += SECOND
-        gate.set_rate(100)
-        now.ns += SECOND // 100
+        gate.set_rate(again)
 
-        assert gate.backlog == 13
-        dues = [gate.turn(Waiting()) for _ in range(14)]
-        assert dues[9:] == [5.9 * SECOND, 6 * SECOND, 6 * SECOND, 6.01 * SECOND, None]
-
-    def test_the_same_rate_again_changes_nothing(self, gate: Gate, now: Moment) -> None:
-        gate.set_rate(10)
-        gate.accept(True)
-        gate.turn(Waiting())
-        now.ns += SECOND // 20
-        gate.set_rate(10)
-        gate.accept(True)
-
-        assert gate.next_fire(now.ns) == now.ns + 1_000_000, "nobody waits: look again in a while"
+        assert gate.backlog == 1, "only the first of the new schedule"
+        assert gate.turn(Waiting()) == 6 * SECOND
         assert gate.turn(Waiting()) is None
-        assert gate.next_fire(now.ns) == 5 * SECOND + SECOND // 10
 
     def test_a_closed_gate_owes_nothing_when_it_opens_again(self, gate: Gate, now: Moment) -> None:
         gate.set_rate(10)
@@ -144,9 +132,19 @@ class TestGate:
         now.ns += 60 * SECOND
 
         assert (gate.backlog, gate.next_fire(now.ns)) == (0, None)
-        assert gate.turn(Waiting()) is None
+        waiting = [Waiting(), Waiting()]
+        assert [gate.turn(each) for each in waiting] == [None, None]
         gate.accept(True)
-        assert gate.backlog == 1
+        assert gate.backlog == 0, "whoever waits for work is no backlog"
+        gate.fire()
+        assert [each.woken for each in waiting] == [[now.ns], []]
+
+    def test_a_backlog_is_what_is_due_while_nobody_waits_for_it(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(10)
+        gate.accept(True)
+        now.ns += SECOND
+
+        assert gate.backlog == 11
 
     def test_as_fast_as_possible_wakes_everybody(self, gate: Gate) -> None:
         gate.set_rate(0.001)

@@ -11,7 +11,7 @@ from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
 from drumbeat.bench.model import ErrorClass, KeyValue, Statement
 from drumbeat.bench.targets.contract import Running, TargetContract, draw, load, operation, seconds
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.targets.mysql import MysqlTarget, classify, in_mysql
+from drumbeat.bench.targets.mysql import MysqlTarget, classify, in_mysql, signals_of
 from drumbeat.bench.targets.mysql_session import failure_of
 from drumbeat.core.errors import InvalidSettings
 from servers.mariadb import PASSWORD, MariaDbServer
@@ -175,11 +175,25 @@ class TestFaults:
             async with asyncio.timeout(30):
                 while (seen := await target.signals()) is None or seen.lock_waits != 3:
                     await asyncio.sleep(0.01)
-            assert seen.waiting is not None
-            assert seen.waiting >= 3
+            assert (seen.sessions, seen.active, seen.waiting) == (4, 3, 3)
+            assert seen.wait_events == {"Lock:row": 3}
             await other.fetch("ROLLBACK")
             await running.recorded(10)
             await engine.close()
+
+
+def test_states_that_wait_are_told_from_those_that_work_and_those_that_sleep() -> None:
+    states = [
+        (1, "Waiting for table metadata lock", 2),
+        (1, "Waiting for someone to read", 3),
+        (1, "Sending data", 4),
+        (0, "", 8),
+    ]
+
+    seen = signals_of(states, row_waits=1)
+
+    assert (seen.sessions, seen.active, seen.waiting, seen.lock_waits) == (17, 9, 6, 3)
+    assert seen.wait_events == {"Waiting for table metadata lock": 2, "Waiting for someone to read": 3, "Lock:row": 1}
 
 
 @pytest.mark.parametrize(

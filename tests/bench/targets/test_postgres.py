@@ -1,13 +1,17 @@
 """PostgreSQL as a target keeps the contract, and tells of itself."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
 
-from drumbeat.bench.targets.contract import TargetContract
+from drumbeat.bench.driver.interface import EngineSettings
+from drumbeat.bench.model import KeyValue, Statement, ValueType
+from drumbeat.bench.targets.contract import Running, TargetContract, draw, load, operation, seconds
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.targets.postgres import PostgresTarget
+from drumbeat.bench.targets.postgres import PostgresTarget, signals_of
 from drumbeat.core.errors import InvalidSettings
+from servers.postgres import PostgresServer
 
 
 class TestPostgres(TargetContract):
@@ -31,6 +35,66 @@ async def test_the_server_says_how_many_sessions_there_are_and_what_was_done(pos
     assert signals.lock_waits == 0
     assert after.keys() == before.keys()
     assert "database.xact_commit" in after
+
+
+async def test_sessions_that_wait_for_a_row_are_counted_and_the_one_that_holds_it_is_not(postgres_url: str) -> None:
+    update = Statement(sql="UPDATE t SET n = n + 1 WHERE k = $1", values=(KeyValue(low=1, high=1, type=ValueType.INT),))
+    async with PostgresTarget(postgres_url) as target, PostgresTarget(postgres_url) as other:
+        await target.define(["CREATE TABLE t (k int PRIMARY KEY, n int)", "INSERT INTO t VALUES (1, 0)"])
+        engine = target.engine(load(operation("UPDATE", 100, update)), draw(), EngineSettings())
+        running = Running(engine, seconds(30))
+        await engine.open()
+        engine.set_target(3)
+        await other.fetch("BEGIN")
+        await other.fetch("SELECT * FROM t WHERE k = 1 FOR UPDATE")
+        engine.accept(True)
+
+        async with asyncio.timeout(30):
+            while (seen := await target.signals()) is None or seen.lock_waits != 3:
+                await asyncio.sleep(0.01)
+        await other.fetch("ROLLBACK")
+        await running.recorded(10)
+        await engine.close()
+
+    assert (seen.sessions, seen.active, seen.waiting) == (4, 3, 3)
+    assert seen.wait_events["Client:ClientRead"] == 1
+    assert sum(count for event, count in seen.wait_events.items() if event.startswith("Lock:")) == 3
+
+
+@pytest.mark.parametrize(
+    ("is_active", "kind", "event", "waiting", "lock_waits"),
+    [
+        (True, None, None, 0, 0),
+        (True, "Lock", "transactionid", 5, 5),
+        (True, "LWLock", "WALWrite", 5, 0),
+        (True, "BufferPin", "BufferPin", 5, 0),
+        (True, "IO", "DataFileRead", 0, 0),
+        (True, "Timeout", "PgSleep", 0, 0),
+        (True, "Client", "ClientWrite", 0, 0),
+        (False, "Client", "ClientRead", 0, 0),
+    ],
+)
+def test_only_sessions_that_are_held_up_by_others_wait(
+    is_active: bool, kind: str | None, event: str | None, waiting: int, lock_waits: int
+) -> None:
+    seen = signals_of([(is_active, kind, event, 5), (False, "Client", "ClientRead", 2)])
+
+    assert (seen.sessions, seen.active, seen.waiting, seen.lock_waits) == (7, 5 if is_active else 0, waiting, lock_waits)
+    assert kind is None or seen.wait_events[f"{kind}:{event}"] >= 5
+
+
+async def test_a_server_that_goes_away_says_nothing_until_it_is_back(private_postgres: PostgresServer) -> None:
+    async with PostgresTarget(private_postgres.new_database()) as target:
+        before = await target.counters()
+        private_postgres.kill()
+        assert (await target.signals(), await target.counters()) == (None, {})
+
+        private_postgres.start()
+        signals, after = await target.signals(), await target.counters()
+
+    assert signals is not None
+    assert signals.sessions == 0
+    assert after.keys() == before.keys()
 
 
 async def test_a_server_that_is_not_there_is_said() -> None:

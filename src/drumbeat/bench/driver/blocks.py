@@ -1,7 +1,7 @@
 """Messages ahead of time: operations drawn in the mix's order and encoded by the thousand, ready to be sent as they are."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from drumbeat.bench.driver import pgwire
 from drumbeat.bench.mix import cycle
-from drumbeat.bench.model import Load, Operation, Statement, ValueType
+from drumbeat.bench.model import Load, Operation, RandomText, RandomUuid, Statement, Value, ValueType
 from drumbeat.bench.values import Draw, Drawn, Source
 
 OIDS = {
@@ -20,6 +20,7 @@ OIDS = {
     ValueType.TIMESTAMP: 1114,
 }
 _FIXED = {ValueType.INT: ">i4", ValueType.BIGINT: ">i8", ValueType.FLOAT: ">f8", ValueType.TIMESTAMP: ">i8"}
+_UUID_LENGTH = 36
 _POSTGRES_EPOCH_US = 946_684_800_000_000  #: 2000-01-01, from where PostgreSQL counts
 
 
@@ -58,11 +59,19 @@ class BlockMaker:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """Messages of one operation, operation after operation, ``steps`` of them each."""
+    """The messages of one kind of operation, operation after operation."""
 
     data: bytes
-    lengths: NDArray[np.uint32]
-    steps: int
+    lengths: NDArray[np.uint32]  #: of messages: a row for each operation
+
+    @property
+    def steps(self) -> int:
+        return int(self.lengths.shape[1])
+
+    def pieces(self) -> Iterator[bytes]:
+        """The messages of each operation together."""
+        ends = np.cumsum(self.lengths.sum(axis=1, dtype=np.int64)).tolist()
+        return map(self.data.__getitem__, map(slice, [0, *ends[:-1]], ends))
 
 
 class _OperationMaker:
@@ -81,27 +90,44 @@ class _OperationMaker:
         return _woven(columns, count)
 
 
+def _size(value: Value) -> int | None:
+    """How many bytes it always takes; None when that differs."""
+    match value:
+        case RandomText(length=length):
+            return length
+        case RandomUuid():
+            return _UUID_LENGTH
+        case _:
+            return np.dtype(_FIXED[value.type]).itemsize if value.type in _FIXED else None
+
+
 class _FixedEncoder:
     """All values of fixed size: one template, its holes filled for a thousand messages at once."""
 
-    def __init__(self, name: str, statement: Statement) -> None:
-        sizes = [np.dtype(_FIXED[value.type]).itemsize for value in statement.values]
+    def __init__(self, name: str, statement: Statement, sizes: Sequence[int]) -> None:
         body = pgwire.bind_head(name, len(sizes))
-        self._holes: list[tuple[int, str, ValueType]] = []
+        self._holes: list[tuple[slice, ValueType]] = []
         for value, size in zip(statement.values, sizes, strict=True):
             body += struct.pack("!i", size)
-            self._holes.append((5 + len(body), _FIXED[value.type], value.type))
+            begin = 5 + len(body)
+            self._holes.append((slice(begin, begin + size), value.type))
             body += bytes(size)
         text = pgwire.message(b"B", body + pgwire.BIND_TAIL) + pgwire.execute() + pgwire.SYNC
         self._template = np.frombuffer(text, dtype=np.uint8)
 
     def encode(self, count: int, values: Sequence[Drawn]) -> list[bytes] | NDArray[np.uint8]:
         filled = np.tile(self._template, (count, 1))
-        for (hole, layout, kind), drawn in zip(self._holes, values, strict=True):
-            numbers = drawn - _POSTGRES_EPOCH_US if kind is ValueType.TIMESTAMP else drawn
-            raw = numbers.astype(layout).view(np.uint8).reshape(count, -1)
-            filled[:, hole : hole + raw.shape[1]] = raw
+        for (hole, kind), drawn in zip(self._holes, values, strict=True):
+            filled[:, hole] = _raw(kind, drawn, hole.stop - hole.start)
         return filled
+
+
+def _raw(kind: ValueType, drawn: Drawn, size: int) -> NDArray[np.uint8]:
+    """Values of fixed size as they are sent, a row for each."""
+    if kind is ValueType.TEXT:
+        return np.asarray(drawn.tolist(), dtype=f"S{size}").view(np.uint8).reshape(len(drawn), size)
+    numbers = drawn - _POSTGRES_EPOCH_US if kind is ValueType.TIMESTAMP else drawn
+    return np.asarray(numbers).astype(_FIXED[kind]).view(np.uint8).reshape(len(drawn), size)
 
 
 class _FreeEncoder:
@@ -124,48 +150,41 @@ class _FreeEncoder:
 def _column(kind: ValueType, drawn: Drawn) -> list[bytes]:
     if kind is ValueType.TEXT:
         return [each if isinstance(each, bytes) else str(each).encode() for each in drawn]
-    numbers = drawn - _POSTGRES_EPOCH_US if kind is ValueType.TIMESTAMP else drawn
-    raw = np.asarray(numbers).astype(_FIXED[kind])
-    return [bytes(each) for each in raw.view(np.uint8).reshape(len(raw), -1)]
+    size = np.dtype(_FIXED[kind]).itemsize
+    raw = _raw(kind, drawn, size).tobytes()
+    return [raw[begin : begin + size] for begin in range(0, len(raw), size)]
 
 
 def _encoder(name: str, statement: Statement) -> _FixedEncoder | _FreeEncoder:
-    fixed = all(value.type in _FIXED for value in statement.values)
-    return _FixedEncoder(name, statement) if fixed else _FreeEncoder(name, statement)
+    sizes = [size for value in statement.values if (size := _size(value)) is not None]
+    return _FixedEncoder(name, statement, sizes) if len(sizes) == len(statement.values) else _FreeEncoder(name, statement)
 
 
 def _woven(columns: Sequence[list[bytes] | NDArray[np.uint8]], count: int) -> _Made:
     """The statements of each operation one after the other."""
-    if len(columns) == 1 and isinstance(columns[0], np.ndarray):
-        return _Made(columns[0].tobytes(), np.full(count, columns[0].shape[1], dtype=np.uint32), 1)
+    fixed = [column for column in columns if isinstance(column, np.ndarray)]
+    if len(fixed) == len(columns):
+        lengths = np.asarray([column.shape[1] for column in fixed], dtype=np.uint32)
+        return _Made(np.concatenate(fixed, axis=1).tobytes(), np.tile(lengths, (count, 1)))
     listed = [[each.tobytes() for each in column] if isinstance(column, np.ndarray) else column for column in columns]
-    messages = [each for row in zip(*listed, strict=True) for each in row]
-    return _Made(b"".join(messages), np.fromiter(map(len, messages), np.uint32, len(messages)), len(columns))
+    lengths = np.stack([np.fromiter(map(len, column), np.uint32, count) for column in listed], axis=1)
+    return _Made(b"".join(each for row in zip(*listed, strict=True) for each in row), lengths)
 
 
 def _interleaved(order: NDArray[np.int16], made: Sequence[_Made]) -> Block:
-    """The operations' messages in the mix's order."""
-    if len(made) == 1 and made[0].steps == 1:
-        offsets = np.concatenate(([0], np.cumsum(made[0].lengths))).astype(np.uint32)
-        return Block(np.frombuffer(made[0].data, dtype=np.uint8), offsets, order, np.zeros(len(order), dtype=np.uint8))
-    return _gathered(order, made)
-
-
-def _gathered(order: NDArray[np.int16], made: Sequence[_Made]) -> Block:
+    """The operations in the mix's order."""
+    data = made[0].data if len(made) == 1 else _in_order(order, made)
     steps = np.asarray([each.steps for each in made])[order]
     kinds = np.repeat(order, steps)
-    turn = np.concatenate([np.arange(n) for n in steps]) if steps.max() > 1 else np.zeros(len(kinds), dtype=np.int64)
-    more = (turn < np.repeat(steps, steps) - 1).astype(np.uint8)
-    cursors = [iter(_pieces(each)) for each in made]
-    data = b"".join([next(cursors[kind]) for kind in kinds.tolist()])
-    lengths = np.empty(len(kinds), dtype=np.uint32)
+    more = np.ones(len(kinds), dtype=np.uint8)
+    more[np.cumsum(steps) - 1] = 0
+    lengths = np.empty(len(kinds), dtype=np.int64)
     for kind, each in enumerate(made):
-        lengths[kinds == kind] = each.lengths
+        lengths[kinds == kind] = each.lengths.ravel()
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.uint32)
     return Block(np.frombuffer(data, dtype=np.uint8), offsets, kinds.astype(np.int16), more)
 
 
-def _pieces(made: _Made) -> list[bytes]:
-    ends = np.cumsum(made.lengths).tolist()
-    begins = [0, *ends[:-1]]
-    return [made.data[begin:end] for begin, end in zip(begins, ends, strict=True)]
+def _in_order(order: NDArray[np.int16], made: Sequence[_Made]) -> bytes:
+    pieces = [each.pieces() for each in made]
+    return b"".join([next(pieces[kind]) for kind in order.tolist()])

@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +83,8 @@ typedef struct {
     double interval_ns, next_due; /* open loop; 0: closed */
     int64_t operations, failed, sent_late_ns;
     int32_t in_flight;
-    uint8_t accepting, epoch, lifo;
+    _Atomic uint8_t accepting, epoch; /* may be set from another thread while core_run runs */
+    uint8_t lifo;
     uint8_t scratch[READ_SIZE];
 } core;
 
@@ -204,7 +206,11 @@ void core_set_rate(core *c, double per_second) {
     c->next_due = (double)now_ns();
 }
 
-void core_accept(core *c, uint8_t accepting) { c->accepting = accepting; }
+/* Whether operations may begin. When they may again, nothing is owed for the time they might not. */
+void core_accept(core *c, uint8_t accepting) {
+    if (accepting && !c->accepting) c->next_due = (double)now_ns();
+    c->accepting = accepting;
+}
 void core_set_epoch(core *c, uint8_t epoch) { c->epoch = epoch; }
 int32_t core_in_flight(core *c) { return c->in_flight; }
 int64_t core_operations(core *c) { return c->operations; }
@@ -212,7 +218,7 @@ int64_t core_failed(core *c) { return c->failed; }
 
 /* Operations that are due and have no connection to run on. */
 int64_t core_backlog(core *c) {
-    if (c->interval_ns <= 0 || !c->accepting) return 0;
+    if (c->interval_ns <= 0 || !c->accepting || c->idle_head >= 0) return 0;
     double behind = (double)now_ns() - c->next_due;
     return behind > 0 ? (int64_t)(behind / c->interval_ns) + 1 : 0;
 }

@@ -6,7 +6,6 @@ from socket import socket
 from typing import Protocol
 
 from drumbeat.bench.driver.blocks import Block
-from drumbeat.bench.driver.records import Records
 
 ROOM = 1 << 17  #: records between two visits; far more than any loop can make in a budget
 
@@ -23,7 +22,7 @@ class State(IntEnum):
 
 
 class Core(Protocol):
-    """Many connections, driven by whoever calls ``run``. Not for two threads at once."""
+    """Many connections, driven by whoever calls ``run``. Not for two threads at once, but for ``set_epoch`` and an end."""
 
     def add(self, index: int, connection: socket) -> None:
         """Take over a connection that is ready for queries."""
@@ -51,7 +50,9 @@ class Core(Protocol):
 
     def set_epoch(self, epoch: int) -> None: ...
 
-    def accept(self, accepting: bool) -> None: ...
+    def accept(self, accepting: bool) -> None:
+        """Whether operations may begin. False may be said by any thread; after True nothing is owed for the time before."""
+        ...
 
     def run(self, budget_ns: int) -> None:
         """Send and receive for this long, or until there is nothing left to send."""
@@ -61,14 +62,21 @@ class Core(Protocol):
         """Record every operation that is running as timed out; its connection is of no use any more."""
         ...
 
-    def take(self) -> Records:
-        """The records made since the last call."""
+    def take(self) -> bytes:
+        """The records made since the last call, as the bytes of an array of RECORD: who drives has no time for more."""
+        ...
+
+    @property
+    def failed(self) -> int:
+        """Operations that did not end well, of all so far."""
         ...
 
     @property
     def in_flight(self) -> int: ...
 
     @property
-    def backlog(self) -> int: ...
+    def backlog(self) -> int:
+        """Operations that are due while every connection is busy."""
+        ...
 
     def close(self) -> None: ...

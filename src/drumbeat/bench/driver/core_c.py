@@ -1,8 +1,10 @@
-"""The core in C (core.c), called through ctypes, which drops the GIL for as long as it runs."""
+"""The core in C (core.c), called through ctypes. The GIL is dropped for as long as it drives, and kept for all else:
+whoever drops it for a microsecond may wait for half a millisecond to have it back, and operations are sent late."""
 
 import ctypes
 from collections.abc import Mapping, Sequence
 from ctypes import c_double, c_int, c_int32, c_int64, c_uint8, c_uint32, c_void_p
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from socket import socket
@@ -12,7 +14,7 @@ import numpy as np
 
 from drumbeat.bench.driver.blocks import Block
 from drumbeat.bench.driver.core import ROOM, State
-from drumbeat.bench.driver.records import RECORD, Records, empty
+from drumbeat.bench.driver.records import RECORD
 
 LIBRARY = Path(__file__).with_name("_core.so")
 
@@ -30,6 +32,7 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_set_epoch": (None, (c_void_p, c_uint8)),
     "core_in_flight": (c_int32, (c_void_p,)),
     "core_backlog": (c_int64, (c_void_p,)),
+    "core_failed": (c_int64, (c_void_p,)),
     "core_take_records": (c_uint32, (c_void_p, c_void_p)),
     "core_take_news": (c_uint32, (c_void_p,)),
     "core_give_up": (None, (c_void_p,)),
@@ -37,16 +40,25 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The compiled core's functions, twice."""
+
+    driving: ctypes.CDLL  #: drops the GIL
+    short: ctypes.PyDLL  #: keeps it
+
+
 @cache
-def library() -> ctypes.CDLL | None:
+def library() -> Library | None:
     """The compiled core, or None where it was not built: then the Python one serves."""
     try:
-        loaded = ctypes.CDLL(str(LIBRARY))
+        loaded = Library(ctypes.CDLL(str(LIBRARY)), ctypes.PyDLL(str(LIBRARY)))
     except OSError:
         return None
     for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(loaded, name)
-        function.restype, function.argtypes = result, arguments
+        for way in (loaded.driving, loaded.short):
+            function = getattr(way, name)
+            function.restype, function.argtypes = result, arguments
     return loaded
 
 
@@ -57,17 +69,16 @@ class CCore:
         compiled = library()
         if compiled is None:
             raise OSError(f"expected the compiled core at {LIBRARY}; it is built by pip install where there is a C compiler")
-        self._library: Any = compiled
-        self._records = [empty(ROOM + connections), empty(ROOM + connections)]
+        self._library: Any = compiled.short
+        self._run = compiled.driving.core_run
+        room = ROOM + connections
+        self._buffers = [np.zeros(room * RECORD.itemsize, dtype=np.uint8) for _ in range(2)]
+        self._addresses = [int(buffer.ctypes.data) for buffer in self._buffers]
         self._news = np.zeros(connections, dtype=np.int32)
-        room = len(self._records[0])
-        self._core = self._library.core_new(connections, self._address(), room, self._news.ctypes.data)
+        self._core = self._library.core_new(connections, self._addresses[0], room, self._news.ctypes.data)
         if not self._core:
             raise OSError("expected room for the core's connections, got none; is there an epoll, and memory?")
         self._fed: list[Block] = []
-
-    def _address(self) -> int:
-        return int(self._records[0].ctypes.data)
 
     def add(self, index: int, connection: socket) -> None:
         if (error := self._library.core_add(self._core, index, connection.fileno())) < 0:
@@ -77,7 +88,9 @@ class CCore:
         self._library.core_retire(self._core, index)
 
     def collect(self) -> Sequence[tuple[int, State]]:
-        news = self._news[: self._library.core_take_news(self._core)].tolist()
+        if not (count := self._library.core_take_news(self._core)):
+            return ()
+        news = self._news[:count].tolist()
         return [(index, State(self._library.core_collect(self._core, index))) for index in news]
 
     def feed(self, block: Block) -> None:
@@ -101,17 +114,21 @@ class CCore:
         self._library.core_accept(self._core, accepting)
 
     def run(self, budget_ns: int) -> None:
-        self._library.core_run(self._core, budget_ns)
+        self._run(self._core, budget_ns)
 
     def give_up(self) -> None:
         self._library.core_give_up(self._core)
 
-    def take(self) -> Records:
+    def take(self) -> bytes:
         """Hand over the full buffer and go on in the other one."""
-        full, other = self._records
-        count = self._library.core_take_records(self._core, other.ctypes.data)
-        self._records = [other, full]
-        return full[:count].copy()
+        full, other = self._addresses
+        count = self._library.core_take_records(self._core, other)
+        self._addresses = [other, full]
+        return ctypes.string_at(full, count * RECORD.itemsize)
+
+    @property
+    def failed(self) -> int:
+        return int(self._library.core_failed(self._core))
 
     @property
     def in_flight(self) -> int:

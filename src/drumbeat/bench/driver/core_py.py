@@ -13,7 +13,7 @@ import numpy as np
 from drumbeat.bench.driver import pgwire
 from drumbeat.bench.driver.blocks import Block
 from drumbeat.bench.driver.core import ROOM, State
-from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, TIMED_OUT, Records
+from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, TIMED_OUT
 
 _READ_SIZE = 65536
 _SWEEP_NS = 50_000_000
@@ -59,7 +59,7 @@ class PyCore:
         self._interval_ns = self._next_due = 0.0
         self._accepting = False
         self._epoch = 0
-        self._in_flight = 0
+        self._in_flight = self._failed = 0
 
     def add(self, index: int, connection: socket) -> None:
         self._all[index] = _Connection(connection)
@@ -92,6 +92,8 @@ class PyCore:
         self._epoch = epoch % 256
 
     def accept(self, accepting: bool) -> None:
+        if accepting and not self._accepting:
+            self._next_due = float(now_ns())
         self._accepting = accepting
 
     @property
@@ -100,16 +102,21 @@ class PyCore:
 
     @property
     def backlog(self) -> int:
-        behind = now_ns() - self._next_due if self._interval_ns and self._accepting else -1
+        waits = self._interval_ns and self._accepting and not self._idle
+        behind = now_ns() - self._next_due if waits else -1
         return int(behind / self._interval_ns) + 1 if behind > 0 else 0
 
     def give_up(self) -> None:
         for index in [index for index, each in self._all.items() if each.state is State.BUSY]:
             self._lose(index, TIMED_OUT)
 
-    def take(self) -> Records:
+    def take(self) -> bytes:
         records, self._records = self._records, []
-        return np.array(records, dtype=RECORD)
+        return np.array(records, dtype=RECORD).tobytes()
+
+    @property
+    def failed(self) -> int:
+        return self._failed
 
     def close(self) -> None:
         self._epoll.close()
@@ -254,6 +261,7 @@ class PyCore:
             )
         )
         self._in_flight -= 1
+        self._failed += outcome != OK
 
     def _after(self, index: int, connection: _Connection, now: int) -> None:
         if self._think_ns and not connection.retiring:

@@ -10,10 +10,9 @@ import queue
 import sys
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from ssl import SSLSocket
 
@@ -25,9 +24,12 @@ from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.pgwire import ServerSaid
-from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT, Records, empty
+from drumbeat.bench.driver.places import Places
+from drumbeat.bench.driver.postgres_terms import classify, together
+from drumbeat.bench.driver.records import RECORD, Records
+from drumbeat.bench.driver.samples import RecordSamples
 from drumbeat.bench.driver.session import Address, Session, open_session, statements_of
-from drumbeat.bench.model import ErrorClass, Load, Operation, Statement
+from drumbeat.bench.model import Load
 from drumbeat.bench.values import Draw
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
 
@@ -37,53 +39,9 @@ BUDGET = 25_000_000  #: nanoseconds in the core between two visits to Python
 _ANSWER_WITHIN = 5.0  #: seconds; the driving thread comes by far sooner, unless it has ended
 _BLOCKS_AHEAD = 3
 _SMALLEST_BLOCK, _LARGEST_BLOCK = 512, 16_384  #: operations
-_BLOCK_LASTS = (0.2, 1.0)  #: seconds; a block that is used up sooner is followed by a larger one
-_SAMPLES_A_CLASS = 10
+_BLOCK_LASTS = 0.5  #: seconds
 _BACKOFF = (0.1, 5.0)  #: seconds, doubling, before a lost connection is tried again
-_SWITCH_INTERVAL = 0.0005  #: so that the driving thread never waits long for another to let go of Python
-
-_OPENINGS = ("BEGIN", "START TRANSACTION")
-_CLASSES = {FAILED: ErrorClass.DATABASE_ERROR, TIMED_OUT: ErrorClass.QUERY_TIMEOUT, LOST: ErrorClass.CONNECTION}
-_CANCELLED = "57014"  #: query_canceled: what a statement_timeout of the server's own says
-_SHUT_DOWN = frozenset({"57P01", "57P02", "57P03", "08006", "08003", "08000"})
-
-
-def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
-    """What went wrong; None when nothing did."""
-    if outcome == OK:
-        return None
-    if sqlstate == _CANCELLED:
-        return ErrorClass.QUERY_TIMEOUT
-    return ErrorClass.CONNECTION if sqlstate in _SHUT_DOWN else _CLASSES[outcome]
-
-
-def together(load: Load) -> Load:
-    """The load, its operations of several statements each in a transaction, where they do not say so themselves."""
-    return replace(load, operations=tuple(_in_transaction(operation) for operation in load.operations))
-
-
-def _in_transaction(operation: Operation) -> Operation:
-    statements = operation.statements
-    if len(statements) < 2 or statements[0].sql.strip().upper().startswith(_OPENINGS):
-        return operation
-    return replace(operation, statements=(Statement(sql="BEGIN"), *statements, Statement(sql="COMMIT")))
-
-
-@dataclass(slots=True)
-class _Places:
-    """Which connections there are, and which are on their way."""
-
-    wanted: int = 0
-    open: dict[int, Session] = field(default_factory=dict)
-    opening: set[int] = field(default_factory=set)
-    leaving: set[int] = field(default_factory=set)
-    tries: Counter[int] = field(default_factory=Counter)
-
-    def missing(self) -> list[int]:
-        return [place for place in range(self.wanted) if place not in self.open and place not in self.opening]
-
-    def surplus(self) -> list[int]:
-        return [place for place in self.open if place >= self.wanted and place not in self.leaving]
+_SWITCH_INTERVAL = 0.0001  #: so that the driving thread never waits long for another to let go of Python
 
 
 class PostgresEngine:
@@ -94,19 +52,20 @@ class PostgresEngine:
         self._load = together(load)
         self._settings = settings
         self._maker = BlockMaker(self._load, draw)
-        self._sql = statements_of(load)
         self._core: Core | None = None
-        self._places = _Places()
+        self._places = Places()
         self._arriving: list[Session] = []  #: opened, and not yet taken over by the driving thread
         self._orders: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
         self._blocks: queue.Queue[Block] = queue.Queue(_BLOCKS_AHEAD)
-        self._taken: deque[Records] = deque()
+        self._taken: deque[bytes] = deque()
         self._stop = threading.Event()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._connects: ThreadPoolExecutor | None = None
-        self._samples: dict[tuple[ErrorClass, str], list[ErrorSample]] = {}
-        self._in_flight = self._backlog = self._failed_connects = 0
+        self._samples = RecordSamples(self._load, statements_of(load), classify)
+        self._accepting = False
+        self._ended = 0  #: operations so far
+        self._in_flight = self._backlog = self._failed = self._failed_connects = 0
         self._last_refusal = ""
         self.failure: Exception | None = None
 
@@ -142,23 +101,33 @@ class PostgresEngine:
             log.warning("asked to hold %d connections; this worker holds at most %d", connections, most)
         with self._lock:
             self._places.wanted = max(0, min(connections, most))
+            self._places.changed = True
         self._order(lambda core: self._adjust(core))
 
     def set_rate(self, per_second: float | None) -> None:
         self._order(lambda core: core.set_rate(per_second or 0.0))
 
     def set_epoch(self, epoch: int) -> None:
-        self._order(lambda core: core.set_epoch(epoch))
+        """At once, not when the driving thread next comes by: what is measured begins and ends with it."""
+        if self._core is not None:
+            self._core.set_epoch(epoch)
 
     def accept(self, accepting: bool) -> None:
-        self._order(lambda core: core.accept(accepting))
+        """An end takes effect at once; a beginning after the orders given before it."""
+        if self._core is not None and not accepting:
+            self._core.accept(False)
+        self._order(lambda core: self._let_begin(core, accepting))
+
+    def _let_begin(self, core: Core, accepting: bool) -> None:
+        self._accepting = accepting
+        core.accept(accepting)
 
     def _order(self, order: Callable[[Core], None]) -> None:
         self._orders.put(order)
 
     def take(self) -> Records:
         taken = [self._taken.popleft() for _ in range(len(self._taken))]
-        return np.concatenate(taken) if taken else empty(0)
+        return np.frombuffer(bytearray().join(taken), dtype=RECORD)
 
     @property
     def held(self) -> int:
@@ -178,7 +147,7 @@ class PostgresEngine:
 
     @property
     def error_samples(self) -> Sequence[ErrorSample]:
-        return [sample for samples in self._samples.values() for sample in samples]
+        return self._samples.all
 
     @property
     def driving_thread(self) -> int | None:
@@ -199,7 +168,7 @@ class PostgresEngine:
         return running
 
     async def _ask(self, question: Callable[[Core], int | None]) -> int:
-        """What the driving thread answers when it next comes by, within a budget's time; 0 when it has ended."""
+        """What the driving thread answers when it next comes by; 0 when it has ended."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[int] = loop.create_future()
 
@@ -244,15 +213,14 @@ class PostgresEngine:
             self._stop.set()
 
     def _make_blocks(self) -> None:
-        """The feeding thread: messages ahead of time, in blocks that last about half a second."""
-        size, began = _SMALLEST_BLOCK, time.monotonic()
+        """The feeding thread: messages ahead of time, in blocks that last about half a second at the rate they are used."""
+        size, began, ended = _SMALLEST_BLOCK, time.monotonic(), 0
         while not self._stop.is_set():
             self._offer(self._maker.make(size))
-            lasted, began = time.monotonic() - began, time.monotonic()
-            if lasted < _BLOCK_LASTS[0]:
-                size = min(size * 2, _LARGEST_BLOCK)
-            elif lasted > _BLOCK_LASTS[1]:
-                size = max(size // 2, _SMALLEST_BLOCK)
+            passed, used = time.monotonic() - began, self._ended - ended
+            if passed >= _BLOCK_LASTS:
+                size = min(max(round(used / passed * _BLOCK_LASTS), _SMALLEST_BLOCK), _LARGEST_BLOCK)
+                began, ended = began + passed, ended + used
 
     def _offer(self, block: Block) -> None:
         """Wait until the block is wanted."""
@@ -273,7 +241,16 @@ class PostgresEngine:
             self._feed(core)
             core.run(BUDGET)
             self._empty(core)
+            if not self._accepting and not self._in_flight:
+                self._await_order(core)
         self._empty(core)
+
+    def _await_order(self, core: Core) -> None:
+        """Nothing runs and nothing may begin: there is nothing to drive."""
+        try:
+            self._orders.get(timeout=BUDGET / 1e9)(core)
+        except queue.Empty:
+            return
 
     def _obey(self, core: Core) -> None:
         for _ in range(self._orders.qsize()):
@@ -288,10 +265,13 @@ class PostgresEngine:
                 return
 
     def _empty(self, core: Core) -> None:
-        records = core.take()
-        if len(records):
+        """Take its records, and see what it runs and whom it lost. Nothing here that could be done by another thread."""
+        if records := core.take():
             self._taken.append(records)
-            self._keep_samples(records)
+            self._ended += len(records) // RECORD.itemsize
+        if core.failed > self._failed:
+            self._failed = core.failed
+            self._samples.add(np.frombuffer(records, dtype=RECORD))
         self._in_flight, self._backlog = core.in_flight, core.backlog
         for place, state in core.collect():
             self._let_go(place, state)
@@ -300,6 +280,7 @@ class PostgresEngine:
         with self._lock:
             session = self._places.open.pop(place, None)
             self._places.leaving.discard(place)
+            self._places.changed = True
         if session is not None:
             session.close()
         if state is State.DEAD:
@@ -307,7 +288,10 @@ class PostgresEngine:
 
     def _adjust(self, core: Core) -> None:
         """Open what is missing, retire what is too many."""
+        if not self._places.changed:
+            return
         with self._lock:
+            self._places.changed = False
             missing, surplus = self._places.missing(), self._places.surplus()
             self._places.opening.update(missing)
             self._places.leaving.update(surplus)
@@ -335,6 +319,7 @@ class PostgresEngine:
             self._failed_connects += 1
             self._places.tries[place] += 1
             self._places.opening.discard(place)
+            self._places.changed = True
         if str(exc) != self._last_refusal:
             self._last_refusal = str(exc)
             log.warning("a connection to %s failed: %s", self._address.location, exc)
@@ -347,22 +332,5 @@ class PostgresEngine:
             self._places.opening.discard(place)
             self._places.tries.pop(place, None)
             self._places.open[place] = session
+            self._places.changed = True
         core.add(place, session.socket)
-
-    def _keep_samples(self, records: Records) -> None:
-        failed = records[records["outcome"] != OK]
-        for record in failed[:_SAMPLES_A_CLASS]:
-            sqlstate = bytes(record["sqlstate"]).decode()
-            kind = int(record["kind"])
-            error_class = classify(int(record["outcome"]), sqlstate) or ErrorClass.FATAL
-            kept = self._samples.setdefault((error_class, sqlstate), [])
-            if len(kept) < _SAMPLES_A_CLASS:
-                kept.append(
-                    ErrorSample(
-                        kind=self._load.used[kind].kind,
-                        error_class=error_class,
-                        sqlstate=sqlstate,
-                        message=sqlstate or error_class,
-                        sql=self._sql[kind],
-                    )
-                )

@@ -50,7 +50,11 @@ class Engine(Protocol):
         ...
 
     def set_rate(self, per_second: float | None) -> None:
-        """Issue this many operations a second, whatever the database does; None: as fast as possible."""
+        """Issue this many operations a second from now on, whatever the database does; None: as fast as possible.
+
+        What was due before and had no connection is forgotten, also when the rate stays the same: a controller that gives a
+        worker more connections wants the rate from then on, not the past made up for.
+        """
         ...
 
     def set_epoch(self, epoch: int) -> None:

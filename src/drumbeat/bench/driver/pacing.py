@@ -93,9 +93,8 @@ class Gate:
 
     def set_rate(self, per_second: float | None) -> None:
         with self._lock:
-            if per_second != self._per_second:
-                self._per_second = per_second
-                self._reschedule()
+            self._per_second = per_second
+            self._reschedule()
 
     def accept(self, accepting: bool) -> None:
         with self._lock:
@@ -117,7 +116,7 @@ class Gate:
         """Operations that are due and wait for a connection."""
         with self._lock:
             now = self._now()
-            return sum(schedule.overdue(now) for schedule in self._schedules)
+            return 0 if self._idle else sum(schedule.overdue(now) for schedule in self._schedules)
 
     def _take(self, now: int) -> int | None:
         while self._schedules:
@@ -130,13 +129,11 @@ class Gate:
     def _reschedule(self) -> None:
         now = self._now()
         self.free = self.accepting and self._per_second is None
-        if not self.accepting or self._per_second is None:
-            self._schedules.clear()
+        self._schedules.clear()
+        if self.accepting and self._per_second is not None:
+            self._schedules.append(Schedule(now, self._per_second))
+        else:
             self._wake_all()
-            return
-        if self._schedules:
-            self._schedules[-1].end(now)
-        self._schedules.append(Schedule(now, self._per_second))
 
     def _wake_all(self) -> None:
         while self.free and self._idle:

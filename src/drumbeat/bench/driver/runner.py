@@ -1,7 +1,6 @@
 """One worker's load, from its first connection to its last: phases, ramps, intervals, and what the client itself cost."""
 
 import asyncio
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -9,8 +8,10 @@ from datetime import timedelta
 import numpy as np
 from numpy.typing import NDArray
 
+from drumbeat.bench.driver.cost import ClientCost, CpuMeter
 from drumbeat.bench.driver.executions import ExecutionFile, ExecutionWriter
 from drumbeat.bench.driver.interface import Engine
+from drumbeat.bench.driver.little import Little
 from drumbeat.bench.driver.records import Records
 from drumbeat.bench.driver.tally import Tally
 from drumbeat.bench.model import Load
@@ -18,9 +19,6 @@ from drumbeat.core.clock import Clock
 
 MEASUREMENT = "MEASUREMENT"
 TICK = timedelta(milliseconds=100)
-_MOST_LAG = timedelta(milliseconds=1)  #: beyond it an open-loop interval is marked: it did not keep its schedule
-_BUSY = 0.9  #: a driving thread that works this share of the time is what limits the load
-_LITTLE = 0.02  #: how far throughput times latency may be from the connections
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,26 +35,6 @@ class Ramp:
         if passed >= self.lasts:
             return self.end
         return self.begin + int((self.end - self.begin) * (passed / self.lasts))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClientCost:
-    """What driving cost this process in an interval, and whether it kept up."""
-
-    cpu_us_per_operation: float | None
-    busy: float | None  #: the driving thread's share of one core
-    loop_lag_ms: float  #: how late the event loop came, at worst
-    send_lag_p99_ms: float | None  #: open loop: how late operations were sent
-    backlog: int
-
-    @property
-    def kept_schedule(self) -> bool:
-        late = self.send_lag_p99_ms is not None and self.send_lag_p99_ms > _MOST_LAG.total_seconds() * 1000
-        return not late and self.backlog == 0
-
-    @property
-    def was_the_limit(self) -> bool:
-        return self.busy is not None and self.busy >= _BUSY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,10 +85,9 @@ class LoadRunner:
         self._measuring_since: timedelta | None = None
         self._measured_for = timedelta()
         self._interval_began = clock.elapsed()
-        self._cpu = _CpuMeter()
+        self._cpu = CpuMeter()
         self._lag = timedelta()
-        self._target_sum = 0.0
-        self._target_time = 0.0
+        self._little = Little()
 
     async def open(self) -> None:
         await self.engine.open()
@@ -129,7 +106,7 @@ class LoadRunner:
         self.engine.set_epoch(self._phases.enter(phase))
         if phase in (MEASUREMENT, None) and first:
             self.measured = Tally(self._load)
-            self._target_sum = self._target_time = 0.0
+            self._little = Little()
             self._cpu.mark()
         self._note_measuring(phase in (MEASUREMENT, None))
 
@@ -175,8 +152,7 @@ class LoadRunner:
         target = self.target
         self.engine.set_target(target)
         if self._measuring_since is not None:
-            self._target_sum += target * TICK.total_seconds()
-            self._target_time += TICK.total_seconds()
+            self._little.look(self.engine.held)
         self._absorb(self.engine.take())
 
     def _absorb(self, records: Records) -> None:
@@ -188,6 +164,8 @@ class LoadRunner:
         if self._draining:
             self.drained.absorb(records)
         self.measured.absorb(records[is_measured])
+        if self._is_closed:
+            self._little.absorb(records[is_measured])
         self._keep(records, is_measured)
 
     def _keep(self, records: Records, is_measured: NDArray[np.bool_]) -> None:
@@ -223,6 +201,8 @@ class LoadRunner:
         )
 
     def begin_drain(self) -> None:
+        """Measuring ends here, and nothing begins any more."""
+        self.engine.accept(False)
         self._absorb(self.engine.take())
         self._note_measuring(False)
         self._draining = True
@@ -241,15 +221,14 @@ class LoadRunner:
         if self._executions is not None:
             await asyncio.to_thread(self._executions.close)
 
+    @property
+    def _is_closed(self) -> bool:
+        """Whether a connection begins its next operation as soon as it can."""
+        return not self._rate and not self._load.think
+
     def little(self) -> Mapping[str, float] | None:
-        """The measurement's own check: in a closed loop without think time, throughput × latency = connections."""
-        service = self.measured.service
-        seconds = self.measured_seconds
-        if self._rate or self._load.think or not service.count or not seconds or not self._target_time:
-            return None
-        held = self._target_sum / self._target_time
-        found = service.total / 1e9 / seconds
-        return {"connections": held, "throughput_times_latency": found, "off_by": abs(found - held) / held if held else 0.0}
+        """The measurement's own check, where it applies: in a closed loop without think time."""
+        return self._little.check(self.measured_seconds) if self._is_closed else None
 
     @property
     def files(self) -> Sequence[ExecutionFile]:
@@ -268,39 +247,6 @@ class LoadRunner:
         """This process's CPU for each measured operation."""
         operations = self.measured.operations
         return self._cpu.since_mark() * 1e6 / operations if operations else None
-
-
-class _CpuMeter:
-    """CPU of this process, and of one thread, between two looks."""
-
-    def __init__(self) -> None:
-        self._marked = self._last = time.process_time()
-        self._wall = time.monotonic()
-        self._thread_time: float | None = None
-
-    def mark(self) -> None:
-        self._marked = time.process_time()
-
-    def since_mark(self) -> float:
-        return time.process_time() - self._marked
-
-    def since_last(self, thread: int | None) -> tuple[float, float | None]:
-        now, wall = time.process_time(), time.monotonic()
-        used, self._last = now - self._last, now
-        passed, self._wall = wall - self._wall, wall
-        return used, self._busy(thread, passed)
-
-    def _busy(self, thread: int | None, passed: float) -> float | None:
-        if thread is None:
-            return None
-        now = time.clock_gettime(time.pthread_getcpuclockid(thread))
-        before, self._thread_time = self._thread_time, now
-        return None if before is None or not passed else (now - before) / passed
-
-
-def is_off(little: Mapping[str, float] | None) -> bool:
-    """Whether the measurement does not add up."""
-    return little is not None and little["off_by"] > _LITTLE
 
 
 def _among(records: Records, epochs: list[int]) -> NDArray[np.bool_]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from drumbeat.bench.driver.interface import ErrorSample
+from drumbeat.bench.driver.records import OK, Records
 from drumbeat.bench.driver.session_kinds import Failure, Values
 from drumbeat.bench.model import ErrorClass, Load
 
@@ -45,6 +46,37 @@ class ErrorSamples:
             kept = self._samples.setdefault(error_class, [])
             if len(kept) < _EACH:
                 kept.append(ErrorSample(kind=kind, error_class=error_class, sqlstate=failure.code, message=message, sql=sql))
+
+
+class RecordSamples:
+    """Keeps ten of each class and code, from records alone. For one thread to add."""
+
+    def __init__(self, load: Load, sql: Sequence[str], classify: Classify) -> None:
+        self._kinds = [operation.kind for operation in load.used]
+        self._sql = sql
+        self._classify = classify
+        self._samples: dict[tuple[ErrorClass, str], list[ErrorSample]] = {}
+
+    @property
+    def all(self) -> Sequence[ErrorSample]:
+        return [sample for samples in list(self._samples.values()) for sample in samples]
+
+    def add(self, records: Records) -> None:
+        for record in records[records["outcome"] != OK][:_EACH]:
+            self._keep(int(record["kind"]), int(record["outcome"]), bytes(record["sqlstate"]).decode())
+
+    def _keep(self, kind: int, outcome: int, sqlstate: str) -> None:
+        error_class = self._classify(outcome, sqlstate) or ErrorClass.FATAL
+        kept = self._samples.setdefault((error_class, sqlstate), [])
+        if len(kept) < _EACH:
+            sample = ErrorSample(
+                kind=self._kinds[kind],
+                error_class=error_class,
+                sqlstate=sqlstate,
+                message=sqlstate or error_class,
+                sql=self._sql[kind],
+            )
+            kept.append(sample)
 
 
 def without_values(message: str, values: Values) -> str:

@@ -145,22 +145,40 @@ def _connect(address: Address, limit: timedelta) -> socket.socket:
         return connection
     connection = socket.create_connection((address.host, address.port), timeout=seconds)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return _encrypted(connection, address) if address.tls != "disable" else connection
+    try:
+        return _encrypted(connection, address) if address.tls != "disable" else connection
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _encrypted(connection: socket.socket, address: Address) -> socket.socket:
-    """Over to TLS if the server has it. Raises InvalidSettings when it was required and there is none."""
+    """Over to TLS if the server has it. Raises InvalidSettings when it was required and there is none, or is not trusted."""
     connection.sendall(pgwire.SSL_REQUEST)
-    if connection.recv(1) == b"S":
-        return _tls_context(address).wrap_socket(connection, server_hostname=address.host)
-    if address.tls != "prefer":
-        connection.close()
+    if connection.recv(1) != b"S":
+        if address.tls == "prefer":
+            return connection
         raise InvalidSettings(f"{address.location} has no TLS, and sslmode={address.tls} was asked for")
-    return connection
+    try:
+        return tls_context(address).wrap_socket(connection, server_hostname=address.host)
+    except ssl.SSLCertVerificationError as exc:
+        raise InvalidSettings(not_trusted(address, exc)) from exc
 
 
-def _tls_context(address: Address) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=address.tls_root)
+def not_trusted(address: Address, exc: ssl.SSLCertVerificationError) -> str:
+    root = f"the certificates in {address.tls_root}" if address.tls_root else "the system's certificates"
+    return (
+        f"{address.location} shows a certificate that {root} do not vouch for ({exc.verify_message}), "
+        f"and sslmode={address.tls} was asked for; name the right root in sslrootcert"
+    )
+
+
+def tls_context(address: Address) -> ssl.SSLContext:
+    """How the server must prove who it is, by sslmode and sslrootcert. Raises InvalidSettings when there is no such root."""
+    try:
+        context = ssl.create_default_context(cafile=address.tls_root)
+    except OSError as exc:
+        raise InvalidSettings(f"sslrootcert: expected a file of certificates at {address.tls_root}: {exc}") from exc
     if address.tls != "verify-full":
         context.check_hostname = False
     if address.tls in ("prefer", "require") and address.tls_root is None:

@@ -5,6 +5,8 @@
 """
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +18,19 @@ import pytest
 
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED, OK, TIMED_OUT, Records
-from drumbeat.bench.model import ErrorClass, KeyValue, Load, NewKey, Now, Operation, RandomText, SameAs, Statement, ValueType
+from drumbeat.bench.model import (
+    ErrorClass,
+    KeyValue,
+    Load,
+    NewKey,
+    Now,
+    Operation,
+    RandomText,
+    SameAs,
+    ServerSignals,
+    Statement,
+    ValueType,
+)
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.values import Draw
 from drumbeat.core.errors import InvalidInput
@@ -44,6 +58,18 @@ SET_N = Statement(
     sql="UPDATE contract_items SET n = n + 1 WHERE id = $1",
     values=(KeyValue(low=1, high=1),),
 )
+
+
+_COUNT_ROWS = """
+import asyncio, sys
+from drumbeat.bench.targets.open import open_target
+
+async def main():
+    async with open_target(sys.argv[1]) as target:
+        print((await target.fetch("SELECT COUNT(*) FROM contract_items"))[0][0])
+
+asyncio.run(main())
+"""
 
 
 def rows(first: int, count: int) -> list[Sequence[object]]:
@@ -129,6 +155,15 @@ class TargetContract:
             yield running
         finally:
             await engine.close()
+
+    async def signals_when(self, target: Target, holds: Callable[[ServerSignals], bool]) -> ServerSignals:
+        """What the server says of its sessions, once that is so."""
+        async with asyncio.timeout(self.patience.total_seconds()):
+            while True:
+                signals = await target.signals()
+                if signals is not None and holds(signals):
+                    return signals
+                await asyncio.sleep(0.005)
 
     # The target
 
@@ -233,6 +268,18 @@ class TargetContract:
 
         assert [row[0] for row in found] == [1, 2]
 
+    async def test_a_second_process_may_use_it_where_that_is_declared(self, target: Target, table: str) -> None:
+        if target.traits.networked:
+            assert target.traits.processes
+            return
+        async with self.running(target, LOOKUPS) as running:
+            await running.recorded(20)
+            command = [sys.executable, "-c", _COUNT_ROWS, target.location]
+            said = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+
+        assert (said.returncode == 0) is target.traits.processes, said.stderr
+        assert said.stdout.strip() == (str(ROWS) if target.traits.processes else "")
+
     async def test_signals_are_there_where_they_are_declared(self, target: Target, table: str) -> None:
         before = await target.counters()
         async with self.running(target, LOOKUPS) as running:
@@ -246,7 +293,21 @@ class TargetContract:
             assert signals is not None
             assert signals.sessions is not None
             assert signals.sessions >= 4
+            assert 0 <= (signals.waiting or 0) <= (signals.active or 0) <= signals.sessions
+            assert signals.wait_events.keys() == {event for event, count in signals.wait_events.items() if count > 0}
             assert any(after[name] > before[name] for name in before)
+
+    async def test_sessions_that_have_nothing_to_do_are_not_waiting(self, target: Target, table: str) -> None:
+        if not target.traits.signals:
+            assert await target.signals() is None
+            return
+        async with self.running(target, LOOKUPS) as running:
+            await running.drained()
+            signals = await self.signals_when(target, lambda seen: not seen.active)
+
+        assert signals.sessions is not None
+        assert signals.sessions >= 4
+        assert (signals.active, signals.waiting, signals.lock_waits) == (0, 0, 0)
 
     # The engine
 

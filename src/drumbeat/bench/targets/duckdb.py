@@ -71,7 +71,7 @@ SELECT estimated_size FROM duckdb_tables() WHERE table_name = $1 AND schema_name
 class DuckdbTarget:
     """One DuckDB file under test. Only one process may have it open at a time: it cannot be driven by several workers."""
 
-    traits = Traits(name="duckdb", networked=False)
+    traits = Traits(name="duckdb", networked=False, processes=False)
 
     def __init__(self, path: Path) -> None:
         self._path = path

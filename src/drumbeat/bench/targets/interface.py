@@ -17,6 +17,7 @@ class Traits:
     name: str  #: postgresql, mysql, sqlite, duckdb
     networked: bool
     transactions: bool = True
+    processes: bool = True  #: whether several processes may drive it at once; if not, a run has one worker
     signals: bool = False  #: whether ``signals`` and ``counters`` say anything
 
 
@@ -75,11 +76,11 @@ class Target(Protocol):
         ...
 
     async def signals(self) -> ServerSignals | None:
-        """What the server says of its sessions now; None where it says nothing."""
+        """What the server says of its sessions now; None where it says nothing, or is not there at the moment."""
         ...
 
     async def counters(self) -> Mapping[str, float]:
-        """The server's running totals, to be subtracted from later ones; empty where it has none."""
+        """The server's running totals, to be subtracted from later ones; empty where it has none, or is not there."""
         ...
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:

@@ -56,9 +56,10 @@ _ROWS = """
 SELECT table_rows FROM information_schema.tables WHERE table_name = $1 AND table_schema = COALESCE(NULLIF($2, ''), DATABASE())
 """
 _SESSIONS = """
-SELECT (SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()),
-       (SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state LIKE 'Waiting for %')
+SELECT command <> 'Sleep', COALESCE(state, ''), COUNT(*) FROM information_schema.processlist
+ WHERE db = DATABASE() AND id <> CONNECTION_ID() GROUP BY 1, 2
 """
+_ROW_WAITS = "Innodb_row_lock_current_waits"
 # fmt: off
 _COUNTERS = (
     "Bytes_received", "Bytes_sent", "Com_commit", "Com_delete", "Com_insert", "Com_rollback", "Com_select", "Com_update",
@@ -171,18 +172,10 @@ class MysqlTarget:
     async def signals(self) -> ServerSignals | None:
         try:
             rows = await self._with_connection(lambda connection: _fetch(connection, _SESSIONS, []))
-            status = await self._status("Threads_running", "Innodb_row_lock_current_waits")
+            status = await self._status(_ROW_WAITS)
         except Failure:
             return None
-        sessions, waiting = rows[0]
-        row_waits = int(status.get("Innodb_row_lock_current_waits", 0))
-        return ServerSignals(
-            at=timedelta(),
-            sessions=sessions,
-            waiting=waiting + row_waits,
-            lock_waits=row_waits,
-            counters={"active": status.get("Threads_running", 0.0)},
-        )
+        return signals_of(rows, int(status.get(_ROW_WAITS, 0)))
 
     async def counters(self) -> Mapping[str, float]:
         try:
@@ -206,6 +199,19 @@ class MysqlTarget:
 
         sessions = AsyncSessions(connect=session, keeps_limit=True)
         return GenericEngine(load=load, draw=draw, settings=settings, sessions=sessions, classify=classify, timestamp=timestamp)
+
+
+def signals_of(processes: Sequence[Sequence[Any]], row_waits: int) -> ServerSignals:
+    """From sessions counted by whether they are active and their state. One that waits for a row has no state that says so."""
+    states = {state: count for is_active, state, count in processes if is_active and state.startswith("Waiting for ")}
+    return ServerSignals(
+        at=timedelta(),
+        sessions=sum(row[-1] for row in processes),
+        active=sum(count for is_active, _, count in processes if is_active),
+        waiting=row_waits + sum(states.values()),
+        lock_waits=row_waits + sum(count for state, count in states.items() if state.endswith(" lock")),
+        wait_events=states | ({"Lock:row": row_waits} if row_waits else {}),
+    )
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:

@@ -1,15 +1,19 @@
 """PostgreSQL under test: the fastest engine we have, and the most the server tells of itself."""
 
 import asyncio
+import logging
+import ssl
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from drumbeat.bench.driver.engine import PostgresEngine, classify
+from drumbeat.bench.driver.engine import PostgresEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.pgwire import ServerSaid
-from drumbeat.bench.driver.session import Address, address_of, open_session
+from drumbeat.bench.driver.postgres_terms import classify
+from drumbeat.bench.driver.session import Address, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.interface import Column, TableDescription, Traits
 from drumbeat.bench.values import Draw
@@ -17,6 +21,8 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
 if TYPE_CHECKING:
     import asyncpg
+
+log = logging.getLogger(__name__)
 
 _TYPES = {
     "int2": ValueType.INT,
@@ -39,12 +45,11 @@ SELECT a.attname AS name, t.typname AS type, format_type(a.atttypid, a.atttypmod
 """
 
 _ACTIVITY = """
-SELECT COUNT(*) AS sessions,
-       COUNT(*) FILTER (WHERE state = 'active' AND wait_event_type IS NOT NULL AND wait_event_type <> 'Client') AS waiting,
-       COUNT(*) FILTER (WHERE wait_event_type = 'Lock') AS lock_waits,
-       COUNT(*) FILTER (WHERE state = 'active') AS active
+SELECT state = 'active' AS active, wait_event_type AS type, wait_event AS event, COUNT(*) AS sessions
   FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+ GROUP BY 1, 2, 3
 """
+_HELD_UP = frozenset({"Lock", "LWLock", "BufferPin"})  #: what sessions wait for because of other sessions
 
 _DATABASE = """
 SELECT xact_commit, xact_rollback, blks_read, blks_hit, tup_returned, tup_fetched, tup_inserted, tup_updated, tup_deleted,
@@ -60,6 +65,7 @@ SELECT COALESCE(SUM(calls), 0) AS calls, COALESCE(SUM(total_exec_time), 0) AS ex
 """
 
 _CONNECT_LIMIT = timedelta(seconds=30)
+_SAID_WITHIN = timedelta(seconds=5)  #: what a server says of itself later than that is of no use
 
 
 class PostgresTarget:
@@ -77,25 +83,31 @@ class PostgresTarget:
         return self._address.location
 
     async def __aenter__(self) -> Self:
+        self._connection = await self._connect()
+        found = await self._own.fetchval("SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements'")
+        self._has_statements = bool(found)
+        return self
+
+    async def _connect(self) -> "asyncpg.Connection[asyncpg.Record]":
         driver, address = _driver(), self._address
         try:
-            self._connection = await driver.connect(
+            connection: asyncpg.Connection[asyncpg.Record] = await driver.connect(
                 host=address.host,
                 port=address.port,
                 user=address.user,
                 database=address.database,
                 password=address.password or None,
-                ssl=address.tls if address.tls != "disable" else False,
+                ssl=_tls(address),
                 timeout=_CONNECT_LIMIT.total_seconds(),
                 statement_cache_size=0,
             )
         except (driver.InvalidAuthorizationSpecificationError, driver.InvalidCatalogNameError) as exc:
             raise InvalidSettings(f"{self.location} will not have user {address.user!r}: {exc}") from exc
+        except ssl.SSLCertVerificationError as exc:
+            raise InvalidSettings(not_trusted(address, exc)) from exc
         except (OSError, driver.PostgresError) as exc:
             raise InvalidSettings(f"cannot reach {self.location}: {exc}; is it running?") from exc
-        found = await self._own.fetchval("SELECT 1 FROM pg_extension WHERE extname = 'pg_stat_statements'")
-        self._has_statements = bool(found)
-        return self
+        return connection
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -161,29 +173,56 @@ class PostgresTarget:
         return [tuple(row.values()) for row in await self._own.fetch(sql, *values)]
 
     async def signals(self) -> ServerSignals | None:
-        row = await self._own.fetchrow(_ACTIVITY)
-        if row is None:
-            return None
-        return ServerSignals(
-            at=timedelta(),
-            sessions=row["sessions"],
-            waiting=row["waiting"],
-            lock_waits=row["lock_waits"],
-            counters={"active": row["active"]},
-        )
+        activity = await self._told(_ACTIVITY)
+        return None if activity is None else signals_of([tuple(row.values()) for row in activity])
 
     async def counters(self) -> Mapping[str, float]:
-        found = {f"database.{name}": float(value or 0) for name, value in (await self._own.fetch(_DATABASE))[0].items()}
-        if self._has_statements:
-            row = (await self._own.fetch(_STATEMENTS))[0]
-            found |= {f"statements.{name}": float(value or 0) for name, value in row.items()}
+        found: dict[str, float] = {}
+        for name, sql in {"database": _DATABASE, **({"statements": _STATEMENTS} if self._has_statements else {})}.items():
+            for row in await self._told(sql) or ():
+                found |= {f"{name}.{column}": float(value or 0) for column, value in row.items()}
         return found
+
+    async def _told(self, sql: str) -> "Sequence[asyncpg.Record] | None":
+        """What the server says of itself; None while it does not answer. A connection that was lost is made again."""
+        driver = _driver()
+        try:
+            if self._own.is_closed():
+                self._connection = await self._connect()
+            return await self._own.fetch(sql, timeout=_SAID_WITHIN.total_seconds())
+        except (OSError, TimeoutError, driver.PostgresError, driver.InterfaceError, InvalidSettings) as exc:
+            log.info("%s says nothing of itself: %s", self.location, exc)
+            return None
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:
         return classify(outcome, sqlstate)
 
     def engine(self, load: Load, draw: Draw, settings: EngineSettings) -> Engine:
         return PostgresEngine(self._address, load, draw, settings)
+
+
+def _tls(address: Address) -> ssl.SSLContext | str | bool:
+    """As asyncpg wants it; it looks for roots in places of its own unless it is given a context."""
+    if address.tls == "disable" or address.is_local:
+        return False
+    return "prefer" if address.tls == "prefer" and address.tls_root is None else tls_context(address)
+
+
+def signals_of(activity: Sequence[Sequence[Any]]) -> ServerSignals:
+    """From sessions counted by whether they are active, and by what type of event and which one they wait for."""
+    events: Counter[str] = Counter()
+    for _, kind, event, count in activity:
+        if kind is not None:
+            events[f"{kind}:{event}"] += count
+    active = [(kind, count) for is_active, kind, _, count in activity if is_active]
+    return ServerSignals(
+        at=timedelta(),
+        sessions=sum(row[-1] for row in activity),
+        active=sum(count for _, count in active),
+        waiting=sum(count for kind, count in active if kind in _HELD_UP),
+        lock_waits=sum(count for kind, count in active if kind == "Lock"),
+        wait_events=events,
+    )
 
 
 def quoted(identifier: str) -> str:

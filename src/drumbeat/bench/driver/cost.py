@@ -1,0 +1,56 @@
+"""What driving costs the client, and whether it kept up: a load must know when it measures itself."""
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+_MOST_LAG = timedelta(milliseconds=1)  #: beyond it an open-loop interval is marked: it did not keep its schedule
+_BUSY = 0.9  #: a driving thread that works this share of the time is what limits the load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCost:
+    """What driving cost this process in an interval, and whether it kept up."""
+
+    cpu_us_per_operation: float | None
+    busy: float | None  #: the driving thread's share of one core
+    loop_lag_ms: float  #: how late the event loop came, at worst
+    send_lag_p99_ms: float | None  #: open loop: how late operations were sent
+    backlog: int
+
+    @property
+    def kept_schedule(self) -> bool:
+        late = self.send_lag_p99_ms is not None and self.send_lag_p99_ms > _MOST_LAG.total_seconds() * 1000
+        return not late and self.backlog == 0
+
+    @property
+    def was_the_limit(self) -> bool:
+        return self.busy is not None and self.busy >= _BUSY
+
+
+class CpuMeter:
+    """CPU of this process, and of one thread, between two looks."""
+
+    def __init__(self) -> None:
+        self._marked = self._last = time.process_time()
+        self._wall = time.monotonic()
+        self._thread_time: float | None = None
+
+    def mark(self) -> None:
+        self._marked = time.process_time()
+
+    def since_mark(self) -> float:
+        return time.process_time() - self._marked
+
+    def since_last(self, thread: int | None) -> tuple[float, float | None]:
+        now, wall = time.process_time(), time.monotonic()
+        used, self._last = now - self._last, now
+        passed, self._wall = wall - self._wall, wall
+        return used, self._busy(thread, passed)
+
+    def _busy(self, thread: int | None, passed: float) -> float | None:
+        if thread is None:
+            return None
+        now = time.clock_gettime(time.pthread_getcpuclockid(thread))
+        before, self._thread_time = self._thread_time, now
+        return None if before is None or not passed else (now - before) / passed
