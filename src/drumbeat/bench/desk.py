@@ -10,6 +10,8 @@ from uuid import uuid4
 from drumbeat.bench import report
 from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress
 from drumbeat.bench.creation import Prepared, look_ahead, prepared
+from drumbeat.bench.enrichment import enrich
+from drumbeat.bench.executions import Loaded, load_executions
 from drumbeat.bench.model import Probe, RunRecord
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
@@ -22,7 +24,7 @@ from drumbeat.bench.template import TemplateDocument, parse, with_settings
 from drumbeat.bench.verdicts import Gate, Verdict, gate_of, verdicts_of
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
-from drumbeat.core.run import Run, RunId, RunStatus, Template
+from drumbeat.core.run import RUN_ENDED, Result, Run, RunId, RunStatus, Template
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.runtime.patience import pause
 from drumbeat.spawn.interface import Spawner
@@ -112,7 +114,20 @@ class BenchDesk:
     ) -> RunStatus:
         """Orchestrate a run from this process until it has ended, or until told to leave it to others."""
         async with self._open_spawner() as spawner:
-            return await self._service(spawner).conduct(run_id, leave, on_beat)
+            status = await self._service(spawner).conduct(run_id, leave, on_beat)
+        run = await self._store.runs.get(run_id)
+        if status in RUN_ENDED and (run.config.get("recording") or {}).get("load_into_store"):
+            await self.load_executions(run_id)
+        return status
+
+    async def load_executions(self, run_id: RunId) -> Loaded:
+        """Copy a run's recorded operations into the store, as far as their files are on this host."""
+        return await load_executions(self._store, run_id)
+
+    async def enrich(self, run_id: RunId) -> Result:
+        """Try again to complete a run's result with its database's own totals."""
+        run = await self._store.runs.get(run_id)
+        return await enrich(self._store, run_id, lambda: open_target(_target(run)))
 
     async def stop(self, run_id: RunId) -> RunStatus:
         """Cancel a run."""
@@ -210,8 +225,11 @@ class BenchDesk:
         return OrchestratorService(self._store, spawner, self._clock, self._owner, self._watch)
 
     def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], Probe | None]]:
-        url = str((run.config.get("target") or {}).get("url") or "")
-        return watching(lambda: open_target(url), self._clock)
+        return watching(lambda: open_target(_target(run)), self._clock)
+
+
+def _target(run: Run) -> str:
+    return str((run.config.get("target") or {}).get("url") or "")
 
 
 def _template(template_id: str, name: str, document: TemplateDocument) -> Template:

@@ -5,14 +5,24 @@ from typing import Annotated, Any
 import typer
 
 from drumbeat.cli.bench_runs import RunArgument, form_of, write
-from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
-from drumbeat.cli.render import say
+from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, with_control_plane
+from drumbeat.cli.render import Columns, say, show, show_json
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunId
 
 app = typer.Typer()
 
+_EXECUTION: Columns = {
+    "at": lambda each: f"{each.started_at:%H:%M:%S.%f}",
+    "worker": lambda each: each.worker_id,
+    "connection": lambda each: each.connection,
+    "kind": lambda each: each.kind,
+    "ms": lambda each: f"{each.duration_ms:.3f}",
+    "rows": lambda each: each.rows,
+    "error": lambda each: f"{each.error_class} {each.error or ''}" if not each.ok else None,
+    "phase": lambda each: "warmup" if each.warmup else "",
+}
 _FORMS = ("html", "markdown", "csv", "json", "junit", "prometheus")
 
 
@@ -40,6 +50,50 @@ def report(
             print(await desk.report(RunId(run_id), form or "markdown"), end="")
 
     with_control_plane(store, work)
+
+
+@app.command("enrich")
+def enrich(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Try again to complete a run's result with its database's own totals."""
+    found = with_control_plane(store, lambda plane: plane.bench().enrich(RunId(run_id)))
+    if as_json:
+        show_json({"status": found.enrichment_status, "error": found.enrichment_error, **found.custom_metrics["server"]})
+    else:
+        say(f"{found.enrichment_status}" + (f": {found.enrichment_error}" if found.enrichment_error else ""))
+
+
+@app.command("executions")
+def executions(
+    run_id: RunArgument,
+    load: Annotated[bool, typer.Option("--load", help="First copy them into the store, from files on this host.")] = False,
+    kind: Annotated[str | None, typer.Option("--kind", help="Only this kind of operation.")] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    slowest: Annotated[bool, typer.Option("--slowest", help="The longest first, instead of the earliest.")] = False,
+    limit: LimitOption = 50,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Pass over so many.")] = 0,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Single operations of a run, as they are in the store."""
+
+    async def work(plane: ControlPlane) -> Any:
+        if load:
+            copied = await plane.bench().load_executions(RunId(run_id))
+            if not as_json:
+                say(f"copied {copied.rows:,} new operations from {copied.files} files")
+                for path in copied.elsewhere:
+                    say(f"not on this host: {path}", style="yellow")
+        return await plane.store.executions.list(
+            RunId(run_id),
+            kind=kind,
+            ok=False if failed else None,
+            order="duration_ms" if slowest else "started_at",
+            offset=offset,
+            limit=limit,
+        )
+
+    nothing = "none are in the store; copy them with --load"
+    show(with_control_plane(store, work), _EXECUTION, as_json=as_json, nothing=nothing)
 
 
 @app.command("compare")

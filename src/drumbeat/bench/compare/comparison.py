@@ -18,7 +18,7 @@ from drumbeat.bench.compare.changes import (
     Delta,
     overall,
 )
-from drumbeat.bench.compare.configuration import Difference, differences
+from drumbeat.bench.compare.configuration import Difference, asked_for, differences
 from drumbeat.bench.compare.divergence import DIFFERENT, divergence
 from drumbeat.bench.compare.ranks import Shift, shift
 from drumbeat.bench.compare.similarity import Confidence, Similarity, similarity
@@ -82,7 +82,7 @@ def compared(before: RunRecord, after: RunRecord) -> Comparison:
         after=after,
         deltas=deltas,
         similarity=similarity(before, after),
-        configuration=differences(before.run.config, after.run.config),
+        configuration=differences(asked_for(before.run.config), asked_for(after.run.config)),
         divergence=divergence(_histogram(before), _histogram(after)),
         warnings=(*_warnings(before, after), *_blind_spots(deltas)),
     )

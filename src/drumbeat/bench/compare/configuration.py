@@ -21,6 +21,12 @@ class Difference:
     after: str | None
 
 
+def asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a run's user wrote, where that is kept; not what its database made of it."""
+    document = config.get("document")
+    return document if isinstance(document, Mapping) else config
+
+
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
     """Paths in either configuration whose values differ, by name."""
     old, new = flattened(_asked_for(before)), flattened(_asked_for(after))

@@ -1,0 +1,86 @@
+"""A run's single operations: from the Parquet files its workers left, into the store's ``executions`` on request."""
+
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from drumbeat.bench.config import load_of
+from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
+from drumbeat.bench.model import ErrorClass
+from drumbeat.core.run import Execution, ExecutionFile, Run, RunId
+from drumbeat.store.interface import Store
+
+_BATCH = 50_000  #: rows
+_CLASSES = {FAILED: ErrorClass.DATABASE_ERROR, TIMED_OUT: ErrorClass.QUERY_TIMEOUT, LOST: ErrorClass.CONNECTION}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What was copied, and what could not be."""
+
+    files: int
+    rows: int  #: new ones
+    elsewhere: tuple[str, ...]  #: files on other hosts, or gone
+
+
+async def load_executions(store: Store, run_id: RunId) -> Loaded:
+    """Copy every execution whose file is on this host. Safe to repeat: what is there already is passed over."""
+    run = await store.runs.get(run_id)
+    files = await store.results.list_files(run_id)
+    here = [file for file in files if _is_here(file)]
+    texts = statements_of(run)
+    rows = 0
+    for file, first in _numbered(here):
+        rows += await store.executions.load(_executions(run_id, file, first, texts))
+    return Loaded(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
+
+
+def _is_here(file: ExecutionFile) -> bool:
+    return file.host == socket.gethostname() and Path(file.path).is_file()
+
+
+def statements_of(run: Run) -> dict[str, str]:
+    """The SQL of each kind, without any values."""
+    block = run.config.get("workload")
+    if not isinstance(block, dict):
+        return {}
+    return {str(each.kind): "; ".join(statement.sql for statement in each.statements) for each in load_of(block).used}
+
+
+def _numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
+    """Each file with the number of its first row: a worker's rows are numbered through all its files."""
+    counted: dict[str, int] = {}
+    for file in sorted(files, key=lambda file: (file.worker_id, file.path)):
+        yield file, counted.get(file.worker_id, 0)
+        counted[file.worker_id] = counted.get(file.worker_id, 0) + file.rows
+
+
+def _executions(run_id: RunId, file: ExecutionFile, first: int, texts: dict[str, str]) -> Iterator[Execution]:
+    number = first
+    for batch in pq.ParquetFile(file.path).iter_batches(_BATCH):
+        for row in batch.to_pylist():
+            yield _execution(run_id, file, number, row, texts)
+            number += 1
+
+
+def _execution(run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str]) -> Execution:
+    failed = _CLASSES.get(row["outcome"])
+    return Execution(
+        run_id=run_id,
+        worker_id=file.worker_id,
+        n=number,
+        connection=row["connection"],
+        kind=row["kind"],
+        started_at=row["started_at"],
+        duration_ms=row["duration_us"] / 1000,
+        ok=row["ok"],
+        error_class=failed,
+        error=row["sqlstate"] if failed else None,
+        rows=row["rows"],
+        warmup=row["warmup"],
+        query_text=texts.get(row["kind"]),
+    )
