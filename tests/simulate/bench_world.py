@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ from drumbeat.runtime.worker import DrainResult, Figures, Measurement, WorkerLif
 from drumbeat.store.interface import Joining
 from drumbeat.store.memory import MemoryStore
 from fleet.living import LivingSpawner
+from simulate.bench_line import Line
 
 LIMITS = Thresholds(
     heartbeat_every=timedelta(seconds=1),
@@ -49,6 +51,7 @@ class Database:
     connections: dict[WorkerId, int] = field(default_factory=dict)
     cpu: dict[WorkerId, float] = field(default_factory=dict)  #: percent, by worker
     probe: Probe | None = None
+    done: Counter[WorkerId] = field(default_factory=Counter)  #: operations of MEASUREMENT, by worker: the truth
 
     @property
     def seconds(self) -> float:
@@ -110,6 +113,7 @@ class Reckoned:
         self._counted = _sum(self._counted, count, errors, latency)
         if self._phase == Phase.MEASUREMENT:
             self._whole = _sum(self._whole, count, errors, latency)
+            self._database.done[self._me.worker_id] += count
 
     def measure(self) -> Measurement | None:
         self._reckon()
@@ -178,10 +182,12 @@ class _Feeling:
 class World:
     """One run, its store, its provider, its database and one orchestrator at a time."""
 
-    def __init__(self, group: asyncio.TaskGroup, database: Database) -> None:
+    def __init__(self, group: asyncio.TaskGroup, database: Database, limits: Thresholds, line: Line) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.database = database
+        self.limits = limits
+        self.line = line  #: the current orchestrator's
         self.spawner = LivingSpawner(self.store, self.clock, group, self._life)
         self.run_id = RunId("")
         self._orchestrators = 0
@@ -191,15 +197,16 @@ class World:
     def _life(self, identity: Joining) -> WorkerLife:
         workload = Reckoned(self.store, self.database, identity, self.clock)
         probe = _Feeling(self.database, identity.worker_id)
-        return WorkerLife(self.store, identity, LIMITS, workload, clock=self.clock, probe=probe)
+        return WorkerLife(self.store, identity, self.limits, workload, clock=self.clock, probe=probe)
 
     def _service(self) -> OrchestratorService:
         self._orchestrators += 1
-        return OrchestratorService(self.store, self.spawner, self.clock, f"orchestrator-{self._orchestrators}", _unwatched)
+        store, spawner = self.line.store(self.store), self.line.spawner(self.spawner)
+        return OrchestratorService(store, spawner, self.clock, f"orchestrator-{self._orchestrators}", unwatched)
 
     async def create(self, plan: RunPlan) -> RunId:
         config = {"plan": msgspec.to_builtins(plan)}
-        self.run_id = await self.service.create_run(None, config, name="simulated", thresholds=LIMITS)
+        self.run_id = await self.service.create_run(None, config, name="simulated", thresholds=self.limits)
         self.loop = self.service.loop(self.run_id, lambda: self.database.probe)
         return self.run_id
 
@@ -209,6 +216,7 @@ class World:
 
     def crash(self) -> None:
         """The orchestrator is gone, without a word; another will go on once its lease has run out."""
+        self.line = Line()
         self.service = self._service()
         self.loop = self.service.loop(self.run_id, lambda: self.database.probe)
 
@@ -248,15 +256,17 @@ class World:
 
 
 @asynccontextmanager
-async def _unwatched(run: Run) -> AsyncIterator[Callable[[], Probe | None]]:
+async def unwatched(run: Run) -> AsyncIterator[Callable[[], Probe | None]]:
     yield lambda: None
 
 
 @asynccontextmanager
-async def simulated(database: Database | None = None) -> AsyncIterator[World]:
+async def simulated(
+    database: Database | None = None, *, limits: Thresholds = LIMITS, line: Line | None = None
+) -> AsyncIterator[World]:
     """A world without a run, for as long as the block lasts."""
     async with asyncio.TaskGroup() as group:
-        world = World(group, database or Database())
+        world = World(group, database or Database(), limits, line or Line())
         yield world
         for life in world.spawner.lives.values():
             life.cancel()

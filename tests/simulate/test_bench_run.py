@@ -234,5 +234,3 @@ async def test_every_beat_of_a_run_can_be_decided_again() -> None:
     assert len(beats) > 50
     for beat in beats:
         replayed(beat)
-
-

@@ -12,7 +12,7 @@ from uuid import uuid4
 from drumbeat.bench.act import RunActor
 from drumbeat.bench.decide import decide
 from drumbeat.bench.model import Action, Probe, RunView
-from drumbeat.bench.observe import Observer
+from drumbeat.bench.observe import Observer, plan_of
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
 from drumbeat.core.event import stop
@@ -62,9 +62,13 @@ class OrchestratorService:
     async def create_run(
         self, template_id: str | None, config: Mapping[str, Any], *, name: str = "", thresholds: Thresholds | None = None
     ) -> RunId:
-        """Keep a new run, PREPARED. ``config`` is what ``bench.template.run_config`` made of a checked document."""
+        """Keep a new run, PREPARED. ``config`` is what ``bench.template.run_config`` made of a checked document.
+
+        Raises InvalidInput for one without a plan: nobody could conduct it, nor see to its end.
+        """
         run_id = RunId(f"run-{uuid4().hex[:12]}")
         run = Run(run_id=run_id, name=name or str(config.get("name") or run_id), config=config, template_id=template_id)
+        plan_of(run)
         await self._store.runs.create(run, pool(run_id, PoolKind.BENCH, thresholds or PRESETS[PoolKind.BENCH]))
         return run_id
 

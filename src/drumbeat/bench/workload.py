@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -13,11 +14,14 @@ from drumbeat.bench.driver.interface import ErrorSample
 from drumbeat.bench.driver.runner import Interval, LoadRunner
 from drumbeat.bench.driver.tally import Tally, figures
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, StoreUnavailable
 from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 
+log = logging.getLogger(__name__)
+
 _FILED_EVERY = timedelta(seconds=1)
-_OPENED_WITHIN = timedelta(seconds=60)
+_AGAIN = timedelta(seconds=1)  #: after the store did not answer
+_STALLED = timedelta(seconds=15)  #: without one more connection: there will be no more
 _LOOKED_EVERY = timedelta(milliseconds=50)
 
 
@@ -84,16 +88,18 @@ class BenchWorkload:
     async def _hold(self, runner: LoadRunner, connections: int) -> None:
         """Open connections and wait for them. Raises InvalidInput when the database will not have so many."""
         runner.set_target(connections, timedelta())
-        began = self._clock.elapsed()
-        while runner.engine.held < connections:
-            if self._clock.elapsed() - began > _OPENED_WITHIN:
+        most, since = 0, self._clock.elapsed()
+        while (held := runner.engine.held) < connections:
+            if held > most:
+                most, since = held, self._clock.elapsed()
+            if self._clock.elapsed() - since > _STALLED:
                 raise InvalidInput(_too_few(runner, connections))
             await self._clock.sleep(_LOOKED_EVERY)
             runner.tick()
 
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         self._highest = target
-        await self._keeper.started(target)
+        await self._insist(lambda: self._keeper.started(target))
         self._running.set_rate(qps)
         self._running.start(phase, target)
 
@@ -152,8 +158,17 @@ class BenchWorkload:
         files = self._running.files
         fresh = files[self._filed :]
         if fresh:
-            await self._keeper.filed(fresh)
+            await self._insist(lambda: self._keeper.filed(fresh))
             self._filed += len(fresh)
+
+    async def _insist(self, keep: Callable[[], Awaitable[None]]) -> None:
+        """Keep what nobody else knows. While the store is away try again, until this worker gives up as a whole."""
+        while True:
+            try:
+                return await keep()
+            except StoreUnavailable as exc:
+                log.warning("%s; trying again in %.0f s", exc, _AGAIN.total_seconds())
+            await self._clock.sleep(_AGAIN)
 
     async def drain(self, within: timedelta) -> DrainResult:
         abandoned = await self._running.drain(within)
@@ -166,7 +181,8 @@ class BenchWorkload:
                 runner.begin_drain()
                 await runner.close()
                 await self._file_new()
-                await self._keeper.finished(self._final(runner))
+                final = self._final(runner)
+                await self._insist(lambda: self._keeper.finished(final))
         finally:
             await self._stack.aclose()
 
@@ -188,7 +204,7 @@ def _too_few(runner: LoadRunner, wanted: int) -> str:
     samples = runner.engine.error_samples
     said = f"; it said: {samples[-1].message}" if samples else ""
     return (
-        f"expected {wanted} connections within {_OPENED_WITHIN.total_seconds():g} s, got {runner.engine.held}{said}; "
+        f"expected {wanted} connections, got {runner.engine.held} and no more for {_STALLED.total_seconds():g} s{said}; "
         "ask for fewer, or let the database have more"
     )
 

@@ -14,9 +14,9 @@ from drumbeat.bench.model import RunRecord
 from drumbeat.cli.bench_templates import SetOption, read_document
 from drumbeat.cli.live import STEPS, watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, control_plane, run, with_control_plane
-from drumbeat.cli.render import Columns, console, say, show, show_json, table
+from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
 if TYPE_CHECKING:
@@ -169,9 +169,14 @@ async def _signals(desk: "BenchDesk", run_id: RunId, leave: asyncio.Event) -> As
         asked.set()
 
     async def stop_when_asked() -> None:
-        await asked.wait()
-        say("stopping: workers finish what they have begun …", style="yellow")
-        await desk.stop(run_id)
+        while await asked.wait():
+            errors.print("stopping: workers finish what they have begun …", style="yellow")
+            try:
+                await desk.stop(run_id)
+                return
+            except StoreUnavailable as exc:
+                errors.print(f"not stopped: {exc}; interrupt again to try again", style="red", soft_wrap=True)
+                asked.clear()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, heard)

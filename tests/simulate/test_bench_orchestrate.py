@@ -1,0 +1,90 @@
+"""Orchestrators that look for runs to conduct: they outlast their store, wait for the dead, and leave the living alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+from drumbeat.bench.creation import capacity
+from drumbeat.bench.desk import BenchDesk
+from drumbeat.bench.model import RunPlan, Scaling, ScalingMode
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind
+from drumbeat.core.run import Phase, RunStatus
+from simulate.bench_world import World, simulated
+
+SECOND = timedelta(seconds=1)
+PLAN = RunPlan(
+    warmup=2 * SECOND,
+    duration=30 * SECOND,
+    scaling=Scaling(mode=ScalingMode.FIXED, min_workers=2, min_connections=5, cap=5),
+)
+
+
+@asynccontextmanager
+async def orchestrating(world: World, *, once: bool) -> AsyncIterator[asyncio.Task[None]]:
+    """One that looks for runs, beside whatever the block does."""
+    desk = BenchDesk(world.store, world.clock, "finder", capacity(4, 8 << 30), lambda: world.spawner)
+    leave = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(desk.orchestrate(leave, once=once))
+        try:
+            yield task
+        finally:
+            leave.set()
+            await pass_time(world, 5)
+
+
+async def pass_time(world: World, seconds: int) -> None:
+    for _ in range(seconds):
+        await world.clock.advance(SECOND, settle=60)
+
+
+async def test_a_run_is_conducted_to_its_end_though_the_store_is_away_meanwhile() -> None:
+    async with simulated(limits=PRESETS[PoolKind.BENCH]) as world:
+        await world.begin(PLAN)
+        async with orchestrating(world, once=False) as task:
+            await pass_time(world, 10)
+            with world.store.unavailable():
+                await pass_time(world, 20)
+            await pass_time(world, 60)
+            run = await world.run()
+
+            assert run.status is RunStatus.COMPLETED
+            assert not task.done()
+            assert not world.spawner.running(PoolId(world.run_id))
+
+
+async def test_one_that_looks_once_waits_for_an_orchestrator_that_died_just_now() -> None:
+    async with simulated() as world:
+        await world.begin(PLAN)
+        await world.until(lambda run: run.phase == Phase.MEASUREMENT)
+        spawned = world.spawner.asked("spawn")
+        async with orchestrating(world, once=True) as task:
+            await pass_time(world, 60)
+
+            assert task.done()
+        run = await world.run()
+
+    assert (run.status, run.completion_reason) == (RunStatus.COMPLETED, "DURATION")
+    assert world.spawner.asked("spawn") == spawned
+
+
+async def test_one_that_looks_once_leaves_a_run_to_the_orchestrator_it_has() -> None:
+    async with simulated() as world:
+        await world.begin(PLAN)
+        await world.beat()
+        async with orchestrating(world, once=True) as task:
+            await world.finish()
+            await pass_time(world, 3)
+
+            assert task.done()
+        owners = {beat.owner for beat in await world.kept()}
+
+    assert owners == {"orchestrator-1"}
+
+
+async def test_one_that_looks_once_and_finds_nothing_leaves_at_once() -> None:
+    async with simulated() as world, orchestrating(world, once=True) as task:
+        await pass_time(world, 1)
+
+        assert task.done()
