@@ -20,6 +20,7 @@ from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 log = logging.getLogger(__name__)
 
 _FILED_EVERY = timedelta(seconds=1)
+_MOST_OWED = timedelta(seconds=1)  #: of operations a paced worker is behind with
 _AGAIN = timedelta(seconds=1)  #: after the store did not answer
 _STALLED = timedelta(seconds=15)  #: without one more connection: there will be no more
 _LOOKED_EVERY = timedelta(milliseconds=50)
@@ -70,6 +71,8 @@ class BenchWorkload:
         self._runner: LoadRunner | None = None
         self._highest = 0
         self._told = 0
+        self._qps: float | None = None
+        self._skipped = 0
         self._filed = 0
 
     @property
@@ -100,19 +103,24 @@ class BenchWorkload:
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         self._highest = target
         await self._insist(lambda: self._keeper.started(target))
-        self._running.set_rate(qps)
+        self._pace(qps)
         self._running.start(phase, target)
+
+    def _pace(self, qps: float | None) -> None:
+        self._qps = qps
+        self._running.set_rate(qps)
 
     def set_phase(self, phase: str) -> None:
         self._running.set_phase(phase)
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
         self._highest = max(self._highest, connections)
-        self._running.set_rate(qps)
+        self._pace(qps)
         self._running.set_target(connections, ramp)
 
     def measure(self) -> Measurement | None:
         interval = self._running.interval()
+        self._forget_old_debts()
         tally = interval.tally
         return Measurement(
             operations=tally.operations,
@@ -122,6 +130,13 @@ class BenchWorkload:
             latency=tally.response,
             extra=_extra(interval) | self._new_error_samples(),
         )
+
+    def _forget_old_debts(self) -> None:
+        """A pace is for now: what could not be issued within a second is skipped, and counted, not made up for later."""
+        backlog = self._running.engine.backlog
+        if self._qps is not None and backlog > self._qps * _MOST_OWED.total_seconds():
+            self._skipped += backlog
+            self._running.set_rate(self._qps)
 
     def _new_error_samples(self) -> dict[str, Any]:
         """The first failures of each class, told once."""
@@ -195,6 +210,7 @@ class BenchWorkload:
             "client_cpu_us_per_op": runner.cpu_us_per_operation(),
             "drained": {"operations": runner.drained.operations, "errors": runner.drained.errors},
             "failed_connects": runner.engine.failed_connects,
+            "skipped": self._skipped,
             "executions": dict(runner.kept()),
         }
         return Final(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)

@@ -10,6 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from itertools import accumulate
+from struct import pack
+from typing import Literal
 
 _SUB_BITS = 6
 _SUB = 1 << _SUB_BITS
@@ -20,6 +22,7 @@ _SPARSE, _DENSE = 1, 2  #: the two forms in bytes
 _WIDEST = 1024  #: buckets, for the dense form
 _ONE_BYTE = 0x80  #: numbers below it take one byte
 _TOO_MANY = 1 << 64
+_ORDER: Literal["little", "big"] = "little" if pack("=H", 1)[0] else "big"  #: in which this machine keeps a number's bytes
 
 
 def bucket_of(nanoseconds: int) -> int:
@@ -89,9 +92,14 @@ class Histogram:
         self._widen(total, least, greatest)
 
     def merge(self, other: "Histogram") -> None:
-        """Add another's counts to these."""
-        if other.least is not None and other.greatest is not None:
-            self.add(other.buckets(), other.total, other.least, other.greatest)
+        """Add another's counts to these: all of them at once, as one big number. No count reaches 2**64, so none carries."""
+        if other.least is None or other.greatest is None:
+            return
+        used = _used(other)
+        mine, theirs = self.counts[used].tobytes(), other.counts[used].tobytes()
+        both = int.from_bytes(mine, _ORDER) + int.from_bytes(theirs, _ORDER)
+        self.counts[used] = array("Q", both.to_bytes(len(mine), _ORDER))
+        self._widen(other.total, other.least, other.greatest)
 
     def _widen(self, total: int, least: int, greatest: int) -> None:
         self.total += total
@@ -100,7 +108,7 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        return sum(self.counts[self._used()])
+        return sum(self.counts[_used(self)])
 
     @property
     def mean(self) -> timedelta | None:
@@ -123,7 +131,7 @@ class Histogram:
             raise ValueError(f"expected percentiles from 0 to 100, got {percents}")
         if self.least is None or self.greatest is None:
             return [None] * len(percents)
-        used = self._used()
+        used = _used(self)
         so_far = list(accumulate(self.counts[used]))
         ranks = [max(1, -(-percent * so_far[-1] // 100)) for percent in percents]
         middles = [_middle(used.start + bisect_left(so_far, rank)) for rank in ranks]
@@ -131,20 +139,14 @@ class Histogram:
 
     def buckets(self) -> Iterator[tuple[int, int]]:
         """The buckets that hold something, lowest first, with their counts."""
-        used = self._used()
+        used = _used(self)
         return ((bucket, count) for bucket, count in enumerate(self.counts[used], used.start) if count)
-
-    def _used(self) -> slice:
-        """Where the counts can be: between the buckets of the least and the greatest."""
-        if self.least is None or self.greatest is None:
-            return slice(0, 0)
-        return slice(bucket_of(self.least), bucket_of(self.greatest) + 1)
 
     def to_bytes(self) -> bytes:
         """A compact form: the exact figures, then the counts, one byte for each bucket where that is enough."""
         if self.least is None or self.greatest is None:
             return bytes([_SPARSE])
-        window = self.counts[self._used()].tolist()
+        window = self.counts[_used(self)].tolist()
         dense = len(window) <= _WIDEST and max(window) < 256
         out = bytearray([_DENSE if dense else _SPARSE])
         for figure in (self.total, self.least, self.greatest):
@@ -194,6 +196,13 @@ class Histogram:
 
     def __repr__(self) -> str:
         return f"<Histogram of {self.count}: p50 {self.percentile(50)}, p99 {self.percentile(99)}>"
+
+
+def _used(histogram: Histogram) -> slice:
+    """Where the counts can be: between the buckets of the least and the greatest."""
+    if histogram.least is None or histogram.greatest is None:
+        return slice(0, 0)
+    return slice(bucket_of(histogram.least), bucket_of(histogram.greatest) + 1)
 
 
 def merged(histograms: Iterable[Histogram]) -> Histogram:
