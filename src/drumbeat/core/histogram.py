@@ -169,8 +169,8 @@ class Histogram:
         if data == bytes([_SPARSE]):
             return histogram
         (histogram.total, histogram.least, histogram.greatest), rest = _figures(data[1:])
-        if data[0] == _DENSE and rest and rest[0] and rest[-1] and len(rest) == len(range(BUCKETS)[histogram._used()]):
-            histogram.counts[histogram._used()] = array("Q", list(rest))
+        if data[0] == _DENSE and rest and rest[0] and rest[-1] and len(rest) == len(range(BUCKETS)[_used(histogram)]):
+            histogram.counts[_used(histogram)] = array("Q", list(rest))
             return histogram
         pairs = _sparse(rest) if data[0] == _SPARSE else list(enumerate(rest, bucket_of(histogram.least)))
         used = [(bucket, count) for bucket, count in pairs if count]
