@@ -132,12 +132,14 @@ async def test_a_worker_needs_a_pool(file_plane: ControlPlane) -> None:
         await file_plane.run_worker(arguments())
 
 
-async def test_a_worker_needs_a_pool_whose_work_is_known(file_plane: ControlPlane) -> None:
+async def test_a_worker_of_a_pool_of_jobs_needs_a_handler(file_plane: ControlPlane) -> None:
     await file_plane.store.pools.create(pool("p", PoolKind.JOBS))
 
-    with pytest.raises(InvalidInput, match="this Drumbeat has workers for: "):
-        await file_plane.run_worker(arguments())
-    assert await file_plane.store.workers.list(POOL) == []
+    code = await file_plane.run_worker(arguments())
+
+    (row,) = await file_plane.store.workers.list(POOL)
+    assert code is ExitCode.CONFIGURATION
+    assert "expected a handler, got none" in (row.error or "")
 
 
 async def test_a_worker_lives_in_its_slot_until_told_to_stop(file_plane: ControlPlane) -> None:

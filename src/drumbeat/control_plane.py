@@ -1,9 +1,10 @@
 """The composition root: from settings to store, spawner, loops and workers. The only file that knows everything."""
 
+import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -13,34 +14,37 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 from drumbeat.core.event import start
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
-from drumbeat.fleet.act import FleetActor
-from drumbeat.fleet.decide import decide
-from drumbeat.fleet.model import Action, FleetPolicy, FleetView
-from drumbeat.fleet.observe import observe
-from drumbeat.fleet.workload import Metronome
-from drumbeat.runtime.beat import ControlLoop
-from drumbeat.runtime.host import this_host
-from drumbeat.runtime.lease import Leadership
 from drumbeat.runtime.logs import LogShipper
-from drumbeat.runtime.probe import Probe
-from drumbeat.runtime.signals import run_until_signalled
+from drumbeat.runtime.signals import on_stop_signals, run_until_signalled
 from drumbeat.runtime.worker import WorkerLife, Workload
-from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings
+from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, public_url
 from drumbeat.spawn.interface import Spawner
 from drumbeat.spawn.leash import hold_leash
-from drumbeat.spawn.local import LocalSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Joining
 
 if TYPE_CHECKING:
     from drumbeat.bench.desk import BenchDesk as BenchDesk
+    from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
+    from drumbeat.fleet.model import Action, FleetPolicy, FleetView
+    from drumbeat.pool.checker import Checker as Checker
+    from drumbeat.pool.desk import PoolDesk as PoolDesk
+    from drumbeat.pool.handlers import Handlers
+    from drumbeat.pool.model import Action as PoolAction
+    from drumbeat.pool.model import PoolView
+    from drumbeat.pool.work import WorkPlan as WorkPlan
+    from drumbeat.runtime.beat import ControlLoop
+    from drumbeat.spawn.local import LocalSpawner
+    from drumbeat.triggers.desk import TriggerDesk as TriggerDesk
+    from drumbeat.triggers.model import Firing
+
+TRIGGER_FILES = (Path("triggers.yml"), Path("trigger_registry.yml"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,16 @@ class WorkerArguments:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkDone:
+    """What came of a job worker's life."""
+
+    worker_id: str
+    code: ExitCode
+    finished: int
+    failed: int
+
+
 @asynccontextmanager
 async def open_control_plane(
     settings: Settings, *, create: bool = False, check_version: bool = True, clock: Clock | None = None
@@ -77,27 +91,35 @@ class ControlPlane:
         self.store = store
         self._clock = clock
 
-    def local_spawner(self, *, survive: bool = False) -> LocalSpawner:
+    def local_spawner(self, *, survive: bool = False) -> "LocalSpawner":
         """Starts workers on this machine, with this store in their environment. Raises InvalidSettings without a folder."""
+        from drumbeat.spawn.local import LocalSpawner
+
         _check_folder(self.settings.state_dir)
         environment = {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)}
         return LocalSpawner(self.settings.state_dir, environment, survive=survive, clock=self._clock)
 
-    async def create_fleet(self, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+    async def create_fleet(self, name: str, policy: "FleetPolicy", thresholds: Thresholds | None = None) -> Pool:
         """A pool whose workers start as soon as they are ready."""
         limits = thresholds or PRESETS[PoolKind.FLEET]
         made = await self.store.pools.create(pool(name, PoolKind.FLEET, limits, **policy.to_json()))
         await self.store.events.append(made.pool_id, [start(expected_workers=policy.workers)])
         return made
 
-    async def set_fleet_policy(self, pool_id: PoolId, policy: FleetPolicy) -> Pool:
+    async def set_fleet_policy(self, pool_id: PoolId, policy: "FleetPolicy") -> Pool:
         """What the next beat will decide by."""
         return await self.store.pools.save(replace(await self.store.pools.get(pool_id), policy=policy.to_json()))
 
     def fleet_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
-    ) -> ControlLoop[FleetView, Action]:
+    ) -> "ControlLoop[FleetView, Action]":
         """One controller of a fleet. Any number may run: the one that holds the lease acts."""
+        from drumbeat.fleet.act import FleetActor
+        from drumbeat.fleet.decide import decide
+        from drumbeat.fleet.observe import observe
+        from drumbeat.runtime.beat import ControlLoop
+        from drumbeat.runtime.lease import Leadership
+
         return ControlLoop(
             store=self.store,
             pool_id=pool_id,
@@ -109,8 +131,85 @@ class ControlPlane:
             act=FleetActor(self.store, spawner, pool_id).act,
         )
 
+    def pool_loop(
+        self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
+    ) -> "ControlLoop[PoolView, PoolAction]":
+        """One controller of a pool of jobs, for a process that runs anyway; triggers do the same, one beat at a time."""
+        from drumbeat.pool.beats import Beating, pool_loop
+
+        beating = Beating(store=self.store, spawner=spawner, clock=self._clock, owner=process_name())
+        return pool_loop(beating, pool_id, every, lease or every * 5)
+
+    def checker(self) -> "Checker":
+        """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process."""
+        from drumbeat.pool.checker import Checker
+
+        return Checker(self.store, self._clock, process_name, partial(self.local_spawner, survive=True))
+
+    async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
+        """The beat every trigger wakes; answers with each pool's report. Raises NotFound, InvalidInput."""
+        from drumbeat.pool.beats import told
+        from drumbeat.triggers.model import Machine
+
+        checker, one = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
+        if firing.machine is Machine.REAPER:
+            reaped = await checker.reap(one, lost_after=firing.lost_after)
+            return {pool_id: told(report) for pool_id, report in reaped.items()}
+        pools = [one] if one else [each.pool_id for each in await self.store.pools.list(PoolKind.JOBS)]
+        return {pool_id: told(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
+
+    async def fire(self, firing: "Firing") -> Mapping[str, Any]:
+        """The same for a checker that was sent by a push: work that is added from here on sends another."""
+        from drumbeat.triggers.detached import arrive
+
+        if firing.pool_id is not None:
+            await arrive(self.store.leases, firing.trigger, firing.pool_id)
+        return await self.run_trigger(firing)
+
+    def triggers(self, file: Path | None = None) -> "TriggerDesk":
+        """The triggers of a file, or of the usual one. Raises InvalidSettings, MissingExtra."""
+        desk = _part("triggers.desk", "triggers", "triggers.yml")
+        around = desk.Surroundings(
+            store=self.store,
+            clock=self._clock,
+            owner=process_name(),
+            variables=os.environ,
+            for_children={STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)},
+            public_store=public_url(self.settings.store),
+            state_dir=self.settings.state_dir,
+        )
+        made: TriggerDesk = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.run_trigger, around)
+        return made
+
+    async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Run the beat a cloud's event asks for; HTTP events need a file of triggers. Raises InvalidInput, NotFound."""
+        file = triggers_file()
+        if file is not None:
+            return await self.triggers(file).answer_event(event)
+        answer: Mapping[str, Any] = await _part("triggers.serverless", "triggers", "a trigger").answer_event(
+            event, self.run_trigger, None
+        )
+        return answer
+
+    async def work_added(self, pool_id: PoolId) -> Sequence[str]:
+        """Pull the triggers that wait for work in a pool, if there is a file of them here. Answers with their names."""
+        file = triggers_file()
+        return await self.triggers(file).work_added(pool_id) if file else ()
+
+    @asynccontextmanager
+    async def waking(self, file: Path | None = None) -> AsyncIterator[Callable[[str], Awaitable[Sequence[str]]]]:
+        """Gives what to call with a pool's name after each push: it pulls the triggers that wait for work, in-loop ones too.
+
+        Those run beside the caller; at the end of the block they are waited for.
+        """
+        desk = self.triggers(file)
+        async with desk.in_loop() as beside:
+            yield partial(desk.work_added, beside=beside)
+
     def bench(self) -> "BenchDesk":
         """Templates, runs, comparisons and reports. Its workers outlive this process: another may go on with their run."""
+        from drumbeat.runtime.host import this_host
+
         host = this_host()
         desk: BenchDesk = _bench("desk").BenchDesk(
             self.store,
@@ -127,12 +226,17 @@ class ControlPlane:
         home = await self.store.pools.get(PoolId(arguments.run_id))
         identity = self._identity(arguments)
         workload = self._workload(home, identity)
-        life = WorkerLife(self.store, identity, home.thresholds, workload, clock=self._clock, probe=Probe(self._clock))
-        async with LogShipper(self.store, home.pool_id, self._clock, worker_id=identity.worker_id):
-            return await run_until_signalled(life)
+        life = self._life(home, identity, workload)
+        code = await self._live(home, identity, life)
+        if home.kind is PoolKind.JOBS and life.work_is_done:
+            done = workload.figures
+            await self.checker().after_exit(home.pool_id, done.operations + done.errors)
+        return code
 
     def _workload(self, home: Pool, identity: Joining) -> Workload:
         if home.kind is PoolKind.FLEET:
+            from drumbeat.fleet.workload import Metronome
+
             return Metronome(self._clock)
         if home.kind is PoolKind.BENCH:
             run_id, folder = RunId(home.pool_id), self.settings.state_dir / "executions"
@@ -140,7 +244,60 @@ class ControlPlane:
                 self.store, run_id, identity.worker_id, identity.slot, folder, self._clock
             )
             return made
-        raise InvalidInput(f"pool {home.pool_id!r} is a {home.kind} pool; this Drumbeat has workers for: bench, fleet")
+        return self._job_workload(home, identity, None)
+
+    def _job_workload(
+        self, home: Pool, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
+    ) -> Workload:
+        from drumbeat.pool.work import plan_of
+        from drumbeat.pool.worker import job_workload
+
+        return job_workload(self.store, home, identity.worker_id, plan or plan_of(home), self._clock, handlers=handlers)
+
+    def pool(self, name: str) -> "PoolDesk":
+        """Everything one may ask of a pool of jobs; it need not exist yet."""
+        from drumbeat.pool.desk import PoolDesk
+
+        return PoolDesk(self.store, self._clock, name, process_name())
+
+    async def work(
+        self,
+        name: str,
+        plan: "WorkPlan",
+        worker_id: str | None = None,
+        *,
+        handlers: "Handlers | None" = None,
+        signals: bool = True,
+    ) -> WorkDone:
+        """Be a worker of a pool of jobs, by this plan, without being spawned. Raises NotFound, InvalidInput.
+
+        ``handlers`` stand in for those of the plan; without ``signals`` the process's own are left alone.
+        """
+        home = await self.pool(name).get()
+        me = worker_id or f"{name}-{process_name()}"
+        arguments = WorkerArguments(run_id=name, worker_id=me, worker_group_id=0, worker_group_count=1)
+        identity = replace(self._identity(arguments), capabilities=plan.capabilities)
+        workload = self._job_workload(home, identity, plan, handlers)
+        code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
+        figures = workload.figures
+        return WorkDone(worker_id=me, code=code, finished=figures.operations, failed=figures.errors)
+
+    def _life(self, home: Pool, identity: Joining, workload: Workload) -> WorkerLife:
+        from drumbeat.runtime.probe import Probe
+
+        return WorkerLife(
+            self.store,
+            identity,
+            home.thresholds,
+            workload,
+            clock=self._clock,
+            probe=Probe(self._clock),
+            gated=home.kind is not PoolKind.JOBS,
+        )
+
+    async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
+        async with LogShipper(self.store, home.pool_id, self._clock, worker_id=identity.worker_id):
+            return await (run_until_signalled(life) if signals else life.run())
 
     def _identity(self, arguments: WorkerArguments) -> Joining:
         return Joining(
@@ -169,7 +326,7 @@ def process_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
 
-async def drive(url: str, request: DriveRequest, on_progress: Callable[[DriveProgress], None]) -> DriveOutcome:
+async def drive(url: str, request: "DriveRequest", on_progress: "Callable[[DriveProgress], None]") -> "DriveOutcome":
     """Drive a database from this process alone; needs no store."""
     outcome: DriveOutcome = await _bench("drive").drive_url(url, request, SystemClock(), on_progress)
     return outcome
@@ -186,9 +343,25 @@ def template_schema() -> Mapping[str, Any]:
     return schema
 
 
+@contextmanager
+def until_stopped(stop: asyncio.Event) -> Iterator[None]:
+    """Inside the block SIGTERM and SIGINT set ``stop``, and nothing else."""
+    with on_stop_signals(lambda _: stop.set()):
+        yield
+
+
+def triggers_file() -> Path | None:
+    """The triggers' file of this folder, under our name or the seed's."""
+    return next((file for file in TRIGGER_FILES if file.is_file()), None)
+
+
 def _bench(part: str) -> ModuleType:
     """A part of the bench, imported late: it needs numpy and pyarrow, which nothing else does."""
+    return _part(f"bench.{part}", "bench", "the bench")
+
+
+def _part(name: str, extra: str, what: str) -> ModuleType:
     try:
-        return import_module(f"drumbeat.bench.{part}")
+        return import_module(f"drumbeat.{name}")
     except ModuleNotFoundError as exc:
-        raise MissingExtra("the bench", "bench") from exc
+        raise MissingExtra(what, extra) from exc

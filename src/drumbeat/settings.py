@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 
 from drumbeat.core.errors import InvalidSettings
 
@@ -45,6 +45,14 @@ def absolute(store: str) -> str:
     if not path:
         return store
     return f"sqlite:///{quote(str(Path(unquote(path)).expanduser().absolute()))}{mark}{options}"
+
+
+def public_url(store: str) -> str | None:
+    """A store's URL if anybody may read it; None if it holds a password, or what might be one."""
+    if store.startswith("sqlite:///"):
+        return store
+    parts = urlsplit(store)
+    return None if parts.password or "password" in parts.query or "key" in parts.query else store
 
 
 def _from_file(file: Path) -> dict[str, Any]:

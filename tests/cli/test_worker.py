@@ -192,13 +192,14 @@ async def test_a_second_worker_of_one_name_is_refused(url: str, tmp_path: Path) 
             assert (await store.workers.get(POOL, ME)).pid == first.pid
 
 
-async def test_a_pool_whose_work_nobody_knows_is_refused(url: str, tmp_path: Path) -> None:
+async def test_a_pool_of_jobs_without_a_handler_is_refused(url: str, tmp_path: Path) -> None:
     async with home(url, kind=PoolKind.JOBS):
         with worker(url, tmp_path) as process:
             code, errors = await ended(process)
 
     assert code == ExitCode.CONFIGURATION
-    assert errors == "drumbeat: pool 'p' is a jobs pool; this Drumbeat has workers for: bench, fleet\n"
+    assert "expected a handler, got none" in errors
+    assert "Traceback" not in errors
 
 
 async def test_what_a_worker_logs_is_kept_in_the_store(url: str, tmp_path: Path) -> None:

@@ -61,6 +61,14 @@ def test_each_kind_has_its_usual_thresholds(
     assert [usual.give_up_after, usual.start_within, usual.drain_within] == [seconds(give_up), seconds(start), seconds(drain)]
 
 
+@pytest.mark.parametrize(
+    ("kind", "gone"),
+    [(PoolKind.BENCH, seconds(120)), (PoolKind.FLEET, seconds(120)), (PoolKind.JOBS, seconds(1_000_000_000))],
+)
+def test_workers_leave_when_their_controller_is_gone_but_those_of_jobs_do_without_one(kind: PoolKind, gone: timedelta) -> None:
+    assert PRESETS[kind].controller_gone_after == gone
+
+
 def test_every_kind_has_usual_thresholds() -> None:
     assert set(PRESETS) == set(PoolKind)
 

@@ -7,6 +7,7 @@ import pytest
 
 from docs.pages import page, rows, section
 from drumbeat.store.open import DEFAULT_URL, open_store
+from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.sql.postgres import PostgresDatabase
 from drumbeat.store.sql.sqlite import SqliteDatabase
 
@@ -24,14 +25,20 @@ def typed(value: object) -> str:
     return f"{value.total_seconds():g}" if isinstance(value, timedelta) else str(value)
 
 
-@pytest.mark.parametrize(("heading", "database"), [("## SQLite", SqliteDatabase), ("## PostgreSQL", PostgresDatabase)])
+@pytest.mark.parametrize(
+    ("heading", "database"),
+    [("## SQLite", SqliteDatabase), ("## PostgreSQL", PostgresDatabase), ("## Redis", RedisDatabase)],
+)
 def test_every_option_is_there_with_its_default(heading: str, database: type) -> None:
     told = {row[0].strip("`"): row[1].strip("`") for row in rows(section(TEXT, heading))}
 
     assert told == options(database)
 
 
-@pytest.mark.parametrize(("url", "database"), [("sqlite:///x.db", SqliteDatabase), ("postgresql://h/d", PostgresDatabase)])
+@pytest.mark.parametrize(
+    ("url", "database"),
+    [("sqlite:///x.db", SqliteDatabase), ("postgresql://h/d", PostgresDatabase), ("redis://h/0", RedisDatabase)],
+)
 def test_the_options_of_the_page_are_those_a_url_takes(url: str, database: type) -> None:
     given = "&".join(f"{name}={default}" for name, default in options(database).items())
 

@@ -1,12 +1,14 @@
 """What the fleet's tests begin with: workers, instances and views in a few words."""
 
+from dataclasses import fields as dataclass_fields
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from drumbeat.core.job import JobId
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.model import FleetPolicy, FleetView, Seen
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Held, PolicyName, Queue, Seen
 
 POOL = PoolId("p")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -70,3 +72,31 @@ def view(
         instances=running if instances is None else instances,
     )
     return replace(seen, **fields)
+
+
+def job(name: str, holder: str | int, held_for: float = 10, **fields: Any) -> Held:
+    """A job that a worker has held for so many seconds, with its lease kept."""
+    kept = Held(job_id=JobId(name), worker_id=_name(holder), claimed_at=NOW - seconds(held_for), lease_until=NOW + seconds(60))
+    return replace(kept, **fields)
+
+
+def ready_worker(name: int, age: float = 7200, **fields: Any) -> Worker:
+    """An active worker of a queue's pool, long ready."""
+    made = NOW - seconds(age)
+    return worker(name, **({"created_at": made, "started_at": made + seconds(60), "ready_at": made + seconds(120)} | fields))
+
+
+def idle_for(**spans: float) -> FleetState:
+    """What a beat remembers that saw workers idle: ``worker_0=700``."""
+    return FleetState(idle_since={name.replace("_", "-"): NOW - seconds(span) for name, span in spans.items()})
+
+
+def queued(
+    *workers: Worker, ready: int = 0, held: tuple[Held, ...] = (), oldest: float = 1, policy: str = "queue_ratio", **fields: Any
+) -> FleetView:
+    """A pool with a queue; fields of the policy are given with those of the view."""
+    names = {each.name for each in dataclass_fields(FleetPolicy)}
+    rules = {"min_workers": 0} | {name: fields.pop(name) for name in [*fields] if name in names}
+    queue = Queue(ready=ready, claimed=len(held), oldest_ready=NOW - seconds(oldest) if ready else None)
+    chosen = FleetPolicy(policy=PolicyName(policy), **rules)
+    return view(*workers, **({"policy": chosen, "queue": queue, "held": held, "state": FleetState()} | fields))

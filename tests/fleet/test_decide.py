@@ -91,7 +91,7 @@ def test_a_killed_worker_is_replaced_in_its_slot_under_a_new_name() -> None:
 
     assert failed == MarkFailed(worker=rows[1], exit_code=-9, reason="its instance is over: killed by signal 9")
     assert spawned == Spawn(
-        worker_id=WorkerId("worker-3"), slot=1, group_count=3, reason="2 of 3 workers are here; slot 1 is free", is_new=True
+        worker_id=WorkerId("worker-3"), slot=1, group_count=3, reason="2 of 3 workers are here; slot 1 is free", at=NOW
     )
 
 
@@ -221,7 +221,9 @@ def test_doing_nothing_is_explained(seen: FleetView, why: str) -> None:
 def test_the_summary_counts_every_state() -> None:
     rows = [worker(n, status=status, drain_deadline=ASKED) for n, status in enumerate(WorkerStatus)]
 
-    assert decide(view(*rows, worker(9), wanted=4)).summary == {
+    told = decide(view(*rows, worker(9), wanted=4)).summary
+
+    assert {name: count for name, count in told.items() if isinstance(count, int)} == {
         "wanted": 4,
         "spawning": 1,
         "starting": 1,

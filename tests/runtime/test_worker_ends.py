@@ -20,6 +20,15 @@ async def test_exit_0_when_the_work_is_done(world: World, workload: FakeWorkload
         assert worker.code() is ExitCode.CLEAN
     assert (await world.row()).status is WorkerStatus.TERMINATED
     assert workload.names[-2:] == ["drain", "close"]
+    assert worker.life.work_is_done
+
+
+async def test_a_worker_that_is_told_to_leave_has_not_done_its_work(world: World, workload: FakeWorkload) -> None:
+    async with world.working(workload) as worker:
+        worker.life.request_stop("SIGTERM")
+        await world.passes(0)
+        assert worker.code() is ExitCode.CLEAN
+    assert not worker.life.work_is_done
 
 
 @pytest.mark.parametrize(

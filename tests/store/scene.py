@@ -192,16 +192,20 @@ async def _log(store: Store) -> None:
 
 async def _add_jobs(sql: Sql) -> None:
     job = {"pool_id": RUN, "payload": '{"n":1}', "created_at": us(EPOCH)}
-    claimed = job | {"status": "claimed", "lease_owner": "active", "claimed_at": us(EPOCH + SECOND), "attempts": 1}
-    await sql.insert("jobs", job_id="j1", **(job | {"status": "pending"}))
-    await sql.insert("jobs", job_id="j2", **(job | {"status": "pending"}))
-    await sql.insert("jobs", job_id="j3", **claimed)
-    await sql.insert("jobs", job_id="j4", **(job | {"status": "done", "attempts": 2, "result": '{"ok":true}'}))
-    await sql.insert("jobs", job_id="j5", **(job | {"status": "poisoned", "attempts": 3, "last_error": "bad"}))
-    for job_id, n, outcome, took in (("j4", 1, "failed", 1), ("j4", 2, "done", 3), ("j3", 1, None, None)):
-        ended = None if took is None else us(EPOCH + took * SECOND)
-        fields = {"worker_id": "active", "started_at": us(EPOCH), "ended_at": ended, "outcome": outcome}
-        await sql.insert("job_attempts", job_id=job_id, n=n, **fields)
+    held = {"lease_owner": "active", "lease_epoch": 1, "claimed_at": us(EPOCH), "attempts": 1}
+    done = held | {
+        "status": "done",
+        "attempts": 2,
+        "lease_epoch": 2,
+        "result": '{"ok":true}',
+        "finished_at": us(EPOCH + 3 * SECOND),
+    }
+    claimed = held | {"status": "claimed", "claimed_at": us(EPOCH + SECOND)}
+    poisoned = {"status": "poisoned", "attempts": 3, "last_error": "bad"}
+    for seq, state in enumerate(({}, {}, claimed, done, poisoned), start=1):
+        await sql.insert("jobs", seq=seq, given_id=f"j{seq}", **(job | state))
+    ended = {"worker_id": "active", "started_at": us(EPOCH), "ended_at": us(EPOCH + SECOND), "outcome": "failed"}
+    await sql.insert("job_attempts", seq=4, n=1, **ended)
 
 
 async def _add_results(sql: Sql) -> None:

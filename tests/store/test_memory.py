@@ -9,7 +9,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Fenced, NotFound, StoreUnavailable
 from drumbeat.core.event import start
 from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
-from drumbeat.store.contract import Elapse, StoreContract
+from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.interface import Store
 from drumbeat.store.memory import MemoryStore
 
@@ -35,9 +35,19 @@ class TestMemoryStore(StoreContract):
     """The reference."""
 
 
+class TestMemoryPool(PoolContract):
+    """The reference for jobs."""
+
+
 def test_no_two_contracts_have_a_test_of_one_name() -> None:
     """Else one would hide the other in the class that inherits both."""
-    names = [name for part in StoreContract.__mro__ for name in vars(part) if name.startswith("test_")]
+    names = [
+        name
+        for whole in (StoreContract, PoolContract)
+        for part in whole.__mro__
+        for name in vars(part)
+        if name.startswith("test_")
+    ]
 
     assert len(names) > 100
     assert sorted(names) == sorted(set(names))

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from drumbeat.store import Store, open_store
-from drumbeat.store.contract import Elapse, StoreContract
+from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer
 from store.timeshift import elapse_through
@@ -29,3 +29,7 @@ def elapse(database: str) -> Elapse:
 
 class TestPostgresStoreBehindPgBouncer(StoreContract):
     """Every promise, with a pooler in between."""
+
+
+class TestPostgresPoolBehindPgBouncer(PoolContract):
+    """Every promise about jobs."""

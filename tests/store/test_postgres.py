@@ -10,7 +10,7 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings, StoreNotReady, S
 from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
-from drumbeat.store.contract import Elapse, StoreContract
+from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.sql.migrate import LATEST
 from servers.postgres import PostgresServer
 from store.timeshift import elapse_through
@@ -34,6 +34,10 @@ def elapse(database: str) -> Elapse:
 
 class TestPostgresStore(StoreContract):
     """Every promise, on a server of its own."""
+
+
+class TestPostgresPool(PoolContract):
+    """Every promise about jobs."""
 
 
 async def test_eight_processes_worth_of_migrations_at_once_apply_each_one_once(postgres_url: str) -> None:

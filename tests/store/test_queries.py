@@ -119,8 +119,11 @@ def test_both_dialects_have_the_same_words() -> None:
     assert set(POSTGRES.calls) == set(SQLITE.calls)
 
 
-def test_both_dialects_have_the_same_queries() -> None:
-    assert set(load_queries(SQLITE)) == set(load_queries(POSTGRES))
+def test_both_dialects_have_the_same_queries_but_for_how_jobs_are_pushed_and_claimed() -> None:
+    sqlite, postgres = set(load_queries(SQLITE)), set(load_queries(POSTGRES))
+
+    assert sqlite - postgres == {"next_number", "push_job"}
+    assert postgres - sqlite == {"push_one", "push_jobs", "notify", "settle_and_claim", "lock_groups"}
 
 
 @pytest.mark.parametrize("dialect", [SQLITE, POSTGRES], ids=lambda each: each.name)
@@ -146,7 +149,7 @@ def test_migrations_are_numbered_from_one_without_a_gap() -> None:
 def test_every_table_is_counted_by_check() -> None:
     made = re.findall(r"CREATE TABLE drumbeat\.(\w+)", "".join(migration_texts().values()))
 
-    assert sorted(made) == sorted(TABLES)
+    assert sorted(set(made)) == sorted(TABLES)
 
 
 def _used() -> set[str]:
@@ -155,12 +158,18 @@ def _used() -> set[str]:
     return set(re.findall(r'(?:\bread\(|\bwrite\(|\byield \(?)\s*f?"(\w+)', source))
 
 
+def _named() -> set[str]:
+    """Every word in quotes."""
+    return set(re.findall(r'"(\w+)"', "\n".join(path.read_text() for path in FOLDER.glob("*.py"))))
+
+
 def test_every_query_the_code_runs_is_there_and_every_one_there_is_run() -> None:
-    queries, used = set(load_queries(SQLITE)), _used()
+    queries, used = set(load_queries(SQLITE)) | set(load_queries(POSTGRES)), _used()
     composed = {name for name in used if name.endswith("_") and name not in queries}
+    unused = queries - used - _named()
 
     assert {name for name in used - composed if name not in queries} == set()
-    assert {name for name in queries - used if not name.startswith(tuple(composed)) and name not in view_names()} == set()
+    assert {name for name in unused if not name.startswith(tuple(composed)) and name not in view_names()} == set()
 
 
 def _ordinary(dialect: Dialect) -> Iterator[tuple[Query, Statement]]:

@@ -13,7 +13,7 @@ from drumbeat.core.errors import StoreCorrupt, StoreNotReady, StoreTooNew, Store
 from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
-from drumbeat.store.contract import Elapse, StoreContract
+from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from store.timeshift import shift_statements
 
 
@@ -27,22 +27,30 @@ def url(database_file: Path) -> str:
     return f"sqlite:///{database_file}"
 
 
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    async with open_store(f"{url}?synchronous=normal", create=True) as store:
+        yield store
+
+
+@pytest.fixture
+def elapse(database_file: Path, store: Store) -> Elapse:
+    async def pass_time(passed: timedelta) -> None:
+        connection = sqlite3.connect(database_file, timeout=10)
+        with connection:
+            for statement in shift_statements(passed):
+                connection.execute(statement)
+        connection.close()
+
+    return pass_time
+
+
 class TestSqliteStore(StoreContract):
-    @pytest.fixture
-    async def store(self, url: str) -> AsyncIterator[Store]:
-        async with open_store(f"{url}?synchronous=normal", create=True) as store:
-            yield store
+    """Every promise, in a file of its own."""
 
-    @pytest.fixture
-    def elapse(self, database_file: Path, store: Store) -> Elapse:
-        async def pass_time(passed: timedelta) -> None:
-            connection = sqlite3.connect(database_file, timeout=10)
-            with connection:
-                for statement in shift_statements(passed):
-                    connection.execute(statement)
-            connection.close()
 
-        return pass_time
+class TestSqlitePool(PoolContract):
+    """Every promise about jobs."""
 
 
 async def test_a_refused_write_leaves_its_neighbours_in_the_same_commit_alone(url: str) -> None:

@@ -1,21 +1,16 @@
 """drumbeat store: make, check, bring up to date and prune the store."""
 
-import re
-from datetime import timedelta
 from typing import Annotated
 
 import typer
 
 from drumbeat.cli.options import JsonOption, StoreOption, run, settings_for, with_control_plane
+from drumbeat.cli.options import parse_age as parse_age
 from drumbeat.cli.render import say, show_json, text
 from drumbeat.control_plane import open_control_plane
-from drumbeat.core.errors import InvalidInput
 from drumbeat.store.interface import StoreReport
 
 app = typer.Typer(no_args_is_help=True, help="Make, check, bring up to date and prune the store.")
-
-_LONGEST_AGE = timedelta(days=36_500)
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 @app.command()
@@ -83,14 +78,3 @@ def prune(
         show_json(counts)
     else:
         say("deleted: " + ", ".join(f"{table} {rows}" for table, rows in counts.items()))
-
-
-def parse_age(given: str) -> timedelta:
-    """A duration such as 90s, 15m, 12h, 30d or 4w. Raises InvalidInput."""
-    found = re.fullmatch(r"([0-9]{1,12})([smhdw])", given.strip())
-    if found is None:
-        raise InvalidInput(f"expected an age such as 12h, 30d or 4w, got {given!r}")
-    count, unit = int(found[1]), timedelta(**{_UNITS[found[2]]: 1})
-    if count > _LONGEST_AGE / unit:
-        raise InvalidInput(f"expected an age of {_LONGEST_AGE.days}d at the most, got {given!r}")
-    return count * unit

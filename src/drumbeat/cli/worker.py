@@ -1,16 +1,10 @@
 """drumbeat worker: be one worker of a pool or run, from joining to leaving."""
 
-import logging
-import os
-import sys
 from typing import Annotated
 
 import typer
 
-from drumbeat.cli.options import run
-from drumbeat.control_plane import WorkerArguments, open_control_plane
-from drumbeat.core.worker import ExitCode
-from drumbeat.settings import load_settings
+from drumbeat.cli.living import be_worker
 
 
 def worker(
@@ -23,13 +17,4 @@ def worker(
 
     Exit codes: 0 clean, 1 configuration, 2 store lost, 3 no START in time, 4 fatal, 5 controller gone.
     """
-    arguments = WorkerArguments(
-        run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
-    )
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    raise typer.Exit(run(_live(arguments)))
-
-
-async def _live(arguments: WorkerArguments) -> ExitCode:
-    async with open_control_plane(load_settings(os.environ)) as plane:
-        return await plane.run_worker(arguments)
+    raise typer.Exit(be_worker(run_id, worker_id, worker_group_id, worker_group_count))

@@ -10,6 +10,7 @@ DrumbeatError
 │   ├── StaleWrite           the row is not in the state the caller saw
 │   ├── Fenced               another controller holds the lease now
 │   └── WorkerGone           this worker's row is closed, or belongs to another process
+├── JobEnded                 a job was poisoned or cancelled: it has no result, unless it is requeued
 ├── StoreError               the database
 │   ├── StoreUnavailable     it did not answer; trying again may help
 │   ├── StoreCorrupt         it answers nonsense; trying again will not help
@@ -20,6 +21,9 @@ DrumbeatError
 │   └── SpawnAmbiguous       no answer: it may have been started; list before trying again
 └── MissingExtra             an optional dependency is not installed
 """
+
+from datetime import timedelta
+from enum import StrEnum
 
 
 class DrumbeatError(Exception):
@@ -62,6 +66,10 @@ class WorkerGone(Refused):
     """This worker's row is closed, or belongs to another process."""
 
 
+class JobEnded(DrumbeatError):
+    """A job was poisoned or cancelled: it has no result."""
+
+
 class StoreError(DrumbeatError):
     """The database failed us."""
 
@@ -82,8 +90,26 @@ class StoreTooNew(StoreError):
     """The database was written by a newer Drumbeat."""
 
 
+class SpawnCause(StrEnum):
+    """Why a worker did not come to be. All but the last are its provider's fault, not its own."""
+
+    NO_CAPACITY = "no_capacity"  #: there is none of that kind now; another kind or place may have one
+    BAD_REQUEST = "bad_request"  #: it will never be accepted as it is
+    AUTH = "auth"  #: the key is wrong, or may not do this
+    NO_MONEY = "no_money"  #: the account is empty
+    RATE_LIMITED = "rate_limited"  #: too many calls
+    TRANSIENT = "transient"  #: the provider failed; trying again may help
+    AMBIGUOUS = "ambiguous"  #: no answer: it may have been started
+    BOOT_CRASH = "boot_crash"  #: it was started, and ended before it was ready
+
+
 class SpawnError(DrumbeatError):
     """A worker could not be started, listed or stopped."""
+
+    def __init__(self, message: str, *, cause: SpawnCause = SpawnCause.TRANSIENT, retry_after: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.retry_after = retry_after  #: how long the provider wishes to be left alone
 
 
 class SpawnFailed(SpawnError):
@@ -92,6 +118,9 @@ class SpawnFailed(SpawnError):
 
 class SpawnAmbiguous(SpawnError):
     """The provider gave no answer; list before trying again."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, cause=SpawnCause.AMBIGUOUS)
 
 
 class MissingExtra(DrumbeatError):

@@ -42,7 +42,9 @@ class Thresholds:
             )
 
 
-def _seconds(beat: float, stale: float, lost: float, give_up: float, start: float, drain: float) -> Thresholds:
+def _seconds(
+    beat: float, stale: float, lost: float, give_up: float, start: float, drain: float, controller_gone: float = 120
+) -> Thresholds:
     return Thresholds(
         heartbeat_every=timedelta(seconds=beat),
         stale_after=timedelta(seconds=stale),
@@ -50,13 +52,17 @@ def _seconds(beat: float, stale: float, lost: float, give_up: float, start: floa
         give_up_after=timedelta(seconds=give_up),
         start_within=timedelta(seconds=start),
         drain_within=timedelta(seconds=drain),
-        controller_gone_after=timedelta(seconds=120),
+        controller_gone_after=timedelta(seconds=controller_gone),
     )
 
 
+#: Nobody leads a pool of jobs for longer than a beat: a trigger may come by once an hour, or never again. Its workers are needed
+#: all the same, and leave by themselves; what they hold comes back when its lease runs out. So no absence of a controller counts.
+_NEVER = 1_000_000_000
+
 PRESETS: Mapping[PoolKind, Thresholds] = {
     PoolKind.BENCH: _seconds(beat=1, stale=30, lost=60, give_up=45, start=120, drain=120),
-    PoolKind.JOBS: _seconds(beat=30, stale=60, lost=120, give_up=110, start=120, drain=600),
+    PoolKind.JOBS: _seconds(beat=30, stale=60, lost=120, give_up=110, start=120, drain=600, controller_gone=_NEVER),
     PoolKind.FLEET: _seconds(beat=20, stale=60, lost=300, give_up=240, start=600, drain=600),
 }
 

@@ -128,10 +128,12 @@ def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
 
 def mark_lost(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     """Workers silent for too long, by what was seen while we were looking."""
+    fresh = sight.now - sight.thresholds.stale_after
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, sight.now).total_seconds():.0f} s")
         for worker in live
-        if judge(worker, sight.now, sight.thresholds, sight.looking_since) is Health.LOST
+        if (worker.heartbeat_at is None or worker.heartbeat_at < fresh)
+        and judge(worker, sight.now, sight.thresholds, sight.looking_since) is Health.LOST
     ]
 
 

@@ -1,13 +1,22 @@
 """Doing what was decided: rows first, then the provider. Every action is safe to repeat."""
 
+import logging
+from datetime import datetime
+from functools import singledispatchmethod
+from typing import Any
+
+from drumbeat.core.errors import SpawnError, StaleWrite
 from drumbeat.core.event import Target
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Worker
-from drumbeat.fleet.model import Action, AskToDrain, SetTarget, Spawn
+from drumbeat.core.recovery import Recovery
+from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.fleet.model import Action, AskToDrain, ExpireJobs, Fail, ReleaseJobs, SetTarget, Spawn, Warn
 from drumbeat.runtime.hands import Hands
 from drumbeat.spawn.interface import Spawner
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import Change, Store
+
+log = logging.getLogger(__name__)
 
 
 class FleetActor:
@@ -18,20 +27,65 @@ class FleetActor:
         self._pool_id = pool_id
         self._provider = spawner.traits.name
         self._hands = Hands(store, spawner, pool_id)
+        self._refused: tuple[datetime, str] | None = None  #: the beat in which the provider last failed, and how
 
     async def act(self, action: Action, fence: Fence) -> None:
         """Do one action under the controller's fence."""
-        match action:
-            case Spawn():
-                await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
-            case SetTarget():
-                target = Target(connections=action.target, reason=action.reason, ramp=action.ramp)
-                await self._store.workers.set_targets(self._pool_id, {action.worker_id: target}, fence=fence)
-            case AskToDrain():
-                leaving = [action.worker_id]
-                await self._store.workers.ask_to_drain(self._pool_id, leaving, action.reason, action.within, fence=fence)
-            case _:
-                await self._hands.recover(action, fence)
+        await self._do(action, fence)
+
+    @singledispatchmethod
+    async def _do(self, action: Recovery, fence: Fence) -> None:
+        await self._hands.recover(action, fence)
+
+    @_do.register
+    async def _(self, action: Spawn, fence: Fence) -> None:
+        """Once the provider has failed, the rest of the same beat is not tried: a provider in trouble is not flooded."""
+        if self._refused is not None and action.at is not None and self._refused[0] == action.at:
+            raise SpawnError(f"not tried: in this beat the provider has failed already: {self._refused[1]}")
+        try:
+            await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+        except SpawnError as exc:
+            self._refused = None if action.at is None else (action.at, str(exc))
+            raise
+
+    @_do.register
+    async def _(self, action: SetTarget, fence: Fence) -> None:
+        target = Target(connections=action.target, reason=action.reason, ramp=action.ramp)
+        await self._store.workers.set_targets(self._pool_id, {action.worker_id: target}, fence=fence)
+
+    @_do.register
+    async def _(self, action: AskToDrain, fence: Fence) -> None:
+        leaving = [action.worker_id]
+        await self._store.workers.ask_to_drain(self._pool_id, leaving, action.reason, action.within, fence=fence)
+
+    @_do.register
+    async def _(self, action: Fail, fence: Fence) -> None:
+        change = Change(error=action.reason, meta={**action.worker.meta, "fault": action.rule})
+        await self._store.workers.move(action.worker, WorkerStatus.ERROR, action.reason, change, fence=fence)
+
+    @_do.register
+    async def _(self, action: ReleaseJobs, fence: Fence) -> None:
+        """Its row must be closed by now: a worker that came back in time keeps what it holds."""
+        row = await self._store.workers.get(self._pool_id, action.worker_id)
+        if row.is_live:
+            raise StaleWrite(f"worker {action.worker_id} is {row.status} again; its jobs are left to it")
+        await self._store.queue.release(action.worker_id, action.reason, fence=fence)
+
+    @_do.register
+    async def _(self, action: ExpireJobs, fence: Fence) -> None:
+        await self._hands.check(fence)
+        await self._store.queue.expire()
+
+    @_do.register
+    async def _(self, action: Warn, fence: Fence) -> None:
+        log.warning("%s: %s: %s", action.worker_id, action.rule, action.reason)
 
     def _row(self, action: Spawn) -> Worker:
-        return Worker(pool_id=self._pool_id, worker_id=action.worker_id, slot=action.slot, provider=self._provider)
+        meta: dict[str, Any] = {"price_per_hour": action.price_per_hour, "contract": action.contract}
+        return Worker(
+            pool_id=self._pool_id,
+            worker_id=action.worker_id,
+            slot=action.slot,
+            provider=self._provider,
+            meta={name: value for name, value in meta.items() if value is not None},
+        )

@@ -1,6 +1,7 @@
 """Doing what recovery decided, and starting workers: rows first, then the provider. Everything is safe to repeat."""
 
 from functools import singledispatchmethod
+from typing import Any
 
 from drumbeat.core.errors import SpawnFailed, StaleWrite
 from drumbeat.core.lease import Fence
@@ -63,17 +64,23 @@ class Hands:
         try:
             await self._spawner.spawn(order)
         except SpawnFailed as exc:
-            await self._close(row, str(exc), fence)
+            await self._close(row, exc, fence)
             raise
 
     async def check(self, fence: Fence) -> None:
         """Raise Fenced before the provider is touched, where no row is written first: adding no events asks just that."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
-    async def _close(self, row: Worker, error: str, fence: Fence) -> None:
+    async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
         """A worker that could not be started leaves cleanly: it is its provider that failed, not the worker."""
         try:
-            change = Change(error=error, meta={"spawn_failed": True})
+            change = Change(error=str(refusal), meta={**row.meta, **_told(refusal)})
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
         except StaleWrite:
             return
+
+
+def _told(refusal: SpawnFailed) -> dict[str, Any]:
+    """What a row keeps of its provider's refusal."""
+    wait = {} if refusal.retry_after is None else {"retry_after_seconds": refusal.retry_after.total_seconds()}
+    return {"spawn_failed": True, "cause": refusal.cause.value, **wait}

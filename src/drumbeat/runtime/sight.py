@@ -9,11 +9,14 @@ from drumbeat.spawn.interface import InstanceState, Spawner
 from drumbeat.store.interface import Store
 
 
-async def look(store: Store, spawner: Spawner, pool: Pool, gap: timedelta) -> Sight:
-    """The pool as it is now. Instances are listed before rows are read: a row comes before its instance."""
+async def look(store: Store, spawner: Spawner, pool: Pool, gap: timedelta, last: Beat | None = None) -> Sight:
+    """The pool as it is now. Instances are listed before rows are read: a row comes before its instance.
+
+    Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again.
+    """
     instances = await spawner.list(pool.pool_id)
     now = await store.now()
-    last = await _last_look(store, pool, now)
+    last = last or await last_look(store, pool, now)
     return Sight(
         now=now,
         looking_since=looking_since(last, now, gap, pool.thresholds),
@@ -30,7 +33,7 @@ async def look(store: Store, spawner: Spawner, pool: Pool, gap: timedelta) -> Si
     )
 
 
-async def _last_look(store: Store, pool: Pool, now: datetime) -> Beat | None:
+async def last_look(store: Store, pool: Pool, now: datetime) -> Beat | None:
     """The last beat that saw the pool. One that failed to see it ends nothing, if another saw it shortly before."""
     last = await store.beats.last(pool.pool_id)
     if last is None or last.view is not None:

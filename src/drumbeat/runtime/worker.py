@@ -67,6 +67,7 @@ class WorkerLife:
         )
         self._pulse = Pulse(store, identity, thresholds.heartbeat_every, self._conduct, clock=clock, line=line, samples=samples)
         self._meta: Mapping[str, Any] = {}
+        self.work_is_done = False  #: it leaves, or has left, because its work came to its end and nobody told it to
 
     async def run(self) -> ExitCode:
         """Live until told to stop, out of work or past help; once. The code is what the process should exit with."""
@@ -158,6 +159,7 @@ class WorkerLife:
             await unless(self._ending.over.wait(), self._workload.ended())
         except Overtaken:
             return
+        self.work_is_done = True
         self._ending.decide(self._clean_end("the work is done"))
 
     async def _drain(self, within: timedelta) -> None:

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import SpawnAmbiguous, SpawnError, SpawnFailed
+from drumbeat.core.errors import SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
@@ -27,6 +27,8 @@ class SpawnFails(Fault):
     """The provider says no; nothing is started."""
 
     reason: str = "no capacity"
+    cause: SpawnCause = SpawnCause.NO_CAPACITY
+    retry_after: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +160,7 @@ class FakeSpawner:
     async def spawn(self, order: Order) -> Instance:
         self._record("spawn", order.pool_id, order.worker_id)
         if failed := self._take(SpawnFails, order.worker_id):
-            raise SpawnFailed(f"worker {order.worker_id}: {failed.reason}")
+            raise SpawnFailed(f"worker {order.worker_id}: {failed.reason}", cause=failed.cause, retry_after=failed.retry_after)
         lost = self._take(AnswerLost, order.worker_id)
         instance = None if lost and not lost.started else self._find_or_start(order)
         if instance is None or lost:

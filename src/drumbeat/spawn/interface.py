@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
@@ -41,6 +41,8 @@ class Instance:
     state: InstanceState
     started_at: datetime | None = None
     exit_code: int | None = None
+    price_per_hour: float | None = None  #: what it costs now, where its provider tells
+    meta: Mapping[str, Any] = field(default_factory=dict)  #: what else its provider tells: where it is, its GPU's memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,7 @@ class Traits:
     unique_names: bool  #: the provider itself refuses a second instance of one name
     outlives_controller: bool  #: instances go on when the spawner's process ends
     reports_exit_codes: bool
-    price_per_hour: float = 0.0
+    price_per_hour: float = 0.0  #: the most that one may cost; what it does cost is told by its instance
     billing_granule: timedelta = timedelta(seconds=1)
     usual_start: timedelta = timedelta(seconds=1)  #: from spawn to a process that runs
 

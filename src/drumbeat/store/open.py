@@ -1,5 +1,6 @@
 """From a URL to a store."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -8,10 +9,10 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, u
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store.interface import Store
-from drumbeat.store.memory import MemoryStore
 
 DEFAULT_URL = "sqlite:///drumbeat.db"
-_EXPECTED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+_EXPECTED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST"
+PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
 _HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(:[0-9]{1,5})?", re.IGNORECASE)
 
@@ -52,7 +53,7 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
     from drumbeat.store.sql.postgres import PostgresDatabase
     from drumbeat.store.sql.store import SqlStore
 
-    _check_hosts(parts)
+    _check_hosts(parts, "postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
     ours: Mapping[str, Callable[[str], object]] = {
         "schema": str,
         "connections": _count,
@@ -65,7 +66,24 @@ def _open_postgres(parts: SplitResult, create: bool, check_version: bool) -> Sto
     return SqlStore(PostgresDatabase(url, **options), create=create, check_version=check_version)  # type: ignore[arg-type]
 
 
+def _open_redis(parts: SplitResult, create: bool, check_version: bool) -> Store:
+    from drumbeat.store.redis.database import RedisDatabase
+    from drumbeat.store.redis.store import RedisStore
+
+    _check_hosts(parts, "redis://USER:PASSWORD@HOST:PORT/NUMBER")
+    if not re.fullmatch(r"(/[0-9]*)?", parts.path):
+        raise InvalidSettings(f"expected the number of a database after the host of the store's URL, got {parts.path!r}")
+    readers = {"prefix": _prefix, "command_timeout": _seconds, "connect_timeout": _seconds}
+    options = _options(parts, readers)
+    url = urlunsplit((parts.scheme.lower(), parts.netloc, parts.path, "", ""))
+    password = None if parts.password else os.environ.get(PASSWORD_VARIABLE)
+    database = RedisDatabase(url, password, **options)  # type: ignore[arg-type]
+    return RedisStore(database, create=create, check_version=check_version)
+
+
 def _open_memory(parts: SplitResult, create: bool, check_version: bool) -> Store:
+    from drumbeat.store.memory import MemoryStore
+
     return MemoryStore()
 
 
@@ -73,6 +91,8 @@ _OPENERS: Mapping[str, Callable[[SplitResult, bool, bool], Store]] = {
     "sqlite": _open_sqlite,
     "postgresql": _open_postgres,
     "postgres": _open_postgres,
+    "redis": _open_redis,
+    "rediss": _open_redis,
     "memory": _open_memory,
 }
 
@@ -107,12 +127,18 @@ def _count(text: str) -> int:
     return count
 
 
-def _check_hosts(parts: SplitResult) -> None:
+def _prefix(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.:-]{1,64}", text):
+        raise InvalidSettings(f"expected a prefix of letters, digits and _ . : - in the store's URL, got {text!r}")
+    return text
+
+
+def _check_hosts(parts: SplitResult, expected: str) -> None:
     """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
     credentials, _, hosts = parts.netloc.rpartition("@")
     split_wrongly = "@" in parts.path or (not credentials and "@" in parts.query)
     if split_wrongly or not all(_HOST.fullmatch(host) for host in hosts.split(",")):
         raise InvalidSettings(
-            "the store's URL has no host that can be read; expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE, "
+            f"the store's URL has no host that can be read; expected {expected}, "
             "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"
         )

@@ -9,10 +9,12 @@ from drumbeat.store.contract.events import EventsContract
 from drumbeat.store.contract.executions import ExecutionsContract
 from drumbeat.store.contract.given import Elapse
 from drumbeat.store.contract.history import HistoryContract
+from drumbeat.store.contract.jobs import JobsContract
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
 from drumbeat.store.contract.pools import PoolsContract
+from drumbeat.store.contract.queue import QueueContract
 from drumbeat.store.contract.results import ResultsContract
 from drumbeat.store.contract.runs import RunsContract
 from drumbeat.store.contract.samples import SamplesContract
@@ -21,7 +23,7 @@ from drumbeat.store.contract.templates import TemplatesContract
 from drumbeat.store.contract.upkeep import UpkeepContract
 from drumbeat.store.contract.workers import WorkersContract
 
-__all__ = ["Elapse", "StoreContract"]
+__all__ = ["Elapse", "JobsContract", "PoolContract", "QueueContract", "StoreContract"]
 
 
 class StoreContract(
@@ -42,3 +44,7 @@ class StoreContract(
     UpkeepContract,
 ):
     """Every sentence of ``store/interface``."""
+
+
+class PoolContract(QueueContract, JobsContract):
+    """Every sentence of ``store/interface/jobs.py``: what a store must do to hold job pools."""

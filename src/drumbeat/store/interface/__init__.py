@@ -26,6 +26,7 @@ from drumbeat.store.interface.control import (
     Pools,
     Workers,
 )
+from drumbeat.store.interface.jobs import Claiming, Jobs, Queue, Renewed, Settled
 from drumbeat.store.interface.record import Beats, Logs, Samples
 from drumbeat.store.interface.store import Store, StoreReport, Traits, Upkeep
 
@@ -33,20 +34,25 @@ __all__ = [
     "BATCH",
     "Beats",
     "Change",
+    "Claiming",
     "Events",
     "ExecutionOrder",
     "Executions",
     "Heartbeat",
+    "Jobs",
     "Joining",
     "Leases",
     "Logs",
     "Membership",
     "Orders",
     "Pools",
+    "Queue",
+    "Renewed",
     "Results",
     "RunChange",
     "Runs",
     "Samples",
+    "Settled",
     "Steps",
     "Store",
     "StoreReport",

@@ -8,6 +8,7 @@ from typing import Protocol, Self
 
 from drumbeat.store.interface.bench import Executions, Results, Runs, Steps, Templates
 from drumbeat.store.interface.control import Events, Leases, Membership, Pools, Workers
+from drumbeat.store.interface.jobs import Jobs, Queue
 from drumbeat.store.interface.record import Beats, Logs, Samples
 
 
@@ -80,6 +81,10 @@ class Store(Protocol):
     def executions(self) -> Executions: ...
     @property
     def templates(self) -> Templates: ...
+    @property
+    def queue(self) -> Queue: ...
+    @property
+    def jobs(self) -> Jobs: ...
     @property
     def logs(self) -> Logs: ...
     @property

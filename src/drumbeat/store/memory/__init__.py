@@ -11,10 +11,12 @@ from drumbeat.store.interface import Traits
 from drumbeat.store.memory.beats import MemoryBeats
 from drumbeat.store.memory.events import MemoryEvents
 from drumbeat.store.memory.executions import MemoryExecutions
+from drumbeat.store.memory.jobs import MemoryJobs
 from drumbeat.store.memory.leases import MemoryLeases
 from drumbeat.store.memory.logs import MemoryLogs
 from drumbeat.store.memory.membership import MemoryMembership
 from drumbeat.store.memory.pools import MemoryPools
+from drumbeat.store.memory.queue import MemoryQueue
 from drumbeat.store.memory.results import MemoryResults
 from drumbeat.store.memory.runs import MemoryRuns
 from drumbeat.store.memory.samples import MemorySamples
@@ -49,6 +51,8 @@ class MemoryStore:
         self.steps = MemorySteps(self._state)
         self.executions = MemoryExecutions(self._state)
         self.templates = MemoryTemplates(self._state)
+        self.queue = MemoryQueue(self._state)
+        self.jobs = MemoryJobs(self._state)
         self.logs = MemoryLogs(self._state)
         self.upkeep = MemoryUpkeep(self._state)
 

@@ -55,3 +55,5 @@ def drop_pool(state: State, pool_id: PoolId) -> None:
     if live:
         raise Refused(f"pool {pool_id} has {len(live)} live workers ({', '.join(live[:5])}); drain them first")
     state.pools.pop(pool_id, None)
+    for job_id in rows.jobs.jobs if rows else ():
+        del state.job_pools[job_id]

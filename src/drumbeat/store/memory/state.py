@@ -12,6 +12,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import Fenced, NotFound, WorkerGone
 from drumbeat.core.event import Event, NewEvent
+from drumbeat.core.job import Job, JobId, JobStatus, Token
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.log import Log
 from drumbeat.core.pool import Pool, PoolId
@@ -19,6 +20,8 @@ from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, Step
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.store.memory.faults import Faults
+from drumbeat.store.memory.news import News
+from drumbeat.store.memory.ready import JobRows
 
 
 def plain(value: Any) -> Any:
@@ -49,6 +52,7 @@ class PoolRows:
     files: dict[tuple[str, str], ExecutionFile] = field(default_factory=dict)
     steps: dict[tuple[str, int], Step] = field(default_factory=dict)
     executions: dict[tuple[str, int], Execution] = field(default_factory=dict)
+    jobs: JobRows = field(default_factory=JobRows)
     last_event: int = 0
     last_beat: int = 0
 
@@ -70,7 +74,10 @@ class State:
     pools: dict[PoolId, PoolRows] = field(default_factory=dict)
     leases: dict[str, KeptLease] = field(default_factory=dict)
     templates: dict[str, Template] = field(default_factory=dict)
+    job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: ids of jobs are the whole store's
+    news: News = field(default_factory=News)
     last_log: int = 0
+    last_job: int = 0
 
     def now(self) -> datetime:
         return self.clock.now()
@@ -107,6 +114,17 @@ class State:
         if not worker.is_live:
             raise WorkerGone(closed(worker))
         return worker
+
+    def find_job(self, job_id: JobId) -> Job | None:
+        rows = self.pools.get(self.job_pools.get(job_id, PoolId("")))
+        return rows.jobs.jobs.get(job_id) if rows else None
+
+    def held(self, worker_id: WorkerId, token: Token) -> Job | None:
+        """The job, if this token is its present claim and this worker's."""
+        job = self.find_job(token.job_id)
+        if job is None or job.status is not JobStatus.CLAIMED:
+            return None
+        return job if (job.lease_owner, job.lease_epoch) == (worker_id, token.epoch) else None
 
     def admit(self, fence: Fence | None) -> None:
         """Raise Fenced unless the fence's lease is still its own."""

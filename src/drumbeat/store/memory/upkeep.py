@@ -46,6 +46,7 @@ class MemoryUpkeep(Table):
             "runs": sum(rows.run is not None for rows in pools),
             "leases": len(self.state.leases),
             "templates": len(self.state.templates),
+            "jobs": sum(len(rows.jobs.jobs) for rows in pools),
             **{table: sum(len(getattr(rows, table)) for rows in pools) for table in _OF_POOLS},
         }
 

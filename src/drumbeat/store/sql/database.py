@@ -4,22 +4,23 @@ A script is a generator: it yields a query's name and values, is sent that query
 logic is written once, whether the driver awaits (PostgreSQL) or blocks in a thread (SQLite). To raise is to roll back.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from drumbeat.core.errors import Fenced
 from drumbeat.core.lease import Fence
-from drumbeat.store.interface import Traits
+from drumbeat.core.pool import PoolId
+from drumbeat.store.interface import Queue, Traits
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
 
 
 class Row(Protocol):
-    """A row by column name."""
+    """A row by column name, or by place."""
 
-    def __getitem__(self, column: str, /) -> Any: ...
+    def __getitem__(self, column: Any, /) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,12 @@ Step = tuple[str, Values | Bulk]
 Script = Generator[Step, Rows, T]
 
 
+class RingingQueue(Queue, Protocol):
+    """A queue whose waiters others may wake too."""
+
+    async def ring(self, pool_ids: Iterable[PoolId]) -> None: ...
+
+
 class Database(Protocol):
     """One database, with its driver's errors translated to ours at this edge."""
 
@@ -45,6 +52,10 @@ class Database(Protocol):
     @property
     def location(self) -> str:
         """Where it is, without secrets."""
+        ...
+
+    def queue(self) -> RingingQueue:
+        """Its jobs on the move, in the way it does that best."""
         ...
 
     async def open(self) -> None: ...

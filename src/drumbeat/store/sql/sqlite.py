@@ -19,6 +19,8 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, S
 from drumbeat.store.interface import Traits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
+from drumbeat.store.sql.sqlite_bell import SqliteBell
+from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
 T = TypeVar("T")
 
@@ -44,6 +46,9 @@ DIALECT = Dialect(
         "real": "REAL",
         "hot": "WITHOUT ROWID",
         "clustered": "WITHOUT ROWID",
+        "document": "TEXT",
+        "numbered": "INTEGER PRIMARY KEY",
+        "queue": "",
         "for_share": "",
         "for_update": "",
     },
@@ -54,6 +59,7 @@ DIALECT = Dialect(
         "json_part": lambda document, key: f"json_extract({document}, '$.' || {key})",
         "json_number": lambda document, key: f"json_extract({document}, '$.' || {key})",
         "json_text": lambda document, *keys: f"json_extract({document}, {_path(keys)})",
+        "job_id": lambda given, number: f"COALESCE({given}, printf('j%012d', {number}))",
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
     },
 )
@@ -98,6 +104,7 @@ class SqliteDatabase:
         self._queries = load_queries(DIALECT)
         self._writer = _Lane("writer", self._connect, self._write_batch)
         self._reader = _Lane("reader", self._connect, self._read_batch)
+        self.bell = SqliteBell(path)
 
     @property
     def location(self) -> str:
@@ -112,8 +119,12 @@ class SqliteDatabase:
             raise
 
     async def close(self) -> None:
+        self.bell.close()
         await self._writer.close()
         await self._reader.close()
+
+    def queue(self) -> SqliteQueue:
+        return SqliteQueue(self, self.bell)
 
     async def read(self, query: str, values: Values | None = None) -> Rows:
         found = self._queries[query]
@@ -190,6 +201,8 @@ class SqliteDatabase:
     def _write_batch(self, connection: sqlite3.Connection, pieces: Sequence[_Piece]) -> list[_Outcome]:
         try:
             connection.execute("BEGIN IMMEDIATE")
+            if len(pieces) == 1:
+                return [self._attempt_alone(connection, pieces[0])]
             outcomes = [self._attempt_apart(connection, piece) for piece in pieces]
             connection.execute("COMMIT")
         except sqlite3.Error as exc:
@@ -197,6 +210,14 @@ class SqliteDatabase:
                 connection.execute("ROLLBACK")
             return [_Outcome(piece, error=_caused(self._translated(exc), exc)) for piece in pieces]
         return outcomes
+
+    def _attempt_alone(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
+        outcome = self._attempt(connection, piece)
+        if outcome.error is None:
+            connection.execute("COMMIT")
+        elif connection.in_transaction:
+            connection.execute("ROLLBACK")
+        return outcome
 
     def _attempt_apart(self, connection: sqlite3.Connection, piece: _Piece) -> _Outcome:
         connection.execute("SAVEPOINT piece")

@@ -10,6 +10,7 @@ from drumbeat.store.sql.beats import SqlBeats
 from drumbeat.store.sql.database import Database
 from drumbeat.store.sql.events import SqlEvents
 from drumbeat.store.sql.executions import SqlExecutions
+from drumbeat.store.sql.jobs import SqlJobs
 from drumbeat.store.sql.leases import SqlLeases
 from drumbeat.store.sql.logs import SqlLogs
 from drumbeat.store.sql.membership import SqlMembership
@@ -44,6 +45,8 @@ class SqlStore:
         self.steps = SqlSteps(database)
         self.executions = SqlExecutions(database)
         self.templates = SqlTemplates(database)
+        self.queue = database.queue()
+        self.jobs = SqlJobs(database, self.queue)
         self.logs = SqlLogs(database)
         self.upkeep = SqlUpkeep(database)
 

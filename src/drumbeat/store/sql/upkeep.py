@@ -24,6 +24,7 @@ TABLES = (
     "templates",
     "jobs",
     "job_attempts",
+    "group_claims",
     "logs",
 )
 _PRUNED = ("samples", "logs", "beats", "workers", "events")

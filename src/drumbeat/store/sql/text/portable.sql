@@ -48,7 +48,8 @@ DELETE FROM drumbeat.events WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.beats WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.samples WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.logs WHERE pool_id = :pool_id;
-DELETE FROM drumbeat.job_attempts WHERE job_id IN (SELECT job_id FROM drumbeat.jobs WHERE pool_id = :pool_id);
+DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
+DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
 DELETE FROM drumbeat.results WHERE run_id = :pool_id;
@@ -393,3 +394,119 @@ SELECT COUNT(*) AS rows FROM drumbeat.logs;
 
 -- name: count_execution_files
 SELECT COUNT(*) AS rows FROM drumbeat.execution_files;
+
+-- name: claim_gate
+-- What stands between a worker and a pool's jobs (C77), and whether some wait for their time or for their group.
+SELECT @now AS now,
+       CASE WHEN p.paused_until > @now OR EXISTS (
+                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id
+                   AND (w.status = 'draining' OR w.ended_at IS NOT NULL)) THEN 0 ELSE 1 END AS may_claim,
+       EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                  AND j.not_before <= @now) AS due,
+       EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending'
+                  AND j.delayed = 0 AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)) AS limited
+  FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
+
+-- name: queue_standing
+-- The first word of a wait: whether there is work now, and when the next job comes due.
+SELECT @now AS now,
+       EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 0) AS ready,
+       (SELECT MIN(j.not_before) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 1) AS next_due
+  FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
+
+-- name: find_job_by_id
+SELECT * FROM drumbeat.jobs WHERE given_id = :job_id;
+
+-- name: find_job_by_number
+SELECT * FROM drumbeat.jobs WHERE seq = CAST(:seq AS BIGINT) AND given_id IS NULL;
+
+-- name: find_holder_of_key
+SELECT seq, given_id FROM drumbeat.jobs
+ WHERE pool_id = :pool_id AND unique_key = :unique_key AND status IN ('pending', 'claimed');
+
+-- name: list_jobs
+SELECT * FROM drumbeat.jobs
+ WHERE pool_id = :pool_id AND seq > CAST(:after AS BIGINT)
+   AND (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
+   AND (CAST(:type AS TEXT) IS NULL OR type = :type) AND (CAST(:group AS TEXT) IS NULL OR group_key = :group)
+   AND (CAST(:worker_id AS TEXT) IS NULL OR lease_owner = :worker_id)
+ ORDER BY seq LIMIT CAST(:limit AS INTEGER);
+
+-- name: list_attempts
+SELECT * FROM drumbeat.job_attempts WHERE seq = CAST(:seq AS BIGINT) ORDER BY n;
+
+-- name: count_ready
+-- Those that came due count as ready before anybody has promoted them.
+SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                 LIMIT CAST(:most AS INTEGER)) a)
+     + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) AS ready;
+
+-- name: count_delayed
+SELECT COUNT(*) AS jobs FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before > @now LIMIT CAST(:most AS INTEGER)) a;
+
+-- name: count_claimed
+SELECT COUNT(*) AS jobs
+  FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'claimed' LIMIT CAST(:most AS INTEGER)) a;
+
+-- name: count_ended
+SELECT COUNT(*) AS jobs
+  FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = :status
+           AND j.status IN ('done', 'poisoned', 'cancelled') LIMIT CAST(:most AS INTEGER)) a;
+
+-- name: oldest_ready
+SELECT MIN(since) AS since
+  FROM (SELECT * FROM (SELECT COALESCE(j.not_before, j.created_at) AS since FROM drumbeat.jobs j
+                        WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 LIMIT CAST(:most AS INTEGER)) a
+         UNION ALL
+        SELECT * FROM (SELECT MIN(j.not_before) AS since FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending'
+                          AND j.delayed = 1 AND j.not_before <= @now) b) c;
+
+-- name: count_demand
+SELECT capability, COUNT(*) AS jobs
+  FROM (SELECT COALESCE(j.capability, '') AS capability FROM drumbeat.jobs j
+         WHERE j.pool_id = :pool_id AND j.status = 'pending' AND (j.delayed = 0 OR j.not_before <= @now)) a
+ GROUP BY capability;
+
+-- name: note_progress
+UPDATE drumbeat.jobs SET progress = CAST(:share AS @real), progress_note = :note
+ WHERE seq = CAST(:seq AS BIGINT) AND status = 'claimed' AND lease_owner = :worker_id AND lease_epoch = CAST(:epoch AS BIGINT)
+RETURNING seq;
+
+-- name: cancel_job
+-- A pending job ends; a claimed one is marked for its worker to hear. Anything else stays as it is.
+UPDATE drumbeat.jobs
+   SET cancel_requested = CASE status WHEN 'claimed' THEN 1 ELSE cancel_requested END,
+       finished_at = CASE status WHEN 'pending' THEN @now ELSE finished_at END,
+       status = CASE status WHEN 'pending' THEN 'cancelled' ELSE status END
+ WHERE seq = CAST(:seq AS BIGINT) AND status IN ('pending', 'claimed')
+RETURNING *;
+
+-- name: list_poisoned
+SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;
+
+-- name: requeue_job
+-- One whose key another unfinished job has is left: the index of unfinished keys would refuse it.
+UPDATE drumbeat.jobs
+   SET status = 'pending', delayed = 0, failures = 0, crashes = 0, cancel_requested = 0, finished_at = NULL, not_before = @now
+ WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status IN ('poisoned', 'cancelled')
+   AND (unique_key IS NULL OR NOT EXISTS (
+            SELECT 1 FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key
+               AND o.status IN ('pending', 'claimed')))
+RETURNING seq;
+
+-- name: prune_jobs
+DELETE FROM drumbeat.jobs
+ WHERE finished_at < @now - CAST(:age AS BIGINT) AND status IN ('done', 'poisoned', 'cancelled')
+   AND CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
+RETURNING seq;
+
+-- name: prune_attempts
+DELETE FROM drumbeat.job_attempts WHERE NOT EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.seq = job_attempts.seq);
+
+-- name: forget_claims
+DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id AND until <= CAST(:now AS BIGINT);
+
+-- name: count_group_claims
+SELECT COUNT(*) AS rows FROM drumbeat.group_claims;

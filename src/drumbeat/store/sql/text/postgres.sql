@@ -70,3 +70,203 @@ SELECT :pool_id, CAST(:first AS bigint) + n - 1, @now - CAST(e ->> 'age_us' AS b
 -- For rows of which some are there already: they are copied between the two statements. COPY itself cannot pass over a row.
 CREATE TEMPORARY TABLE incoming (LIKE drumbeat.executions INCLUDING DEFAULTS) ON COMMIT DROP;
 INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, worker_id, n) DO NOTHING;
+
+-- name: push_plain
+-- One statement for any number of jobs: numbers are drawn in the order of the arrays. Nobody is told before the commit.
+WITH added AS (
+    INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
+    SELECT p.pool_id, j.type, CAST(j.payload AS json), j.priority, @now
+      FROM drumbeat.pools p, unnest(CAST(:types AS text[]), CAST(:payloads AS text[]), CAST(:priorities AS integer[]))
+           AS j (type, payload, priority)
+     WHERE p.pool_id = :pool_id
+    RETURNING seq
+)
+SELECT seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN pg_notify(:channel, '') END AS told FROM added LIMIT ALL;
+
+-- name: push_one
+INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
+SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS integer), @now
+  FROM drumbeat.pools WHERE pool_id = :pool_id
+RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
+
+-- name: push_jobs
+-- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique.
+WITH moment AS MATERIALIZED (SELECT @now AS now)
+INSERT INTO drumbeat.jobs (pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
+                           unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
+SELECT :pool_id, j.given_id, j.type, CAST(j.payload AS json), CASE WHEN due > now THEN 1 ELSE 0 END, j.priority, j.max_attempts,
+       j.max_crashes, CAST(j.backoff AS json), j.timeout_us, j.unique_key, j.group_key, j.group_limit, j.rate_count, j.rate_us,
+       j.capability, CASE WHEN due > now THEN due END, now
+  FROM moment, ROWS FROM (json_to_recordset(CAST(:jobs AS json)) AS (
+           given_id text, type text, payload text, priority integer, max_attempts integer, max_crashes integer, backoff text,
+           timeout_us bigint, unique_key text, group_key text, group_limit integer, rate_count integer, rate_us bigint,
+           capability text, run_at bigint, delay bigint)) WITH ORDINALITY AS j
+       (given_id, type, payload, priority, max_attempts, max_crashes, backoff, timeout_us, unique_key, group_key, group_limit,
+        rate_count, rate_us, capability, run_at, delay, place),
+       LATERAL (SELECT GREATEST(j.run_at, moment.now + j.delay) AS due) d
+ ORDER BY j.place
+ON CONFLICT DO NOTHING
+RETURNING seq, given_id, unique_key;
+
+-- name: notify
+SELECT pg_notify(:channel, '');
+
+-- name: promote_jobs
+UPDATE drumbeat.jobs SET delayed = 0
+ WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 1 AND not_before <= @now
+                LIMIT 1000 FOR UPDATE SKIP LOCKED);
+
+-- name: claim_jobs
+-- Rows are locked as they are chosen, and locked ones are skipped: no two claims get the same one, and none waits for another.
+-- Where one of them is of a limited group, none is taken: that needs claim_limited.
+WITH gate AS MATERIALIZED (
+    SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
+               SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id
+                  AND (w.status = 'draining' OR w.ended_at IS NOT NULL)) AS may_claim
+      FROM drumbeat.pools p WHERE p.pool_id = :pool_id
+), picked AS MATERIALIZED (
+    SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
+      FROM drumbeat.jobs j
+     WHERE j.pool_id = :pool_id AND j.priority >= CAST(:priority AS integer) AND j.seq >= CAST(:number AS bigint)
+       AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate)
+       AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
+       AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
+     ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
+), claimed AS (
+    UPDATE drumbeat.jobs j
+       SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+           lease_until = gate.now + CAST(:lease AS bigint), claimed_at = gate.now, progress = NULL, progress_note = NULL
+      FROM gate
+     WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked)) AND NOT EXISTS (SELECT 1 FROM picked WHERE limited)
+    RETURNING j.*
+)
+SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM picked WHERE limited) END AS limited,
+       CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (
+           SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+              AND j.not_before <= gate.now) END AS due
+  FROM gate LEFT JOIN claimed ON TRUE;
+
+-- name: settle_and_claim
+-- What claim_jobs does, with the end of finished jobs in the same statement: one round trip, one commit.
+WITH gate AS MATERIALIZED (
+    SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
+               SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :claimant
+                  AND (w.status = 'draining' OR w.ended_at IS NOT NULL)) AS may_claim
+      FROM drumbeat.pools p WHERE p.pool_id = :pool_id
+), done AS (
+    UPDATE drumbeat.jobs j
+       SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = gate.now
+      FROM gate, unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
+     WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
+       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id THEN TRUE ELSE FALSE END
+    RETURNING j.seq
+), picked AS MATERIALIZED (
+    SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
+      FROM drumbeat.jobs j
+     WHERE j.pool_id = :pool_id AND j.priority >= CAST(:priority AS integer) AND j.seq >= CAST(:number AS bigint)
+       AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate)
+       AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
+       AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
+     ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
+), claimed AS (
+    UPDATE drumbeat.jobs j
+       SET status = 'claimed', attempts = attempts + 1, lease_owner = :claimant, lease_epoch = lease_epoch + 1,
+           lease_until = gate.now + CAST(:lease AS bigint), claimed_at = gate.now, progress = NULL, progress_note = NULL
+      FROM gate
+     WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked)) AND NOT EXISTS (SELECT 1 FROM picked WHERE limited)
+    RETURNING j.*
+)
+SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM picked WHERE limited) END AS limited,
+       CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (
+           SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+              AND j.not_before <= gate.now) END AS due,
+       CASE WHEN ROW_NUMBER() OVER () = 1 THEN ARRAY(SELECT seq FROM done) END AS settled
+  FROM gate LEFT JOIN claimed ON TRUE;
+
+-- name: settle_done
+-- Jobs are found by their numbers: CASE keeps away from jobs_claimed, in which a busy worker piles up dead entries.
+UPDATE drumbeat.jobs j
+   SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now
+  FROM unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
+ WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
+       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id THEN TRUE ELSE FALSE END
+RETURNING j.seq;
+
+-- name: lock_groups
+-- Claims of limited groups of one pool come one after the other, so that each sees what the one before it took.
+SELECT pg_advisory_xact_lock(hashtextextended('drumbeat groups ' || CAST(:pool_id AS text), 0));
+
+-- name: claim_limited
+-- Jobs in order, without those of groups that are full; of each group no more than it has room for. Under lock_groups.
+WITH running AS MATERIALIZED (
+    SELECT group_key, COUNT(*) AS jobs FROM drumbeat.jobs
+     WHERE pool_id = :pool_id AND group_key IS NOT NULL AND status = 'claimed' GROUP BY group_key
+), open AS MATERIALIZED (
+    SELECT j.seq, j.priority, j.group_key, j.group_limit, j.rate_count, COALESCE(running.jobs, 0) AS running, recent.claims AS recent
+      FROM drumbeat.jobs j LEFT JOIN running ON running.group_key = j.group_key,
+           LATERAL (SELECT COUNT(*) AS claims FROM drumbeat.group_claims g
+                     WHERE j.rate_count IS NOT NULL AND g.pool_id = j.pool_id AND g.group_key = j.group_key
+                       AND g.at > CAST(:now AS bigint) - j.rate_us) recent
+     WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+       AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
+       AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
+       AND (j.group_limit IS NULL OR j.group_key IS NULL OR COALESCE(running.jobs, 0) < j.group_limit)
+       AND (j.rate_count IS NULL OR j.group_key IS NULL OR recent.claims < j.rate_count)
+     ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) * 10 + 100
+), placed AS MATERIALIZED (
+    SELECT *, ROW_NUMBER() OVER (PARTITION BY group_key ORDER BY priority DESC, seq) AS place FROM open
+), picked AS MATERIALIZED (
+    SELECT j.seq FROM drumbeat.jobs j
+     WHERE j.seq = ANY(ARRAY(
+               SELECT seq FROM placed
+                WHERE group_key IS NULL OR ((group_limit IS NULL OR running + place <= group_limit)
+                                            AND (rate_count IS NULL OR recent + place <= rate_count))
+                ORDER BY priority DESC, seq LIMIT CAST(:limit AS integer)))
+       AND j.status = 'pending' AND j.delayed = 0
+     FOR UPDATE SKIP LOCKED
+)
+UPDATE drumbeat.jobs j
+   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+       lease_until = CAST(:now AS bigint) + CAST(:lease AS bigint), claimed_at = CAST(:now AS bigint), progress = NULL,
+       progress_note = NULL
+ WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked))
+RETURNING j.*;
+
+-- name: note_claims
+INSERT INTO drumbeat.group_claims (pool_id, group_key, seq, n, at, until)
+VALUES (:pool_id, :group_key, :seq, :n, :at, :until)
+ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
+
+-- name: lock_held
+SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
+ WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
+
+-- name: renew_held
+-- No indexed column changes, so the row stays where it is.
+UPDATE drumbeat.jobs j SET lease_until = @now + CAST(:lease AS bigint)
+  FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
+ WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_epoch = v.epoch
+RETURNING j.seq, j.cancel_requested;
+
+-- name: lock_jobs_of_worker
+-- Whoever comes second waits here, and then finds them claimed no longer.
+SELECT * FROM drumbeat.jobs WHERE lease_owner = :worker_id AND status = 'claimed' ORDER BY seq FOR UPDATE;
+
+-- name: lock_expired
+SELECT * FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now
+ ORDER BY lease_owner LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED;
+
+-- name: save_jobs
+UPDATE drumbeat.jobs j
+   SET status = v.status, delayed = v.delayed, attempts = v.attempts, failures = v.failures, crashes = v.crashes,
+       result = CAST(v.result AS json), lease_owner = v.lease_owner, lease_until = NULL, not_before = v.not_before,
+       last_error = v.last_error, finished_at = v.finished_at
+  FROM json_to_recordset(CAST(:rows AS json)) AS v (
+       seq bigint, status text, delayed integer, attempts integer, failures integer, crashes integer, result text, lease_owner text,
+       not_before bigint, last_error text, finished_at bigint)
+ WHERE j.seq = v.seq;
+
+-- name: add_attempts
+INSERT INTO drumbeat.job_attempts (seq, n, worker_id, started_at, ended_at, outcome, error)
+SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS v (
+       seq bigint, n bigint, worker_id text, started_at bigint, ended_at bigint, outcome text, error text);

@@ -59,3 +59,109 @@ INSERT INTO executions (run_id, worker_id, n, connection, kind, started_at, dura
 VALUES (:run_id, :worker_id, :n, :connection, :kind, :started_at, :duration_ms, :ok, :error_class, :error, :rows_affected, :warmup,
         :query_text)
 ON CONFLICT (run_id, worker_id, n) DO NOTHING;
+
+-- name: push_plain
+-- Run over many rows in one transaction.
+INSERT INTO jobs (seq, pool_id, type, payload, priority, created_at)
+VALUES (:seq, :pool_id, :type, :payload, :priority, :created_at);
+
+-- name: next_number
+-- The time in microseconds, or the number after the last: it rises though jobs are pruned, and no number is used twice.
+SELECT MAX(COALESCE((SELECT MAX(seq) FROM jobs), 0) + 1, @now) AS seq, @now AS now FROM pools WHERE pool_id = :pool_id;
+
+-- name: push_job
+-- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique.
+INSERT INTO jobs (seq, pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
+                  unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
+SELECT :seq, :pool_id, :given_id, :type, :payload, CASE WHEN MAX(COALESCE(:run_at, 0), :now + :delay) > :now THEN 1 ELSE 0 END,
+       :priority, :max_attempts, :max_crashes, :backoff, :timeout_us, :unique_key, :group_key, :group_limit, :rate_count, :rate_us,
+       :capability, CASE WHEN MAX(COALESCE(:run_at, 0), :now + :delay) > :now THEN MAX(COALESCE(:run_at, 0), :now + :delay) END, :now
+ WHERE TRUE ON CONFLICT DO NOTHING
+RETURNING seq;
+
+-- name: promote_jobs
+UPDATE jobs SET delayed = 0
+ WHERE seq IN (SELECT seq FROM jobs WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 1 AND not_before <= :now LIMIT 1000);
+
+-- name: claim_jobs
+-- The write lock is taken before the rows are chosen, so no two workers see the same one.
+UPDATE jobs
+   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+       lease_until = :now + :lease, claimed_at = :now, progress = NULL, progress_note = NULL
+ WHERE seq IN (SELECT seq FROM jobs WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 0
+                  AND (capability IS NULL OR capability IN (SELECT value FROM json_each(:capabilities)))
+                  AND (:types = '[]' OR type IN (SELECT value FROM json_each(:types)))
+                ORDER BY priority DESC, seq LIMIT :limit)
+RETURNING *;
+
+-- name: claim_limited
+-- Jobs in order, without those of groups that are full; of each group no more than it has room for.
+UPDATE jobs
+   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+       lease_until = :now + :lease, claimed_at = :now, progress = NULL, progress_note = NULL
+ WHERE seq IN (
+    SELECT seq FROM (
+        SELECT c.*, ROW_NUMBER() OVER (PARTITION BY group_key ORDER BY priority DESC, seq) AS place
+          FROM (SELECT j.seq, j.priority, j.group_key, j.group_limit, j.rate_count, COALESCE(running.jobs, 0) AS running,
+                       (SELECT COUNT(*) FROM group_claims g WHERE j.rate_count IS NOT NULL AND g.pool_id = j.pool_id
+                           AND g.group_key = j.group_key AND g.at > :now - j.rate_us) AS recent
+                  FROM jobs j LEFT JOIN (
+                       SELECT group_key, COUNT(*) AS jobs FROM jobs WHERE pool_id = :pool_id AND group_key IS NOT NULL
+                          AND status = 'claimed' GROUP BY group_key) running ON running.group_key = j.group_key
+                 WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                   AND (j.capability IS NULL OR j.capability IN (SELECT value FROM json_each(:capabilities)))
+                   AND (:types = '[]' OR j.type IN (SELECT value FROM json_each(:types)))
+                   AND (j.group_limit IS NULL OR j.group_key IS NULL OR COALESCE(running.jobs, 0) < j.group_limit)
+                   AND (j.rate_count IS NULL OR j.group_key IS NULL OR recent < j.rate_count)
+                 ORDER BY j.priority DESC, j.seq LIMIT :limit * 10 + 100) c)
+     WHERE group_key IS NULL OR ((group_limit IS NULL OR running + place <= group_limit) AND (rate_count IS NULL OR recent + place <= rate_count))
+     ORDER BY priority DESC, seq LIMIT :limit)
+RETURNING *;
+
+-- name: note_claims
+INSERT INTO group_claims (pool_id, group_key, seq, n, at, until)
+VALUES (:pool_id, :group_key, :seq, :n, :at, :until)
+ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
+
+-- name: settle_done
+-- Each token is compared with the job's present claim in the statement that ends it.
+UPDATE jobs SET status = 'done', result = v.result, lease_until = NULL, finished_at = @now
+  FROM (SELECT json_extract(value, '$[0]') AS seq, json_extract(value, '$[1]') AS epoch, json_extract(value, '$[2]') AS result
+          FROM json_each(:verdicts)) v
+ WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id AND jobs.lease_epoch = v.epoch
+RETURNING jobs.seq;
+
+-- name: lock_held
+SELECT j.* FROM json_each(:tokens) v JOIN jobs j ON j.seq = json_extract(v.value, '$.seq')
+ WHERE j.status = 'claimed' AND +j.lease_owner = :worker_id AND j.lease_epoch = json_extract(v.value, '$.epoch');
+
+-- name: renew_held
+UPDATE jobs SET lease_until = @now + :lease
+  FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:tokens)) v
+ WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id AND jobs.lease_epoch = v.epoch
+RETURNING jobs.seq, jobs.cancel_requested;
+
+-- name: lock_jobs_of_worker
+SELECT * FROM jobs WHERE lease_owner = :worker_id AND status = 'claimed' ORDER BY seq;
+
+-- name: lock_expired
+SELECT * FROM jobs WHERE status = 'claimed' AND lease_until <= @now ORDER BY lease_owner LIMIT :limit;
+
+-- name: save_jobs
+UPDATE jobs
+   SET status = v.status, delayed = v.delayed, attempts = v.attempts, failures = v.failures, crashes = v.crashes, result = v.result,
+       lease_owner = v.lease_owner, lease_until = NULL, not_before = v.not_before, last_error = v.last_error,
+       finished_at = v.finished_at
+  FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.status') AS status,
+               json_extract(value, '$.delayed') AS delayed, json_extract(value, '$.attempts') AS attempts,
+               json_extract(value, '$.failures') AS failures, json_extract(value, '$.crashes') AS crashes,
+               json_extract(value, '$.result') AS result, json_extract(value, '$.lease_owner') AS lease_owner,
+               json_extract(value, '$.not_before') AS not_before, json_extract(value, '$.last_error') AS last_error,
+               json_extract(value, '$.finished_at') AS finished_at FROM json_each(:rows)) v
+ WHERE jobs.seq = v.seq;
+
+-- name: add_attempts
+INSERT INTO job_attempts (seq, n, worker_id, started_at, ended_at, outcome, error)
+SELECT json_extract(value, '$.seq'), json_extract(value, '$.n'), json_extract(value, '$.worker_id'),
+       json_extract(value, '$.started_at'), json_extract(value, '$.ended_at'), json_extract(value, '$.outcome'),
+       json_extract(value, '$.error') FROM json_each(:rows);

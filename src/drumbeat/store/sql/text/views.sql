@@ -131,14 +131,14 @@ SELECT w.worker_id,
                      WHEN 'error' THEN 'lost' WHEN 'lost' THEN 'lost' ELSE 'active' END AS status,
        w.host, w.pid, w.capabilities, w.pool_id, @time(w.started_at) AS started_at,
        @time(w.heartbeat_at) AS last_heartbeat,
-       (SELECT MIN(j.job_id) FROM drumbeat.jobs j
+       (SELECT MIN(@job_id(j.given_id, j.seq)) FROM drumbeat.jobs j
          WHERE j.pool_id = w.pool_id AND j.status = 'claimed' AND j.lease_owner = w.worker_id) AS current_task_id
   FROM drumbeat.workers w WHERE w.heartbeat_at IS NOT NULL;
 
 -- name: view_work_pool
 DROP VIEW IF EXISTS drumbeat.work_pool;
 CREATE VIEW drumbeat.work_pool AS
-SELECT j.job_id AS id, j.pool_id AS pool_name, j.payload AS data, j.status, j.lease_owner AS claimed_by,
+SELECT @job_id(j.given_id, j.seq) AS id, j.pool_id AS pool_name, j.payload AS data, j.status, j.lease_owner AS claimed_by,
        @time(j.claimed_at) AS claimed_at, j.attempts, j.max_attempts AS max_retries, j.result, j.last_error AS error,
        @time(j.created_at) AS created_at
   FROM drumbeat.jobs j;
@@ -184,6 +184,10 @@ SELECT w.pool_id, w.worker_id AS id,
        AVG(CAST(CASE WHEN a.outcome IS NULL THEN NULL WHEN a.outcome = 'done' THEN 1 ELSE 0 END AS @real)) AS success_rate,
        AVG(CAST(a.ended_at - a.started_at AS @real) / 1000000) AS avg_processing_time_seconds,
        CAST(COALESCE(w.ended_at, @now) - COALESCE(w.started_at, w.created_at) AS @real) / 3600000000 AS uptime_hours
-  FROM drumbeat.workers w LEFT JOIN drumbeat.job_attempts a ON a.worker_id = w.worker_id
-   AND a.job_id IN (SELECT j.job_id FROM drumbeat.jobs j WHERE j.pool_id = w.pool_id)
+  FROM drumbeat.workers w LEFT JOIN (
+       SELECT j.pool_id, t.worker_id, t.n, t.outcome, t.started_at, t.ended_at
+         FROM drumbeat.job_attempts t JOIN drumbeat.jobs j ON j.seq = t.seq
+        UNION ALL
+       SELECT j.pool_id, j.lease_owner, j.lease_epoch, CASE j.status WHEN 'done' THEN 'done' END, j.claimed_at, j.finished_at
+         FROM drumbeat.jobs j WHERE j.status IN ('claimed', 'done')) a ON a.worker_id = w.worker_id AND a.pool_id = w.pool_id
  GROUP BY w.pool_id, w.worker_id, w.ended_at, w.started_at, w.created_at;

@@ -1,0 +1,11 @@
+"""Be one worker: claim one job, work, exit: ``python run_worker.py``."""
+
+import argparse
+import sys
+
+from example import POOL, run
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--worker-id", help="its name; one is made up otherwise")
+    sys.exit(run("job_worker", {"pool_id": POOL, "worker_id": parser.parse_args().worker_id}))

@@ -1,0 +1,1 @@
+"""Other people's interfaces, kept by our stores."""

@@ -1,0 +1,76 @@
+"""Jinja expressions with their types kept: the package renders every template to text."""
+
+import ast
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import TemplateError
+from jinja2.sandbox import SandboxedEnvironment
+
+from drumbeat.core.errors import InvalidInput
+
+_WHOLE = re.compile(r"\s*\{\{(.*)\}\}\s*", re.DOTALL)
+_PATH = re.compile(r"(output|context|input)(\.[a-zA-Z_][a-zA-Z0-9_]*)*")
+_KNOWN = frozenset({"context", "input", "output", "true", "false", "null", "True", "False", "None"})
+_UNSUPPORTED = (ast.BitOr, ast.Call, ast.In, ast.NotIn, ast.Is, ast.IsNot)
+_ENVIRONMENT = SandboxedEnvironment()
+_ENVIRONMENT.globals["null"] = None
+
+
+def whole_expression(template: Any) -> str | None:
+    """What stands between the braces of a template that is one expression and nothing else."""
+    found = _WHOLE.fullmatch(template) if isinstance(template, str) else None
+    inner = found[1].strip() if found else ""
+    return inner if inner and "{{" not in inner and "}}" not in inner else None
+
+
+def bare(template: Any) -> Any:
+    """``{{ context.x }}`` as the bare path ``context.x``, which the package resolves with its type; others as they are."""
+    inner = whole_expression(template)
+    return inner if inner is not None and _PATH.fullmatch(inner) else template
+
+
+def is_computed(template: Any) -> bool:
+    """Whether it is one expression that the package would turn into text and no bare path can stand for."""
+    inner = whole_expression(template)
+    return inner is not None and not _PATH.fullmatch(inner)
+
+
+def evaluate(template: Any, variables: Mapping[str, Any]) -> Any:
+    """The value of a template: of one expression with its type, of a text with expressions in it the text.
+
+    Raises InvalidInput when it cannot be computed.
+    """
+    if isinstance(template, Mapping):
+        return {key: evaluate(value, variables) for key, value in template.items()}
+    if not isinstance(template, str):
+        return template
+    inner = whole_expression(template) or (template if _PATH.fullmatch(template) else None)
+    return condition(inner, variables) if inner is not None else _text(template, variables)
+
+
+def condition(expression: str, variables: Mapping[str, Any]) -> Any:
+    """The value of an expression without braces. Raises InvalidInput."""
+    try:
+        return _ENVIRONMENT.compile_expression(expression)(**variables)
+    except (TemplateError, TypeError, ValueError, ArithmeticError) as exc:
+        raise InvalidInput(f"expected {expression!r} to be computable, got: {exc}") from exc
+
+
+def needs_jinja(expression: str) -> bool:
+    """Whether a transition's condition is beyond the package's own conditions: filters, calls, unknown names."""
+    try:
+        tree = ast.parse(expression, mode="eval")
+    except SyntaxError:
+        return True
+    return any(
+        isinstance(node, _UNSUPPORTED) or (isinstance(node, ast.Name) and node.id not in _KNOWN) for node in ast.walk(tree)
+    )
+
+
+def _text(template: str, variables: Mapping[str, Any]) -> str:
+    try:
+        return _ENVIRONMENT.from_string(template).render(**variables)
+    except (TemplateError, TypeError, ValueError, ArithmeticError) as exc:
+        raise InvalidInput(f"expected {template!r} to be computable, got: {exc}") from exc

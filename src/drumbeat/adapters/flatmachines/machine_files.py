@@ -1,0 +1,66 @@
+"""Machines' files: found by name, read, and their references made independent of where they are read from."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from drumbeat.core.errors import InvalidInput, NotFound
+
+_ENDINGS = (".yml", ".yaml", ".json")
+
+
+def find_machine(name: str, folder: Path) -> Path | None:
+    """The file of a machine that is named by its path, or by its name and lies in the folder."""
+    given = folder / Path(name).expanduser()
+    candidates = [given, *(given.with_name(given.name + ending) for ending in _ENDINGS)]
+    return next((path.absolute() for path in candidates if path.is_file()), None)
+
+
+def load_machine(file: Path) -> dict[str, Any]:
+    """Raises NotFound, InvalidInput."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as exc:
+        raise NotFound(f"expected a machine's file at {file}, got: {exc.strerror}") from exc
+    try:
+        found = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
+    except (ValueError, yaml.YAMLError) as exc:
+        raise InvalidInput(f"expected {file} to be YAML or JSON, got: {exc}") from exc
+    if not isinstance(found, dict):
+        raise InvalidInput(f"expected a mapping in {file}, got {type(found).__name__}")
+    return found
+
+
+def find_inside(config: Mapping[str, Any], folder: Path, name: str, machines: Mapping[str, str]) -> Path | dict[str, Any]:
+    """A machine that another one names: given to the runner, in its ``machines:``, or a file beside it. Raises NotFound."""
+    if name in machines:
+        return Path(machines[name])
+    ref = (config.get("data", {}).get("machines") or {}).get(name)
+    if isinstance(ref, dict):
+        return ref
+    found = find_machine(ref or name, folder)
+    if found is None:
+        raise NotFound(f"expected a machine {name!r}: in machines:, as {folder / name}.yml, or given as --machines {name}=FILE")
+    return found
+
+
+def absolute_refs(data: dict[str, Any], folder: Path) -> None:
+    """Make a machine's file references absolute, so that it may be run inside another one."""
+    machines = data.get("machines") or {}
+    for name, ref in machines.items():
+        if isinstance(ref, str):
+            machines[name] = str((folder / Path(ref).expanduser()).absolute())
+    agents = data.get("agents") or {}
+    for name, ref in agents.items():
+        if isinstance(ref, str):
+            agents[name] = _file(ref, folder)
+        elif isinstance(ref, dict) and isinstance(ref.get("ref"), str):
+            ref["ref"] = _file(ref["ref"], folder)
+
+
+def _file(ref: str, folder: Path) -> str:
+    path = folder / Path(ref).expanduser()
+    return str(path.absolute()) if path.is_file() else ref

@@ -1,0 +1,8 @@
+"""``python -m drumbeat.adapters.flatmachines.run``: the runner under the name the package has for its own."""
+
+import sys
+
+from drumbeat.adapters.flatmachines.runner import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+"""Runs a machine on Drumbeat's stores: ``python -m drumbeat.adapters.flatmachines --config FILE --input JSON``."""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from flatmachines import FlatMachine
+from flatmachines.actions import MachineInvoker
+
+from drumbeat.adapters.flatmachines.hooks import registry_of
+from drumbeat.adapters.flatmachines.machine_files import find_inside, find_machine, load_machine
+from drumbeat.adapters.flatmachines.session import Origin, Session, open_session
+from drumbeat.adapters.flatmachines.spawning import launch
+from drumbeat.adapters.flatmachines.translate import Setting, translate
+from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound
+from drumbeat.settings import Settings, load_settings
+from drumbeat.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A machine to be run."""
+
+    config: Path | None = None  #: its file
+    machine: str | None = None  #: its name: inside ``config``, beside it, or, without one, in the working directory
+    given: Mapping[str, Any] = field(default_factory=dict)  #: its input
+    execution_id: str | None = None
+    parent_id: str | None = None
+    max_steps: int = 1000
+    machines: Mapping[str, str] = field(default_factory=dict)  #: names its states use → files
+    hooks: Mapping[str, str] = field(default_factory=dict)  #: names its states use → module:factory
+
+
+async def run_machine(wanted: Launch, *, where: str | Store | None = None, settings: Settings | None = None) -> dict[str, Any]:
+    """Run a machine to its end and answer with its output. If it fails, so have its jobs, and its worker is an error's."""
+    known = settings or load_settings(os.environ)
+    config, folder, origin = _find(wanted)
+    store = where if isinstance(where, str) else known.store
+    made = translate(config, Setting(folder=folder, machines=origin.machines, store=store))
+    async with open_session(where, settings=known, origin=origin) as session:
+        machine = _machine(wanted, made, folder, session)
+        try:
+            output: dict[str, Any] = await machine.execute(input=dict(wanted.given), max_steps=wanted.max_steps)
+        except asyncio.CancelledError:
+            await session.abandon(None)
+            raise
+        except Exception as exc:
+            await session.abandon(f"{type(exc).__name__}: {exc}")
+            raise
+        await session.abandon(None)
+        return output
+
+
+def _find(wanted: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
+    """The machine, the folder its references are relative to, and where it came from."""
+    machines = {name: str(Path(file).expanduser().absolute()) for name, file in wanted.machines.items()}
+    hooks = {name: _absolute_file(target) for name, target in wanted.hooks.items()}
+    file = wanted.config.expanduser().absolute() if wanted.config else None
+    if wanted.machine is not None:
+        around = load_machine(file) if file else {}
+        inside = find_inside(around, file.parent if file else Path.cwd(), wanted.machine, machines)
+        if isinstance(inside, dict):
+            return inside, (file or Path.cwd()).parent, Origin(config=file, machines=machines, hooks=hooks)
+        file = inside
+    if file is None:
+        raise InvalidInput("expected --config FILE or --machine NAME, got neither")
+    found = find_machine(str(file), file.parent)
+    if found is None:
+        raise NotFound(f"expected a machine's file at {file}, got none")
+    return load_machine(found), found.parent, Origin(config=found, machines=machines, hooks=hooks)
+
+
+def _absolute_file(target: str) -> str:
+    """``FILE.py:factory`` as it is found from any folder; ``module:factory`` as it is."""
+    module, mark, factory = target.rpartition(":")
+    return f"{Path(module).expanduser().absolute()}{mark}{factory}" if module.endswith(".py") else target
+
+
+def _machine(wanted: Launch, config: dict[str, Any], folder: Path, session: Session) -> Any:
+    hooks = {name: load_factory(name, target) for name, target in wanted.hooks.items()}
+    return FlatMachine(
+        config_dict=config,
+        hooks_registry=registry_of(session, hooks),
+        invoker=ProcessInvoker(session),
+        _config_dir=str(folder),
+        _execution_id=wanted.execution_id,
+        _parent_execution_id=wanted.parent_id,
+    )
+
+
+def load_factory(name: str, target: str) -> Any:
+    """What ``module:factory`` or ``FILE.py:factory`` names. Raises InvalidInput."""
+    module, _, factory = target.rpartition(":")
+    try:
+        return getattr(_load_file(Path(module)) if module.endswith(".py") else import_module(module), factory)
+    except (ImportError, AttributeError, ValueError, OSError) as exc:
+        raise InvalidInput(f"expected --hooks {name}=MODULE:FACTORY that can be imported, got {target!r}: {exc}") from exc
+
+
+def _load_file(file: Path) -> ModuleType:
+    """A module by its file; what lies beside it can be imported by it."""
+    spec = spec_from_file_location(file.stem, file.expanduser().absolute())
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is no module")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class ProcessInvoker(MachineInvoker):  # type: ignore[misc]
+    """``launch:`` as a process of its own, by the name the machine has for it, so that relative references hold."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def launch(
+        self, caller_machine: Any, target_config: dict[str, Any], input_data: dict[str, Any], execution_id: str
+    ) -> None:
+        names = [name for name, config in caller_machine.machine_refs.items() if config is target_config]
+        name = names[0] if names else str(target_config.get("data", {}).get("name"))
+        await launch(self._session.desk(), self._session.origin, name, input_data, execution_id, caller_machine.execution_id)
+
+    async def invoke(
+        self, caller_machine: Any, target_config: dict[str, Any], input_data: dict[str, Any], execution_id: str | None = None
+    ) -> dict[str, Any]:
+        """Run it here and wait."""
+        made = FlatMachine(
+            config_dict=target_config,
+            hooks_registry=caller_machine.hooks_registry,
+            invoker=self,
+            _config_dir=caller_machine._config_dir,  # noqa: SLF001 - the package's own invokers read it too
+            _execution_id=execution_id,
+            _parent_execution_id=caller_machine.execution_id,
+        )
+        output: dict[str, Any] = await made.execute(input=input_data)
+        return output
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="python -m drumbeat.adapters.flatmachines", description="Run a FlatMachines machine on Drumbeat's stores."
+    )
+    made.add_argument("--config", "-c", type=Path, help="the machine's file (YAML or JSON)")
+    made.add_argument("--machine", "-m", help="the machine's name: inside --config, beside it, or in this folder")
+    made.add_argument("--input", "-i", default="{}", help="its input, as JSON")
+    made.add_argument("--execution-id", "-e")
+    made.add_argument("--parent-id", "-p")
+    made.add_argument("--max-steps", type=int, default=1000)
+    made.add_argument("--machines", action="append", default=[], metavar="NAME=FILE", help="a machine that states name")
+    made.add_argument(
+        "--hooks",
+        action="append",
+        default=[],
+        metavar="NAME=MODULE:FACTORY",
+        help="a hook that states name; or NAME=FILE.py:FACTORY",
+    )
+    made.add_argument("--store", help="the store's URL; else DRUMBEAT_STORE, else drumbeat.toml")
+    made.add_argument("--verbose", "-v", action="store_true")
+    return made
+
+
+def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, bool]:
+    """Raises InvalidInput with the flag named."""
+    given = parser().parse_args(arguments)
+    try:
+        content = json.loads(given.input)
+    except ValueError as exc:
+        raise InvalidInput(f"expected --input to be JSON, got {given.input!r}: {exc}") from exc
+    if not isinstance(content, dict):
+        raise InvalidInput(f"expected --input to be a JSON object, got {given.input!r}")
+    wanted = Launch(
+        config=given.config,
+        machine=given.machine,
+        given=content,
+        execution_id=given.execution_id,
+        parent_id=given.parent_id,
+        max_steps=given.max_steps,
+        machines=_pairs("--machines", given.machines),
+        hooks=_pairs("--hooks", given.hooks),
+    )
+    return wanted, load_settings(os.environ, store=given.store), given.verbose
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run, print the output as JSON, and answer with the exit code: 0, or 1 when the machine or its arguments failed."""
+    try:
+        wanted, settings, verbose = read_arguments(arguments)
+        logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, stream=sys.stderr)
+        log_to_stderr()
+        output = asyncio.run(_until_told_to_stop(wanted, settings))
+    except DrumbeatError as exc:
+        sys.stderr.write(f"{exc}\n")
+        return 1
+    except asyncio.CancelledError:
+        sys.stderr.write("told to stop; its jobs are given back\n")
+        return 0
+    except Exception as exc:
+        log.exception("the machine failed")
+        sys.stderr.write(f"{type(exc).__name__}: {exc}\n")
+        return 1
+    sys.stdout.write(json.dumps(output, indent=2, default=str) + "\n")
+    return 0
+
+
+def log_to_stderr() -> None:
+    """The package logs to stdout, which is for a machine's output."""
+    for handler in logging.getLogger("flatmachines").handlers:
+        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
+            handler.setStream(sys.stderr)
+
+
+async def _until_told_to_stop(wanted: Launch, settings: Settings) -> dict[str, Any]:
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+    return await run_machine(wanted, settings=settings)
+
+
+def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in given]
+    for name, mark, value in pairs:
+        if not (name and mark and value):
+            raise InvalidInput(f"expected {flag} NAME=…, got {name + mark + value!r}")
+    return {name: value for name, _, value in pairs}

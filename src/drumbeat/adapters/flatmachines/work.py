@@ -1,0 +1,235 @@
+"""FlatMachines' WorkBackend and WorkPool on our queue: no item is handed out twice, no late result is accepted."""
+
+import logging
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from flatmachines import WorkItem
+
+from drumbeat.adapters.flatmachines.place import Place
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import NO_BACKOFF, Job, JobId, NewJob, Outcome, Token, Verdict
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.interface import Claiming, Store
+
+log = logging.getLogger(__name__)
+
+LEASE = timedelta(hours=1)  #: of a claim that nobody renews: the protocol knows no renewing
+MOST = 1_000_000  #: where ``size`` stops counting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claim this process made."""
+
+    worker_id: WorkerId
+    token: Token
+
+
+class ClaimedId(str):
+    """A job's id that remembers the claim it came with. Equal to the plain id; whoever kept it is fenced exactly."""
+
+    claim: Claim
+
+    def __new__(cls, claim: Claim) -> "ClaimedId":
+        made = super().__new__(cls, claim.token.job_id)
+        made.claim = claim
+        return made
+
+    def __deepcopy__(self, memo: Any) -> "ClaimedId":
+        return self
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        """Written down and read again, it is the plain id."""
+        return str, (str(self),)
+
+
+class Claims:
+    """The tokens of the claims made here: the protocol passes ids only, so somebody must remember."""
+
+    def __init__(self) -> None:
+        self._held: dict[tuple[JobId, WorkerId], Claim] = {}
+
+    def keep(self, claim: Claim) -> None:
+        """The newest claim comes last."""
+        self.forget(claim)
+        self._held[_key(claim)] = claim
+
+    def forget(self, claim: Claim) -> None:
+        self._held.pop(_key(claim), None)
+
+    def of_job(self, item_id: str) -> Claim | None:
+        """The claim an id belongs to: its own, or else the newest of that job."""
+        if isinstance(item_id, ClaimedId):
+            return item_id.claim
+        return next((claim for claim in reversed(self._held.values()) if claim.token.job_id == item_id), None)
+
+    def of_worker(self, worker_id: str) -> tuple[Claim, ...]:
+        """A copy is looked through: a heart in another thread asks too."""
+        return tuple(claim for claim in list(self._held.values()) if claim.worker_id == worker_id)
+
+    def workers(self) -> frozenset[WorkerId]:
+        return frozenset(claim.worker_id for claim in self._held.values())
+
+
+class DrumbeatWorkPool:
+    """A named pool. ``complete`` keeps the result and ``fail`` the error; a job that is not held is a KeyError."""
+
+    def __init__(self, backend: "DrumbeatWorkBackend", name: str) -> None:
+        self.name = name
+        self._backend = backend
+        self._place = backend.place
+        self._claims = backend.claims
+
+    async def push(self, item: Any, options: dict[str, Any] | None = None) -> str:
+        """Keep an item. After ``max_retries`` failures, or as many lost workers, it is poisoned.
+
+        ``item_id`` may be chosen: pushing it twice is pushing it once.
+        """
+        given = options or {}
+        retries, chosen = _max_retries(given), given.get("item_id")
+        job = NewJob(
+            payload=item,
+            job_id=None if chosen is None else JobId(str(chosen)),
+            max_attempts=retries,
+            max_crashes=retries,
+            backoff=NO_BACKOFF,
+        )
+        store, pool_id = await self._store(), await self._place.pool(self.name)
+        return (await store.queue.push(pool_id, [job]))[0]
+
+    async def claim(self, worker_id: str) -> WorkItem | None:
+        """The next item, for this worker alone. None when there is none, or the worker may have none."""
+        store, pool_id = await self._store(), await self._place.pool(self.name)
+        claiming = Claiming(pool_id=pool_id, worker_id=WorkerId(worker_id), lease=self._backend.lease)
+        claimed = await store.queue.claim(claiming)
+        return self._item(claimed[0]) if claimed else None
+
+    async def complete(self, item_id: str, result: Any | None = None) -> None:
+        await self._settle(item_id, Outcome.DONE, result=result)
+
+    async def fail(self, item_id: str, error: str | None = None) -> None:
+        await self._settle(item_id, Outcome.FAILED, error=error or "it failed, and nobody said why")
+
+    async def release(self, item_id: str) -> None:
+        """Give an item back undone; it costs no attempt."""
+        await self._settle(item_id, Outcome.RELEASED)
+
+    async def size(self) -> int:
+        """How many items could be claimed now."""
+        store, pool_id = await self._store(), await self._place.pool(self.name)
+        return await store.jobs.size(pool_id, MOST)
+
+    async def release_by_worker(self, worker_id: str) -> int:
+        """Take back what a lost worker held, in every pool (C66); each counts a crash, and may be poisoned by it."""
+        released = await (await self._store()).queue.release(WorkerId(worker_id), f"worker {worker_id} was given up")
+        return len(released)
+
+    async def _settle(self, item_id: str, outcome: Outcome, *, result: Any = None, error: str | None = None) -> None:
+        claim = self._claims.of_job(item_id)
+        if claim is None:
+            raise _refusal(
+                f"item {item_id} of pool {self.name} is not held here: it was not claimed by this pool, or it is over"
+            )
+        verdict = Verdict(token=claim.token, outcome=outcome, result=result, error=error)
+        settled = await (await self._store()).queue.settle(claim.worker_id, [verdict])
+        self._claims.forget(claim)
+        if settled.stale:
+            raise _refusal(f"item {item_id} of pool {self.name} was taken from {claim.worker_id}; its {outcome} is refused")
+
+    def _item(self, job: Job) -> WorkItem:
+        claim = Claim(worker_id=WorkerId(job.lease_owner or ""), token=job.token)
+        self._claims.keep(claim)
+        return WorkItem(
+            id=ClaimedId(claim),
+            data=job.payload,
+            claimed_by=job.lease_owner,
+            attempts=job.attempts,
+            max_retries=job.max_attempts,
+            status=job.status.value,
+            created_at=_text(job.created_at),
+            claimed_at=_text(job.claimed_at),
+        )
+
+    async def _store(self) -> Store:
+        return await self._place.store()
+
+
+class DrumbeatWorkBackend:
+    """Named pools on one store, which is given open or as a URL; then ``async with`` or ``close`` ends it."""
+
+    def __init__(self, where: str | Store | Place, *, lease: timedelta = LEASE) -> None:
+        self.place = where if isinstance(where, Place) else Place(where)
+        self.lease = lease  #: of claims to come
+        self._pools: dict[str, DrumbeatWorkPool] = {}
+        self.claims = Claims()
+
+    def pool(self, name: str) -> DrumbeatWorkPool:
+        if name not in self._pools:
+            self._pools[name] = DrumbeatWorkPool(self, name)
+        return self._pools[name]
+
+    def held(self, worker_id: str) -> tuple[ClaimedId, ...]:
+        """What a worker holds by claims made here."""
+        return tuple(ClaimedId(claim) for claim in self.claims.of_worker(worker_id))
+
+    def holders(self) -> frozenset[WorkerId]:
+        return self.claims.workers()
+
+    async def renew(self, worker_id: str, lease: timedelta | None = None) -> None:
+        """Keep a worker's claims; those that are no longer its own are forgotten."""
+        claims = {claim.token: claim for claim in self.claims.of_worker(worker_id)}
+        if not claims:
+            return
+        store = await self.place.store()
+        renewed = await store.queue.renew(WorkerId(worker_id), list(claims), lease or self.lease)
+        for token in renewed.stale:
+            log.warning("job %s was taken from worker %s; whatever it says of it is refused", token.job_id, worker_id)
+            self.claims.forget(claims[token])
+
+    async def settle_all(self, worker_id: str, outcome: Outcome, error: str | None) -> int:
+        """Say the same of everything a worker holds; what was taken from it meanwhile is passed over."""
+        claims = self.claims.of_worker(worker_id)
+        if not claims:
+            return 0
+        verdicts = [Verdict(token=claim.token, outcome=outcome, error=error) for claim in claims]
+        settled = await (await self.place.store()).queue.settle(WorkerId(worker_id), verdicts)
+        for claim in claims:
+            self.claims.forget(claim)
+        return len(claims) - len(settled.stale)
+
+    def twin(self) -> "DrumbeatWorkBackend":
+        """This backend, its claims included, by connections of its own."""
+        made = DrumbeatWorkBackend(self.place.twin(), lease=self.lease)
+        made.claims = self.claims
+        return made
+
+    async def close(self) -> None:
+        await self.place.close()
+
+    async def __aenter__(self) -> "DrumbeatWorkBackend":
+        return self
+
+    async def __aexit__(self, *ended: Any) -> None:
+        await self.close()
+
+
+def _max_retries(options: dict[str, Any]) -> int:
+    given = options.get("max_retries", 3)
+    if isinstance(given, bool) or not isinstance(given, int) or given < 1:
+        raise InvalidInput(f"expected max_retries to be a whole number of 1 or more, got {given!r}")
+    return given
+
+
+def _refusal(message: str) -> KeyError:
+    log.warning("%s", message)
+    return KeyError(message)
+
+
+def _key(claim: Claim) -> tuple[JobId, WorkerId]:
+    return claim.token.job_id, claim.worker_id
+
+
+def _text(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()

@@ -1,0 +1,80 @@
+"""Every command, under its name: where the command line is put together."""
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+
+#: the groups of commands, each as module:name in this folder
+GROUPS: Mapping[str, str] = {
+    "store": "store:app",
+    "bench": "bench:app",
+    "pool": "pool:app",
+    "pools": "listing:pools",
+    "workers": "listing:workers",
+    "events": "listing:events",
+    "beats": "listing:beats",
+    "runs": "listing:runs",
+    "samples": "listing:samples",
+    "logs": "listing:logs",
+    "trigger": "triggers:app",
+}
+COMMANDS: Mapping[str, str] = {"worker": "worker:worker", "demo": "demo:demo"}
+
+
+@cache
+def whole() -> typer.Typer:
+    """The whole command line."""
+    app = typer.Typer(
+        name="drumbeat",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        help="Keeps a fleet of workers in step through one database.",
+        epilog="Exit codes: 0 done, 1 it cannot be done (bad input, nothing of that name, the store is not ready), "
+        "2 the store did not answer, 130 interrupted. A worker has its own: see drumbeat worker --help.",
+    )
+    app.callback()(root)
+    for name, place in GROUPS.items():
+        app.add_typer(_at(place), name=name)
+    for name, place in COMMANDS.items():
+        app.command(name)(_at(place))
+    return app
+
+
+def _at(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"drumbeat.cli.{module}"), name)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from drumbeat import __version__
+
+        print(f"drumbeat {__version__}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """What every command has in common."""
+
+
+def run() -> tuple[int, str]:
+    """Do what the command line asks; its exit code, and what is wrong with its arguments."""
+    try:
+        return int(whole()(prog_name="drumbeat", standalone_mode=False) or 0), ""
+    except typer.TyperException as exc:
+        return 1, _usage(exc)
+    except typer.Abort:
+        raise KeyboardInterrupt from None
+
+
+def _usage(exc: typer.TyperException) -> str:
+    """What is wrong with the arguments, and where to read on; nothing where help was shown already."""
+    message, context = exc.format_message().strip(), getattr(exc, "ctx", None)
+    return f"{message} See: {context.command_path} --help" if message and context else message

@@ -1,0 +1,49 @@
+"""The short way to one beat, for processes that a push starts: python -m drumbeat.cli.fire FIRING, which is JSON.
+
+It has none of the command line's imports: from a push to the worker's start there is little else than these.
+"""
+
+import json
+import logging
+import os
+import sys
+from datetime import timedelta
+
+from drumbeat.cli.opening import run
+from drumbeat.control_plane import open_control_plane
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.settings import load_settings
+from drumbeat.triggers.model import Firing, Machine
+
+
+def main() -> int:
+    """Run the beat, tell what it came to, as JSON; exit code 1 when it could not be run."""
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        run(_fire(firing_of(sys.argv[1])))
+    except DrumbeatError as exc:
+        print(f"drumbeat: {exc}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def firing_of(text: str) -> Firing:
+    """What ``Firing.to_json`` wrote."""
+    fields = json.loads(text)
+    silent = fields.get("lost_after")
+    return Firing(
+        trigger=fields["trigger"],
+        machine=Machine(fields["machine"]),
+        pool_id=fields["pool_id"],
+        max_workers=fields["max_workers"],
+        lost_after=None if silent is None else timedelta(seconds=silent),
+    )
+
+
+async def _fire(firing: Firing) -> None:
+    async with open_control_plane(load_settings(os.environ)) as plane:
+        print(json.dumps(await plane.fire(firing), default=str))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""Being a worker, once its command line is read: of a run, a fleet or a pool, or of a pool by hand. Imports little."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from drumbeat.cli.opening import parse_age, run, with_control_plane
+from drumbeat.control_plane import ControlPlane, WorkDone, WorkerArguments, open_control_plane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.worker import ExitCode
+from drumbeat.settings import load_settings
+
+NOTHING_TO_DO = 6  #: of ``pool work --once``: there was no job to claim
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+def be_worker(run_id: str, worker_id: str, worker_group_id: int, worker_group_count: int) -> int:
+    """A worker that was spawned. Answers with its exit code."""
+    arguments = WorkerArguments(
+        run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
+    )
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=_FORMAT)
+    return int(run(_live(arguments)))
+
+
+async def _live(arguments: WorkerArguments) -> ExitCode:
+    async with open_control_plane(load_settings(os.environ)) as plane:
+        return await plane.run_worker(arguments)
+
+
+def be_job_worker(
+    pool: str,
+    given: Mapping[str, Any],
+    *,
+    once: bool = False,
+    drain: bool = False,
+    worker_id: str | None = None,
+    store: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """A worker of a pool of jobs, by hand; ``given`` as ``plan_changes`` takes it. Answers with its exit code."""
+    if once and drain:
+        raise InvalidInput("expected --once or --drain, got both")
+    changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
+    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=_FORMAT)
+    done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id))
+    _tell(done, as_json=as_json)
+    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.finished else int(done.code)
+
+
+def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given on a command line, as the fields of a WorkPlan. Raises InvalidInput."""
+    from drumbeat.client import ExecutorKind, parse_handlers
+
+    readers: Mapping[str, Any] = {
+        "handlers": parse_handlers,
+        "executor": ExecutorKind,
+        "capabilities": tuple,
+        "lease": parse_age,
+        "timeout": parse_age,
+    }
+    return {name: readers[name](value) if name in readers else value for name, value in given.items() if value}
+
+
+async def _work(plane: ControlPlane, pool: str, changes: Mapping[str, Any], worker_id: str | None) -> WorkDone:
+    from drumbeat.client import Mode
+
+    plan = replace(await plane.pool(pool).plan(), **{**changes, "mode": Mode(changes["mode"])})
+    return await plane.work(pool, plan, worker_id)
+
+
+def _tell(done: WorkDone, *, as_json: bool) -> None:
+    if as_json:
+        from drumbeat.cli.render import show_json
+
+        show_json({"worker_id": done.worker_id, "finished": done.finished, "failed": done.failed, "exit_code": done.code})
+    elif done.code is ExitCode.CLEAN:
+        print(f"worked on {done.finished} jobs, {done.failed} failed", file=sys.stderr)

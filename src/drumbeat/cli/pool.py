@@ -1,0 +1,166 @@
+"""drumbeat pool: pools of jobs, made, watched and stopped for a while; what their workers do."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from drumbeat.cli import pool_beats, pool_jobs, pool_push
+from drumbeat.cli.living import plan_changes
+from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.pool_work import (
+    CapabilityOption,
+    ConcurrencyOption,
+    ExecutorOption,
+    HandlerOption,
+    LeaseOption,
+    MaxJobsOption,
+    MaxMemoryOption,
+    PoolArgument,
+    TimeoutOption,
+    work,
+)
+from drumbeat.cli.render import brief, say, show_json, text
+from drumbeat.client import Mode, PoolStatus, WorkPlan
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.pool import PRESETS, Pool, PoolKind, Thresholds
+from drumbeat.core.worker import Health, Worker, judge
+
+app = typer.Typer(no_args_is_help=True, help="Pools of jobs: push, work, look, decide.")
+app.add_typer(pool_jobs.app)
+app.add_typer(pool_push.app)
+app.add_typer(pool_beats.app)
+app.command()(work)
+
+
+@app.command()
+def create(
+    pool: PoolArgument,
+    handler: HandlerOption = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option("--mode", help="When workers that are started for it leave: once, drain or loop. At first: drain"),
+    ] = None,
+    concurrency: ConcurrencyOption = None,
+    executor: ExecutorOption = None,
+    capability: CapabilityOption = None,
+    lease: LeaseOption = None,
+    timeout: TimeoutOption = None,
+    max_jobs: MaxJobsOption = None,
+    max_memory: MaxMemoryOption = None,
+    max_workers: Annotated[
+        int | None, typer.Option("--max-workers", min=0, help="How many workers a checker may start. At first: 10")
+    ] = None,
+    heartbeat: Annotated[
+        str | None, typer.Option("--heartbeat", help="How often workers beat; silent for 4 of them, one is lost. At first: 30s")
+    ] = None,
+    update: Annotated[bool, typer.Option("--update", help="Change the pool if it is there already.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a pool, and keep how its workers work: those that are started for it read it here."""
+    given = {
+        "handlers": handler,
+        "executor": executor,
+        "concurrency": concurrency,
+        "capabilities": capability,
+        "lease": lease,
+        "timeout": timeout,
+        "max_jobs": max_jobs,
+        "max_memory_mb": max_memory,
+    }
+    plan = WorkPlan(**plan_changes(given), mode=mode or Mode.DRAIN)
+    policy = {} if max_workers is None else {"max_workers": max_workers}
+
+    async def make(plane: ControlPlane) -> Pool:
+        return await plane.pool(pool).create(plan, _thresholds(heartbeat), exist_ok=update, **policy)
+
+    made = with_control_plane(store, make, create=True)
+    if as_json:
+        show_json(made)
+    else:
+        say(f"pool {made.pool_id}: " + (", ".join(f"{name} {value}" for name, value in made.policy.items()) or "as usual"))
+
+
+def _thresholds(heartbeat: str | None) -> Thresholds | None:
+    """The usual ones, with every silence in proportion."""
+    if heartbeat is None:
+        return None
+    usual, every = PRESETS[PoolKind.JOBS], parse_age(heartbeat)
+    share = every / usual.heartbeat_every
+    return replace(
+        usual,
+        heartbeat_every=every,
+        stale_after=usual.stale_after * share,
+        lost_after=usual.lost_after * share,
+        give_up_after=usual.give_up_after * share,
+    )
+
+
+@app.command()
+def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """How a pool stands: its jobs, its workers, whether it is paused."""
+    found = with_control_plane(store, lambda plane: plane.pool(pool).status())
+    if as_json:
+        show_json(_status_json(found))
+    else:
+        _print(found)
+
+
+def _status_json(found: PoolStatus) -> dict[str, object]:
+    health = [asdict(worker) | {"health": _health(found, worker)} for worker in found.workers]
+    counts = asdict(found.counts) | {"pending": found.counts.pending}
+    return {"pool_id": found.pool.pool_id, "paused": found.is_paused, "now": found.now, "jobs": counts, "workers": health}
+
+
+def _health(found: PoolStatus, worker: Worker) -> Health:
+    return judge(worker, found.now, found.pool.thresholds)
+
+
+def _print(found: PoolStatus) -> None:
+    counts, waits = found.counts, found.oldest_waits
+    oldest = f" (the oldest for {brief(waits)})" if waits is not None else ""
+    until = found.pool.paused_until
+    say(f"pool {found.pool.pool_id}" + (f": paused until {text(until)} UTC" if found.is_paused else ""))
+    waiting = f"{counts.ready} ready{oldest}, {counts.delayed} delayed, {counts.claimed} claimed"
+    say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
+    say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
+
+
+def _workers(found: PoolStatus, workers: Sequence[Worker]) -> str:
+    return ", ".join(f"{each.worker_id} {each.status} ({_health(found, each)}, {each.active} jobs)" for each in workers)
+
+
+@app.command()
+def pause(
+    pool: PoolArgument,
+    within: Annotated[str | None, typer.Option("--for", help="For how long, such as 30m; else until it is resumed.")] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let nothing be claimed from a pool; what runs goes on."""
+
+    async def stop(plane: ControlPlane) -> Pool:
+        until = await plane.store.now() + parse_age(within) if within else None
+        return await plane.pool(pool).pause(until)
+
+    _tell_pause(with_control_plane(store, stop), as_json=as_json)
+
+
+@app.command()
+def resume(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Let a paused pool's jobs be claimed again."""
+    _tell_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume()), as_json=as_json)
+
+
+def _tell_pause(found: Pool, *, as_json: bool) -> None:
+    until = found.paused_until
+    if as_json:
+        show_json({"pool_id": found.pool_id, "paused_until": until})
+    elif until is None:
+        say(f"pool {found.pool_id} is not paused")
+    else:
+        forever = until - datetime(9000, 1, 1, tzinfo=UTC) > timedelta()
+        say(f"pool {found.pool_id} is paused until {'it is resumed' if forever else f'{text(until)} UTC'}")

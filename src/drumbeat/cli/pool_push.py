@@ -1,0 +1,227 @@
+"""drumbeat pool push and import: jobs in, one or many, as JSON lines."""
+
+import io
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import typer
+
+from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.pool_work import PoolArgument
+from drumbeat.cli.render import errors, say, show_json
+from drumbeat.client import JobId, NewJob, job_from_line, new_job
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.pool import PoolId
+
+app = typer.Typer()
+
+Advance = Callable[[int], None]
+BATCH = 1000
+_BATCH_BYTES = 8 * 1024 * 1024
+
+BatchOption = Annotated[int, typer.Option("--batch", min=1, max=100_000, help="How many jobs one transaction holds.")]
+JobsOption = Annotated[
+    bool, typer.Option("--jobs", help='Each line is a whole job, {"payload": …, "priority": …}, as pool list --json writes.')
+]
+
+
+@app.command()
+def push(
+    pool: PoolArgument,
+    payload: Annotated[str, typer.Argument(metavar="JSON", help="The payload; - reads JSON lines from standard input.")],
+    job_type: Annotated[str | None, typer.Option("--type", help="Which handler it is for.")] = None,
+    job_id: Annotated[str | None, typer.Option("--id", help="Its id: pushed twice, it is there once.")] = None,
+    priority: Annotated[int | None, typer.Option("--priority", help="Higher first. Else 0.")] = None,
+    delay: Annotated[str | None, typer.Option("--delay", help="Not before so long from now, such as 10m.")] = None,
+    run_at: Annotated[str | None, typer.Option("--at", help="Not before this moment, such as 2026-12-24T18:00:00Z.")] = None,
+    max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Failures until it is poisoned. Else 3.")] = None,
+    timeout: Annotated[str | None, typer.Option("--timeout", help="How long an attempt may take, such as 90s.")] = None,
+    unique_key: Annotated[
+        str | None, typer.Option("--key", help="While one of this key is unfinished, this is that one.")
+    ] = None,
+    group: Annotated[str | None, typer.Option("--group", help="Jobs of a group share its limit.")] = None,
+    group_limit: Annotated[int | None, typer.Option("--group-limit", help="How many of the group may run at once.")] = None,
+    capability: Annotated[str | None, typer.Option("--capability", help="Only a worker that has it may claim it.")] = None,
+    jobs: JobsOption = False,
+    batch: BatchOption = BATCH,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Push a job, or with - one for each JSON line. The pool, and the store, are made if they are not there.
+
+    Lines are pushed in batches, in order. At a line that cannot be used everything before it is pushed, and its number told.
+    """
+    options = _given(
+        type=job_type,
+        job_id=job_id,
+        priority=priority,
+        delay=parse_age(delay) if delay else None,
+        run_at=run_at,
+        max_attempts=max_attempts,
+        timeout=parse_age(timeout) if timeout else None,
+        unique_key=unique_key,
+        group=group,
+        group_limit=group_limit,
+        capability=capability,
+    )
+    if payload != "-":
+        _finish(pool, _push_lines(store, pool, [payload], _reader(jobs, options), 1, as_json=True, alone=True), as_json=as_json)
+        return
+    if job_id is not None:
+        raise InvalidInput("expected --id with a single payload, got it with -; give each line its own job_id, with --jobs")
+    _push_lines(store, pool, _standard_input(), _reader(jobs, options), batch, as_json=as_json)
+
+
+@app.command("import")
+def import_jobs(
+    pool: PoolArgument,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines; a .csv becomes one object a row.")],
+    jobs: JobsOption = False,
+    batch: BatchOption = BATCH,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Push a job for each line of a file: payloads, or with --jobs whole jobs, as pool list POOL --json writes them."""
+    try:
+        with file.open("r", encoding="utf-8", newline="") as opened:
+            lines = _csv_lines(opened) if file.suffix.lower() == ".csv" else opened
+            _push_lines(store, pool, lines, _reader(jobs, {}), batch, as_json=as_json, size=file.stat().st_size)
+    except OSError as exc:
+        raise InvalidInput(f"expected to read jobs from {file}, got: {exc.strerror}") from exc
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _reader(whole: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:
+    """From what a line holds to a job; a whole job's own options count more than those given for all."""
+    if not whole:
+        return lambda value: new_job(value, **options)
+    return lambda value: job_from_line({**options, **value} if isinstance(value, dict) else value)
+
+
+def _standard_input() -> Iterable[str]:
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+    return sys.stdin
+
+
+def _csv_lines(file: IO[str]) -> Iterator[str]:
+    import csv
+
+    for row in csv.DictReader(file):
+        if None in row or None in row.values():
+            yield "a row with more or fewer fields than the header"
+        else:
+            yield json.dumps(row)
+
+
+def _push_lines(
+    store: str | None,
+    pool: str,
+    lines: Iterable[str],
+    read: Callable[[Any], NewJob],
+    batch: int,
+    *,
+    as_json: bool,
+    alone: bool = False,
+    size: int | None = None,
+) -> Sequence[JobId]:
+    async def work(plane: ControlPlane) -> Sequence[JobId]:
+        pushed = _Pushing(plane, pool, batch, as_json=as_json and not alone, keep=alone)
+        with _progress(size) as advance:
+            failed = await pushed.all(lines, read, advance, alone=alone)
+        if pushed.count:
+            await plane.work_added(PoolId(pool))
+        if failed is not None:
+            before = f"; the {pushed.count} jobs before it are pushed" if pushed.count else "; nothing was pushed"
+            raise InvalidInput(f"{failed}{'' if alone else before}") from failed
+        if not as_json:
+            say(f"pushed {pushed.count} jobs to {pool}")
+        return pushed.ids
+
+    return with_control_plane(store, work, create=True)
+
+
+class _Pushing:
+    """Pushes in batches, and tells each job's id if asked to."""
+
+    def __init__(self, plane: ControlPlane, pool: str, batch: int, *, as_json: bool, keep: bool) -> None:
+        self._desk = plane.pool(pool)
+        self._batch = batch
+        self._as_json = as_json
+        self._keep = keep
+        self._waiting: list[tuple[int, NewJob]] = []
+        self._bytes = 0
+        self.count = 0
+        self.ids: list[JobId] = []
+
+    async def all(
+        self, lines: Iterable[str], read: Callable[[Any], NewJob], advance: Advance, *, alone: bool
+    ) -> InvalidInput | None:
+        """Push every line up to the first that cannot be used; answers with what is wrong with that one."""
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                self._waiting.append((number, read(_parsed(line))))
+            except InvalidInput as exc:
+                await self._flush()
+                return exc if alone else InvalidInput(f"line {number}: {exc}")
+            self._bytes += len(line)
+            advance(len(line))
+            if len(self._waiting) >= self._batch or self._bytes >= _BATCH_BYTES:
+                await self._flush()
+        await self._flush()
+        return None
+
+    async def _flush(self) -> None:
+        waiting, self._waiting, self._bytes = self._waiting, [], 0
+        ids = await self._desk.push_jobs([job for _, job in waiting])
+        self.count += len(ids)
+        if self._keep:
+            self.ids.extend(ids)
+        if self._as_json:
+            for (number, _), job_id in zip(waiting, ids, strict=True):
+                print(json.dumps({"line": number, "job_id": job_id}))
+
+
+def _parsed(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as exc:
+        raise InvalidInput(f"expected JSON, got {line.strip()[:60]!r}: {exc}") from exc
+
+
+@contextmanager
+def _progress(size: int | None) -> Iterator[Advance]:
+    """A bar on standard error, where somebody looks at it."""
+    if not errors.is_terminal:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("pushing"), BarColumn(), TextColumn("{task.fields[jobs]:,} jobs"), TimeElapsedColumn())
+    with Progress(*columns, console=errors, transient=True) as bar:
+        task, jobs = bar.add_task("", total=size, jobs=0), 0
+
+        def advance(length: int) -> None:
+            nonlocal jobs
+            jobs += 1
+            bar.update(task, advance=length, jobs=jobs)
+
+        yield advance
+
+
+def _finish(pool: str, ids: Sequence[JobId], *, as_json: bool) -> None:
+    for job_id in ids:
+        if as_json:
+            show_json({"pool_id": pool, "job_id": job_id})
+        else:
+            say(job_id)

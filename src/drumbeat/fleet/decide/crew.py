@@ -1,0 +1,199 @@
+"""Who is here, who is ill and what must be recovered first: one judgement of each worker, before anything is scaled."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from drumbeat.core.recovery import Closing, EndStray, MarkLost, Recovered, never_started, recover, stays
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, silence
+from drumbeat.fleet.decide.health import Illness, find_ill
+from drumbeat.fleet.model import (
+    Action,
+    ExpireJobs,
+    Fail,
+    FleetView,
+    Held,
+    PolicyName,
+    Reap,
+    ReleaseJobs,
+    Warn,
+)
+
+Bundles = Mapping[WorkerId, tuple[Held, ...]]
+
+_UNREADY = frozenset({WorkerStatus.SPAWNING, WorkerStatus.STARTING, WorkerStatus.WAITING})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """The workers of a pool, judged."""
+
+    actions: tuple[Action, ...]  #: what recovery wants done, in order
+    living: tuple[Worker, ...]
+    staying: tuple[Worker, ...]  #: nobody told them to leave; those exempt from capacity are not among them
+    exempt: tuple[Worker, ...]
+    bundles: Bundles  #: what each worker holds
+    missing: frozenset[WorkerId]  #: live, and not listed by the provider
+    sure: bool  #: False: something could not be read, or is doubted; nobody is sent away for it
+    busy: tuple[Worker, ...]  #: of those who stay: who holds a job
+    idle: tuple[Worker, ...]  #: who could take one now
+    starting: tuple[Worker, ...]
+
+
+def is_starting(worker: Worker) -> bool:
+    return worker.status in _UNREADY
+
+
+def has_queue(view: FleetView) -> bool:
+    return view.policy.policy is not PolicyName.FIXED
+
+
+def judge_crew(view: FleetView) -> Crew:
+    """Close the rows of those that are over or ill, give back what they held, see that their instances go."""
+    bundles = bundle(view.held)
+    recovered = recover(view.sight)
+    closing = [*_spared(view, bundles, recovered), *_vanished(view, recovered)]
+    closed = {action.worker.worker_id for action in closing}
+    ill = find_ill(view, [worker for worker in recovered.living if worker.worker_id not in closed], bundles)
+    gone = closed | {action.worker.worker_id for action in ill.failed}
+    living = recovered.living if not gone else _left(view, gone)
+    here = [worker for worker in living if stays(worker)]
+    exempt = [worker for worker in here if worker.meta and is_exempt(worker)]
+    staying = here if not exempt else [worker for worker in here if not is_exempt(worker)]
+    free = [worker for worker in staying if worker.worker_id not in bundles]
+    missing = _missing(view, living)
+    return Crew(
+        actions=_in_order(view, closing, ill, bundles, recovered),
+        living=living,
+        staying=tuple(staying),
+        exempt=tuple(exempt),
+        bundles=bundles,
+        missing=missing,
+        sure=_is_sure(view, missing),
+        busy=tuple(worker for worker in staying if worker.worker_id in bundles),
+        idle=tuple(worker for worker in free if not is_starting(worker)),
+        starting=tuple(worker for worker in free if is_starting(worker)),
+    )
+
+
+def _left(view: FleetView, gone: set[WorkerId]) -> tuple[Worker, ...]:
+    return tuple(worker for worker in view.workers if worker.is_live and worker.worker_id not in gone)
+
+
+def is_exempt(worker: Worker) -> bool:
+    """A worker that is watched and swept like any other, and counts for nothing."""
+    return bool(worker.meta.get("capacity_exempt"))
+
+
+def bundle(held: Sequence[Held]) -> dict[WorkerId, tuple[Held, ...]]:
+    bundles: dict[WorkerId, tuple[Held, ...]] = {}
+    for each in held:
+        before = bundles.get(each.worker_id)
+        bundles[each.worker_id] = (*before, each) if before else (each,)
+    return bundles
+
+
+def _spared(view: FleetView, bundles: Bundles, recovered: Recovered) -> list[Closing]:
+    """What recovery closes, but for silent workers that hold nothing while nothing is queued: they get longer (C74)."""
+    closing = [action for action in recovered.actions if isinstance(action, Closing)]
+    if not has_queue(view) or view.queue is None or view.queue.ready or view.held_partial:
+        return closing
+    return [action for action in closing if not _may_be_quiet(view, bundles, action)]
+
+
+def _may_be_quiet(view: FleetView, bundles: Bundles, action: Closing) -> bool:
+    worker = action.worker
+    if not isinstance(action, MarkLost) or is_starting(worker) or worker.worker_id in bundles:
+        return False
+    return silence(worker, view.now) <= view.policy.quiet_timeout and stays(worker)
+
+
+def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
+    """Workers that are silent beyond suspicion and were absent from two lists in a row."""
+    if view.instances_partial or view.state is None or not view.state.missing:
+        return []
+    stale = view.policy.limits(view.thresholds).stale_after
+    seen = {each.worker_id for each in view.instances}
+    return [
+        MarkLost(
+            worker=worker, reason=f"absent from two lists and silent for {silence(worker, view.now).total_seconds():.0f} s"
+        )
+        for worker in recovered.living
+        if worker.worker_id in view.state.missing
+        and worker.worker_id not in seen
+        and worker.status is not WorkerStatus.SPAWNING
+        and min(silence(worker, view.now), view.now - view.looking_since) > stale
+    ]
+
+
+def _missing(view: FleetView, living: Sequence[Worker]) -> frozenset[WorkerId]:
+    seen = {each.worker_id for each in view.instances}
+    return frozenset(worker.worker_id for worker in living if worker.worker_id not in seen)
+
+
+def _is_sure(view: FleetView, missing: frozenset[WorkerId]) -> bool:
+    """Whether this look may send workers away: everything was read, and no list has shrunk that was not seen so before."""
+    if not has_queue(view):
+        return True
+    before = view.state.missing if view.state else {}
+    whole = not (view.instances_partial or view.held_partial or view.queue is None or view.state is None)
+    return whole and all(name in before for name in missing)
+
+
+def _in_order(
+    view: FleetView, closing: Sequence[Closing], ill: Illness, bundles: Bundles, recovered: Recovered
+) -> tuple[Action, ...]:
+    """Rows first, then their jobs, and only then their instances (C78)."""
+    reaping = [action for action in recovered.actions if isinstance(action, Reap | EndStray)]
+    return (
+        *closing,
+        *ill.failed,
+        *_released(view, closing, ill.failed, bundles),
+        *_expired(view),
+        *reaping,
+        *ill.warned,
+        *_late(view),
+    )
+
+
+def _released(view: FleetView, closing: Sequence[Closing], failed: Sequence[Fail], bundles: Bundles) -> list[ReleaseJobs]:
+    closed = [action.worker for action in (*closing, *failed)]
+    ended = _ended(view)
+    return [
+        ReleaseJobs(worker_id=worker.worker_id, reason=f"it holds {len(bundles.get(worker.worker_id, ()))} jobs and is over")
+        for worker in (*closed, *ended)
+        if worker.worker_id in bundles or (view.held_partial and worker.reaped_at is None)
+    ]
+
+
+def _expired(view: FleetView) -> list[ExpireJobs]:
+    late = sum(1 for each in view.held if each.lease_until is not None and each.lease_until < view.now)
+    return [ExpireJobs(reason=f"the leases of {late} jobs have run out")] if late else []
+
+
+def _late(view: FleetView) -> list[Warn]:
+    """Ended workers whose instances could not be ended for long: they may still cost money."""
+    grace: timedelta = view.policy.error_cleanup_grace
+    return [
+        Warn(
+            worker_id=worker.worker_id,
+            rule="terminate_failed",
+            reason=f"it ended at {worker.ended_at:%H:%M:%S} and may still run",
+        )
+        for worker in _ended(view)
+        if worker.reaped_at is None and worker.ended_at and view.now - worker.ended_at > grace
+    ]
+
+
+def _ended(view: FleetView) -> list[Worker]:
+    return [worker for worker in view.workers if worker.ended_at is not None and not worker.is_live]
+
+
+def unstarted(view: FleetView, crew: Crew) -> list[Worker]:
+    """Rows whose instance was never started, or got no answer. Where names are not unique, two lists must say so."""
+    if view.instances_partial:
+        return []
+    rows = never_started(view.sight, crew.staying)
+    if view.provider.unique_names:
+        return rows
+    return [worker for worker in rows if view.state is not None and worker.worker_id in view.state.missing]

@@ -1,0 +1,154 @@
+"""Who is started and who is asked to leave, once it is known how many there shall be. Never both in one beat."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+
+from drumbeat.core.recovery import next_number
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.fleet.decide.crew import Crew, has_queue, unstarted
+from drumbeat.fleet.decide.guard import Guarded
+from drumbeat.fleet.model import AskToDrain, FleetView, PolicyName, Spawn
+from drumbeat.fleet.money import by_paid_time, granule_left, tariff
+
+
+def respawn(view: FleetView, crew: Crew, guarded: Guarded) -> list[Spawn]:
+    """Rows whose instance was never started: a controller died between the two, or the provider gave no answer."""
+    rows = unstarted(view, crew)[: guarded.calls]
+    return [_spawn(view, worker.worker_id, worker.slot, "asked for, but no instance is there", is_new=False) for worker in rows]
+
+
+def spawn(view: FleetView, crew: Crew, guarded: Guarded, calls: int) -> list[Spawn]:
+    """New workers for the lowest free slots, as many as are missing and may be asked for."""
+    here, desired = len(crew.staying), guarded.verdict.desired
+    count = min(max(desired - here, 0), calls)
+    if not count:
+        return []
+    slots = _free_slots(view, crew, count, desired)
+    first = max(next_number(view.sight), view.last_number + 1)
+    return [
+        _spawn(
+            view,
+            WorkerId(f"worker-{first + n}"),
+            slot,
+            f"{here} of {desired} workers are here; slot {slot} is free",
+            is_new=True,
+        )
+        for n, slot in enumerate(slots)
+    ]
+
+
+def _free_slots(view: FleetView, crew: Crew, count: int, desired: int) -> list[int]:
+    taken = {worker.slot for worker in (*crew.staying, *crew.exempt)}
+    most = desired if not has_queue(view) else len(taken) + count
+    return [slot for slot in range(most) if slot not in taken][:count]
+
+
+def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_new: bool) -> Spawn:
+    usual = view.policy.max_workers if has_queue(view) else view.policy.workers
+    price = view.provider.price_per_hour if view.policy.price_per_hour is None else view.policy.price_per_hour
+    return Spawn(
+        worker_id=worker_id,
+        slot=slot,
+        group_count=max(usual, slot + 1),
+        reason=reason,
+        is_new=is_new,
+        at=view.now,
+        price_per_hour=price or None,
+        contract=view.policy.contract,
+    )
+
+
+def drain(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
+    """Workers beyond what is wanted. A fixed fleet gives up its highest slots; others only who has nothing to do."""
+    desired, here = guarded.verdict.desired, len(crew.staying)
+    if here <= desired:
+        return []
+    reason = f"{here} workers are here, {desired} are wanted"
+    within = view.policy.limits(view.thresholds).drain_within
+    if not has_queue(view):
+        by_slot = sorted(crew.staying, key=lambda worker: worker.slot)
+        return [AskToDrain(worker_id=worker.worker_id, within=within, reason=reason) for worker in by_slot[desired:]]
+    return [
+        AskToDrain(worker_id=worker.worker_id, within=_grace(worker, within), reason=f"{reason}; {why}")
+        for worker, why in [*_surplus(view, crew, guarded)][: here - desired]
+    ]
+
+
+def _grace(worker: Worker, within: timedelta) -> timedelta:
+    """One that has not joined cannot hear: it is ended at the next beat."""
+    return timedelta() if worker.status is WorkerStatus.SPAWNING else within
+
+
+def _surplus(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Worker, str]]:
+    """Who may leave, in this order: not ready yet, idle by the end of its paid time, and above the bound the busy too."""
+    above = len(crew.staying) > guarded.bound
+    limit = idle_limit(view, above=above)
+    for worker in sorted(crew.starting, key=_newest(view.now)):
+        if above or view.now - (worker.created_at or view.now) >= view.policy.spawning_grace:
+            yield worker, "it is not ready and no longer needed"
+    for worker in sorted(crew.idle, key=by_paid_time(view)):
+        idle = view.now - guarded.state.idle_since.get(worker.worker_id, view.now)
+        if idle >= limit and (above or _paid_time_ends(view, worker)) and (above or not _is_fresh(view, worker)):
+            yield worker, f"idle for {idle.total_seconds():.0f} s"
+    if above:
+        yield from _even_busy(view, crew, guarded)
+
+
+def _even_busy(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Worker, str]]:
+    """Only as many as the bound demands beyond those who have nothing to do; they may finish within their grace."""
+    excess = len(crew.staying) - guarded.bound - len(crew.starting) - len(crew.idle)
+    since = {name: max(each.claimed_at for each in held) for name, held in crew.bundles.items()}
+    latest = sorted(crew.busy, key=lambda worker: (since[worker.worker_id], worker.worker_id), reverse=True)
+    for worker in latest[: max(excess, 0)]:
+        yield worker, "more are here than may be; it may finish what it holds"
+
+
+def _newest(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
+    return lambda worker: (now - (worker.created_at or now), -worker.slot)
+
+
+def _is_fresh(view: FleetView, worker: Worker) -> bool:
+    """Whether it has been ready for less time than it took to start: to end it now would waste the start."""
+    if view.policy.policy is not PolicyName.LAG_AWARE or worker.ready_at is None or worker.created_at is None:
+        return False
+    return view.now - worker.ready_at < worker.ready_at - worker.created_at
+
+
+def idle_limit(view: FleetView, *, above: bool) -> timedelta:
+    """How long one must have been idle: by its own time, or, where the policy weighs the keeping itself, not at all."""
+    if view.policy.policy is PolicyName.LAG_AWARE:
+        return timedelta()
+    return view.policy.overcapacity_idle_timeout if above else view.policy.idle_timeout
+
+
+def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
+    """Whether what is paid for is used up before the beat after next. What is paid by the second always is."""
+    soon = view.policy.every * 2
+    return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
+
+
+def rotate(view: FleetView, crew: Crew) -> list[AskToDrain]:
+    """One worker at a time that is too old, or was made under another contract."""
+    if not crew.sure or crew.starting or not has_queue(view):
+        return []
+    ages = view.policy.max_lifetime is not None or view.policy.contract is not None
+    idle_first = [*crew.exempt, *crew.idle, *crew.busy] if ages else crew.exempt
+    within = view.policy.limits(view.thresholds).drain_within
+    old = [(worker, why) for worker in idle_first if (why := _outdated(view, worker, exempt=worker in crew.exempt))]
+    return [AskToDrain(worker_id=worker.worker_id, within=within, reason=why) for worker, why in old[:1]]
+
+
+def _outdated(view: FleetView, worker: Worker, *, exempt: bool) -> str | None:
+    age, policy = view.now - (worker.created_at or view.now), view.policy
+    most = policy.exempt_max_lifetime if exempt else policy.max_lifetime
+    if most is not None and age > most:
+        return f"it is {age.total_seconds():.0f} s old, {most.total_seconds():g} s at most"
+    made = worker.meta.get("contract")
+    if policy.contract is not None and made != policy.contract and not exempt:
+        return f"it was made under contract {made}, now it is {policy.contract}"
+    return None
+
+
+def trial_of(spawned: Sequence[Spawn]) -> WorkerId | None:
+    """The worker on which the breaker's trial rests."""
+    return spawned[0].worker_id if spawned else None

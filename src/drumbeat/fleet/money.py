@@ -1,0 +1,169 @@
+"""What workers cost, and how many more may be started before a ceiling would be passed. Pure.
+
+A worker is paid for from the making of its row until its instance is known to be gone, rounded up to the provider's granule.
+Whoever stays is counted with what it will cost until it could be gone: a ceiling is kept by asking workers to leave in time.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from math import ceil, floor, inf, isfinite
+
+from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.fleet.model import FleetPolicy, FleetView, Provider, Spending
+
+HOUR = timedelta(hours=1)
+_EPSILON = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tariff:
+    """What a worker costs here, unless its row says otherwise."""
+
+    price: float  #: per hour
+    granule: timedelta
+
+    def of(self, worker: Worker) -> float:
+        told = worker.meta.get("price_per_hour")
+        return float(told) if isinstance(told, int | float) else self.price
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ceiling:
+    """One of the policy's limits on money, and the period it is for."""
+
+    name: str
+    most: float
+    spent: float
+    ends_in: timedelta  #: what is left of its period
+
+
+def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
+    """The policy's price and granule, or else the provider's."""
+    price = provider.price_per_hour if policy.price_per_hour is None else policy.price_per_hour
+    granule = provider.billing_granule if policy.billing_granule is None else policy.billing_granule
+    return Tariff(price=price, granule=max(granule, timedelta(seconds=1)))
+
+
+def paid_until(worker: Worker, now: datetime, granule: timedelta) -> datetime:
+    """To when a worker is paid for: its end, or now, rounded up to the granule."""
+    begun = worker.created_at or now
+    used = max((worker.reaped_at or now) - begun, timedelta())
+    return begun + granule * max(ceil(used / granule), 1)
+
+
+def spend(workers: Iterable[Worker], now: datetime, at: Tariff) -> Spending:
+    """What was spent in the running hour, day and month, on rows of any age."""
+    hour, day, month = _hour(now), _day(now), _month(now)
+    sums = [0.0, 0.0, 0.0]
+    for worker in workers:
+        if _was_billed(worker) and (price := at.of(worker)):
+            until, begun = paid_until(worker, now, at.granule), worker.created_at or now
+            for n, since in enumerate((hour, day, month)):
+                sums[n] += price * (max(until - max(begun, since), timedelta()) / HOUR)
+    return Spending(hour=sums[0], day=sums[1], month=sums[2])
+
+
+def burn(workers: Sequence[Worker], at: Tariff) -> float:
+    """Money per hour now: everyone whose instance may exist."""
+    return sum(at.of(worker) for worker in workers if worker.reaped_at is None and _was_billed(worker))
+
+
+def affordable(view: FleetView, staying: Sequence[Worker]) -> tuple[int, str]:
+    """How many of ``staying`` and of new workers together may be, and which ceiling says so."""
+    at = tariff(view.policy, view.provider)
+    found = [_within(view, staying, at, ceiling) for ceiling in ceilings(view)]
+    most, name = min(found, default=(inf, ""))
+    return (int(most), name) if isfinite(most) else (1_000_000_000, "")
+
+
+def ceilings(view: FleetView) -> list[Ceiling]:
+    """The limits that are set."""
+    now, policy, spent = view.now, view.policy, view.spent
+    ends = {"hour": _hour(now) + HOUR, "day": _day(now) + timedelta(days=1), "month": _next_month(now)}
+    most = {"hour": policy.max_per_hour, "day": policy.max_per_day, "month": policy.max_per_month}
+    so_far = {"hour": spent.hour, "day": spent.day, "month": spent.month}
+    return [
+        Ceiling(name=name, most=limit, spent=so_far[name], ends_in=ends[name] - now)
+        for name, limit in most.items()
+        if limit is not None
+    ]
+
+
+def _within(view: FleetView, staying: Sequence[Worker], at: Tariff, ceiling: Ceiling) -> tuple[float, str]:
+    """How many workers one ceiling allows: of those here the cheapest to keep, then new ones at the usual price."""
+    leaving = _leaving(view, staying)
+    left = ceiling.most - ceiling.spent - sum(_to_come(view, at, worker, ceiling) for worker in leaving) + _EPSILON
+    count, left = _fill(left, sorted(_to_come(view, at, worker, ceiling) for worker in staying))
+    new = _new_one(view, at, ceiling)
+    allowed = count if count < len(staying) else count + (floor(left / new) if new else inf)
+    if ceiling.name == "hour" and at.price:
+        rate = floor((ceiling.most - burn(leaving, at) + _EPSILON) / at.price)
+        return max(min(allowed, rate), 0), ceiling.name
+    return max(allowed, 0), ceiling.name
+
+
+def _leaving(view: FleetView, staying: Sequence[Worker]) -> list[Worker]:
+    kept = {worker.worker_id for worker in staying}
+    return [each for each in view.workers if each.reaped_at is None and _was_billed(each) and each.worker_id not in kept]
+
+
+def _fill(left: float, costs: Sequence[float]) -> tuple[int, float]:
+    for n, cost in enumerate(costs):
+        if cost > left:
+            return n, left
+        left -= cost
+    return len(costs), left
+
+
+def _to_come(view: FleetView, at: Tariff, worker: Worker, ceiling: Ceiling) -> float:
+    """What a worker will still cost in this period if it is asked to leave at the next beat."""
+    paid = max(paid_until(worker, view.now, at.granule) - view.now, timedelta())
+    span = min(_until_gone(view), ceiling.ends_in)
+    return at.of(worker) * (_round_up(max(span - paid, timedelta()), at.granule) / HOUR)
+
+
+def _new_one(view: FleetView, at: Tariff, ceiling: Ceiling) -> float:
+    span = min(_until_gone(view) + view.provider.usual_start, ceiling.ends_in)
+    return at.price * (max(_round_up(span, at.granule), at.granule) / HOUR)
+
+
+def _until_gone(view: FleetView) -> timedelta:
+    """From now until a worker that is asked to leave at the next beat is gone for certain, a late beat allowed for."""
+    return view.policy.every * 3 + view.policy.limits(view.thresholds).drain_within
+
+
+def granule_left(worker: Worker, view: FleetView) -> timedelta:
+    """How much of a worker's paid time is not used yet."""
+    at = tariff(view.policy, view.provider)
+    return paid_until(worker, view.now, at.granule) - view.now
+
+
+def by_paid_time(view: FleetView) -> Callable[[Worker], tuple[timedelta, int, WorkerId]]:
+    """The order in which idle workers leave: whose paid time ends next, then the highest slot."""
+    at = tariff(view.policy, view.provider)
+    return lambda worker: (paid_until(worker, view.now, at.granule) - view.now, -worker.slot, worker.worker_id)
+
+
+def _round_up(span: timedelta, granule: timedelta) -> timedelta:
+    return granule * ceil(span / granule)
+
+
+def _was_billed(worker: Worker) -> bool:
+    return not worker.meta.get("spawn_failed")
+
+
+def _hour(now: datetime) -> datetime:
+    return now.replace(minute=0, second=0, microsecond=0)
+
+
+def _day(now: datetime) -> datetime:
+    return _hour(now).replace(hour=0)
+
+
+def _month(now: datetime) -> datetime:
+    return _day(now).replace(day=1)
+
+
+def _next_month(now: datetime) -> datetime:
+    return _month(_month(now) + timedelta(days=32))

@@ -1,0 +1,19 @@
+"""How many workers are wanted: pure functions from a scene to an opinion."""
+
+from collections.abc import Mapping
+
+from drumbeat.fleet.model import PolicyName
+from drumbeat.fleet.policies.fixed import fixed
+from drumbeat.fleet.policies.lag_aware import lag_aware
+from drumbeat.fleet.policies.queue_cover import queue_cover
+from drumbeat.fleet.policies.queue_ratio import queue_ratio
+from drumbeat.fleet.policies.scene import Level, Opinion, Policy, Scene
+
+__all__ = ["POLICIES", "Level", "Opinion", "Policy", "Scene", "fixed", "lag_aware", "queue_cover", "queue_ratio"]
+
+POLICIES: Mapping[PolicyName, Policy] = {
+    PolicyName.FIXED: fixed,
+    PolicyName.QUEUE_RATIO: queue_ratio,
+    PolicyName.QUEUE_COVER: queue_cover,
+    PolicyName.LAG_AWARE: lag_aware,
+}

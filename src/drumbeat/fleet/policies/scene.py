@@ -1,0 +1,53 @@
+"""What a policy weighs: the queue, the workers' free time, and how long everything takes, in seconds."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from drumbeat.fleet.model import FleetPolicy, Queue, Wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The n-th worker of the pool, whoever that is: for how long so many were not needed."""
+
+    idle: float  #: seconds since so many were last needed
+    keep: float  #: seconds for which keeping it is cheaper than starting it again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One pool as a policy sees it. Only workers that stay are counted."""
+
+    now: datetime
+    policy: FleetPolicy
+    queue: Queue
+    busy: int = 0  #: workers that hold a job
+    idle: int = 0  #: workers that could take one now
+    starting: int = 0
+    free_in: tuple[float, ...] = ()  #: for each place for a job: seconds until it is free
+    lag: float = 1.0  #: from asking for a worker to its being ready
+    service: float | None = None  #: seconds a job takes; None: unknown
+    rate: float = 0.0  #: jobs a second that are expected to come
+    coming: int = 0  #: jobs that are known to come due within the lag
+    levels: tuple[Level, ...] = ()  #: of workers beyond those needed now, in rising order
+
+    @property
+    def capacity(self) -> int:
+        return self.busy + self.idle + self.starting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opinion:
+    """How many workers a policy wants, by its own rules only."""
+
+    desired: int
+    wishes: tuple[Wish, ...]
+
+
+Policy = Callable[[Scene], Opinion]
+
+
+def highest(*wishes: Wish) -> Opinion:
+    """What the most demanding rule wants."""
+    return Opinion(desired=max(wish.workers for wish in wishes), wishes=wishes)

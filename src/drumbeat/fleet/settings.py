@@ -1,0 +1,186 @@
+"""A fleet's policy from a file and the environment: every variable of seed 004, and of its successor what still has a meaning.
+
+The file (``fleet.yml``) names the fields of a policy; times are seconds, or like ``90s``, ``10m``, ``2h``. The environment
+counts more than the file, what is given by hand more than both.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from drumbeat.core.errors import InvalidSettings, MissingExtra
+from drumbeat.fleet.model import FleetPolicy
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
+_CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
+_TIMES = frozenset(each.name for each in fields(FleetPolicy) if "timedelta" in str(each.type))
+_NAMES = frozenset(each.name for each in fields(FleetPolicy))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One environment variable: which field it sets, what it is when unset, and its unit in seconds if it is a time."""
+
+    name: str
+    field: str
+    default: float | str
+    unit: float | None = None
+
+
+def _variable(name: str, field: str, default: float | str, unit: float | None = None) -> Variable:
+    return Variable(name=name, field=field, default=default, unit=unit)
+
+
+SEED: tuple[Variable, ...] = (
+    _variable("ORCHESTRATOR_POLL_SEC", "every", 30, 1),
+    _variable("MIN_ACTIVE_GPUS", "min_workers", 2),
+    _variable("MAX_ACTIVE_GPUS", "max_workers", 10),
+    _variable("TASKS_PER_GPU_THRESHOLD", "tasks_per_worker", 3),
+    _variable("GPU_IDLE_TIMEOUT_SEC", "heartbeat_timeout", 300, 1),
+    _variable("TASK_STUCK_TIMEOUT_SEC", "stuck_timeout", 300, 1),
+    _variable("SPAWNING_TIMEOUT_SEC", "spawning_timeout", 300, 1),
+    _variable("GRACEFUL_SHUTDOWN_TIMEOUT_SEC", "graceful_shutdown_timeout", 600, 1),
+    _variable("GPU_HEALTH_CHECK_TIMEOUT_SEC", "gpu_stale_timeout", 120, 1),
+)
+
+LATER: tuple[Variable, ...] = (
+    _variable("HEARTBEAT_TIMEOUT_SEC", "heartbeat_timeout", 300, 1),
+    _variable("IDLE_TIMEOUT_SEC", "idle_timeout", 600, 1),
+    _variable("MACHINES_TO_KEEP_IDLE", "keep_idle", 0),
+    _variable("SCALE_UP_MULTIPLIER", "headroom", 1.0),
+    _variable("MIN_SCALING_INTERVAL_SEC", "turn_after", 45, 1),
+    _variable("SPAWNING_GRACE_PERIOD_SEC", "spawning_grace", 180, 1),
+    _variable("SCALE_DOWN_GRACE_PERIOD_SEC", "cooldown_down", 60, 1),
+    _variable("SCRIPT_RUNNING_TIMEOUT_SEC", "installing_timeout", 1800, 1),
+    _variable("GPU_OVERCAPACITY_IDLE_TIMEOUT_SEC", "overcapacity_idle_timeout", 30, 1),
+    _variable("EXCLUDED_WORKER_MAX_LIFETIME_SEC", "exempt_max_lifetime", 7200, 1),
+    _variable("STARTUP_GRACE_PERIOD_SEC", "startup_grace", 1200, 1),
+    _variable("READY_NOT_CLAIMING_TIMEOUT_SEC", "ready_not_claiming_timeout", 600, 1),
+    _variable("GPU_NOT_DETECTED_TIMEOUT_SEC", "gpu_not_detected_timeout", 300, 1),
+    _variable("MAX_WORKER_FAILURE_RATE", "failure_rate", 0.8),
+    _variable("FAILURE_WINDOW_MINUTES", "failure_window", 5, 60),
+    _variable("MIN_WORKERS_FOR_RATE_CHECK", "failure_min", 5),
+    _variable("MAX_CONSECUTIVE_TASK_FAILURES", "max_task_failures", 3),
+    _variable("TASK_FAILURE_WINDOW_MINUTES", "task_failure_window", 30, 60),
+    _variable("ERROR_CLEANUP_GRACE_PERIOD_SEC", "error_cleanup_grace", 600, 1),
+    _variable("API_WORKER_CONCURRENCY", "concurrency", 1),
+    _variable("REIGH_WORKER_CONTRACT_VERSION", "contract", ""),
+)
+
+VARIABLES: tuple[Variable, ...] = (*SEED, *LATER)
+
+
+def seed_policy(policy: str = "queue_ratio") -> FleetPolicy:
+    """The seed's own policy with the seed's own defaults."""
+    told = {each.field: _value(each, str(each.default)) for each in SEED}
+    return read_policy({"policy": policy, **told})
+
+
+def load_policy(environment: Mapping[str, str], file: Path | None = None, **given: Any) -> FleetPolicy:
+    """The policy that file, environment and hand give together. Raises InvalidSettings."""
+    chosen = _from_file(file) if file is not None else {}
+    chosen |= {each.field: _value(each, environment[each.name]) for each in VARIABLES if environment.get(each.name)}
+    return read_policy(chosen | {name: value for name, value in given.items() if value is not None})
+
+
+def with_settings(policy: FleetPolicy, settings: Mapping[str, Any]) -> FleetPolicy:
+    """A policy with some fields set anew, each as a file would write it (``--set max_workers=6``)."""
+    return FleetPolicy.from_json(policy.to_json() | _json(settings))
+
+
+def read_policy(settings: Mapping[str, Any]) -> FleetPolicy:
+    """A policy from a file's fields. Raises InvalidSettings, also for a field there is not."""
+    return FleetPolicy.from_json(_json(settings))
+
+
+def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(settings.keys() - _NAMES)
+    if unknown:
+        raise InvalidSettings(f"a fleet's policy has no {', '.join(unknown)}; expected some of {', '.join(sorted(_NAMES))}")
+    return dict(_field(name, value) for name, value in settings.items())
+
+
+def _field(name: str, value: Any) -> tuple[str, Any]:
+    if name == "schedules":
+        if not isinstance(value, list):
+            raise InvalidSettings(f"expected a list of schedules, got {value!r}")
+        return name, [_schedule(each) for each in value]
+    if name not in _TIMES:
+        return name, value
+    return f"{name}_seconds", None if value is None else _seconds(name, value)
+
+
+def _seconds(name: str, value: Any) -> float:
+    found = None if isinstance(value, bool) else _DURATION.match(str(value))
+    if found is None:
+        raise InvalidSettings(f"expected {name} as seconds or like 90s, 10m, 2h; got {value!r}")
+    return float(found[1]) * _UNITS[found[2] or "s"]
+
+
+def _value(variable: Variable, text: str) -> Any:
+    """What a variable's text means to its field. Raises InvalidSettings."""
+    if variable.default == "":
+        return text
+    try:
+        number = float(text)
+    except ValueError as exc:
+        raise InvalidSettings(f"expected a number in {variable.name}, got {text!r}") from exc
+    return number if variable.unit is None else number * variable.unit
+
+
+def _schedule(told: Any) -> dict[str, Any]:
+    """A schedule as a person writes it: ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
+    if not isinstance(told, dict) or not {"from", "to"} <= told.keys() <= _SCHEDULE:
+        raise InvalidSettings(f"expected a schedule with from and to, and of {sorted(_SCHEDULE)} no others; got {told!r}")
+    return {
+        "begin": _minutes(told["from"]),
+        "end": _minutes(told["to"]),
+        "days": [_day(each) for each in told.get("days", ())],
+        "utc_offset_seconds": _minutes(told.get("utc_offset", "00:00")) * 60,
+        "min_workers": told.get("min_workers"),
+        "max_workers": told.get("max_workers"),
+    }
+
+
+_SCHEDULE = frozenset({"from", "to", "days", "utc_offset", "min_workers", "max_workers"})
+
+
+def _minutes(text: Any) -> int:
+    found = _CLOCK.match(str(text))
+    if found is None:
+        raise InvalidSettings(f'expected a time like "08:00" (in quotes: YAML reads 8:00 as a number), got {text!r}')
+    minutes = int(found[2]) * 60 + int(found[3])
+    return -minutes if found[1] == "-" else minutes
+
+
+def _day(text: Any) -> int:
+    name = str(text)[:3].lower()
+    if name not in DAYS:
+        raise InvalidSettings(f"expected days like {', '.join(DAYS)}, got {text!r}")
+    return DAYS.index(name)
+
+
+def _from_file(file: Path) -> dict[str, Any]:
+    try:
+        import yaml
+    except ModuleNotFoundError as exc:
+        raise MissingExtra("fleet.yml", "bench") from exc
+    try:
+        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as exc:
+        raise InvalidSettings(f"expected to read a fleet's policy from {file}, got: {exc.strerror}") from exc
+    except (yaml.YAMLError, UnicodeDecodeError) as exc:
+        raise InvalidSettings(f"expected YAML in {file}, got something else: {exc}") from exc
+    if not isinstance(found, dict):
+        raise InvalidSettings(f"expected fields of a policy in {file}, got {found!r}")
+    return {str(name): value for name, value in found.items()}
+
+
+def poll_interval(environment: Mapping[str, str]) -> timedelta:
+    """How often a daemon beats: ORCHESTRATOR_POLL_SEC."""
+    return load_policy({name: text for name, text in environment.items() if name == "ORCHESTRATOR_POLL_SEC"}).every

@@ -1,0 +1,25 @@
+"""A fleet on virtual time: real decisions about simulated workers, what they cost, and how long jobs waited. Pure.
+
+Jobs are served first come, first served. A worker is paid for from being asked for until it is gone, its start included. Workers
+here are never ill: what is judged is how many there are.
+"""
+
+from drumbeat.fleet.simulate.course import simulate
+from drumbeat.fleet.simulate.deciding import Deciding, Recall
+from drumbeat.fleet.simulate.oracle import oracle_seconds
+from drumbeat.fleet.simulate.values import Course, Load, Orders, Outcome, Surroundings
+from drumbeat.fleet.simulate.world import Machine, World
+
+__all__ = [
+    "Course",
+    "Deciding",
+    "Load",
+    "Machine",
+    "Orders",
+    "Outcome",
+    "Recall",
+    "Surroundings",
+    "World",
+    "oracle_seconds",
+    "simulate",
+]

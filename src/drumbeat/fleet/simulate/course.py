@@ -1,0 +1,113 @@
+"""A load's way through a fleet: beat after beat to the last job's end, and what it came to."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.fleet.simulate.oracle import oracle_seconds
+from drumbeat.fleet.simulate.values import Course, Load, Orders, Outcome, Surroundings, percentile
+from drumbeat.fleet.simulate.world import World
+
+HOUR = 3600.0
+PATIENCE = 20_000  #: beats after the last arrival without a job begun or ended: nobody will ever serve the rest
+
+Controller = Callable[[World], Orders]
+
+
+@dataclass(slots=True)
+class _Record:
+    at: list[float] = field(default_factory=list)
+    workers: list[int] = field(default_factory=list)
+    busy: list[int] = field(default_factory=list)
+    queued: list[int] = field(default_factory=list)
+
+    def add(self, world: World) -> None:
+        self.at.append(world.now)
+        self.workers.append(len(world.machines))
+        self.busy.append(world.busy)
+        self.queued.append(len(world.queue))
+
+    def course(self) -> Course:
+        return Course(at=self.at, workers=self.workers, busy=self.busy, queued=self.queued)
+
+
+def simulate(
+    load: Load,
+    control: Controller,
+    around: Surroundings,
+    *,
+    name: str,
+    every: float = 30.0,
+    concurrency: int = 1,
+    sleeps: bool = True,
+) -> Outcome:
+    """Run a load under a controller that beats every so many seconds.
+
+    With ``sleeps``, beats are left out while there is no worker and no job, once a beat there did nothing: the next would do
+    nothing either. Raises InvalidInput when jobs are left that nobody will ever serve.
+    """
+    world, record, beats, due = World(load, around, every, concurrency), _Record(), 0, load.arrivals[0]
+    idle_since_done = (0, 0)
+    while not world.is_over:
+        world.advance(due)
+        if world.is_over:
+            break
+        orders = control(world)
+        world.obey(orders)
+        world.arrived.clear()
+        world.finished.clear()
+        record.add(world)
+        beats += 1
+        idle_since_done = _still_served(world, idle_since_done, beats)
+        due = _next_beat(world, due, orders, sleeps=sleeps)
+    return _outcome(world, name, beats, record.course())
+
+
+def _still_served(world: World, last: tuple[int, int], beats: int) -> tuple[int, int]:
+    """The jobs begun, and at which beat that was last seen to grow. Raises InvalidInput when it no longer does."""
+    begun = len(world.waits)
+    if begun != last[0] or world.busy or world.next_arrival < float("inf"):
+        return begun, beats
+    if beats - last[1] > PATIENCE:
+        raise InvalidInput(f"{len(world.queue)} jobs wait and no worker comes; expected max_workers of 1 or more")
+    return last
+
+
+def _next_beat(world: World, due: float, orders: Orders, *, sleeps: bool) -> float:
+    due += world.every
+    still = not world.machines and not world.queue and not orders.spawn and not orders.drain
+    if sleeps and still and due < world.next_arrival < float("inf"):
+        due += world.every * max(int((world.next_arrival - due) / world.every), 0)
+    return due
+
+
+def _outcome(world: World, name: str, beats: int, course: Course) -> Outcome:
+    around, waits = world.around, sorted(world.waits)
+    lag, granule = around.spawn_lag.total_seconds(), around.granule.total_seconds()
+    paid, oracle = world.paid(world.now), oracle_seconds(world.load, lag, granule, world.concurrency)
+    return Outcome(
+        policy=name,
+        jobs=len(world.load),
+        spawn_lag_s=lag,
+        worker_hours=paid / HOUR,
+        oracle_hours=oracle / HOUR,
+        cost_ratio=paid / oracle if oracle else 0.0,
+        wait_p50_s=percentile(waits, 0.50),
+        wait_p95_s=percentile(waits, 0.95),
+        wait_p99_s=percentile(waits, 0.99),
+        wait_mean_s=sum(waits) / len(waits),
+        spawns=len(world.everyone),
+        flaps=flaps(world.turns, max(2 * lag, 2 * world.every)),
+        short_lives=sum(1 for each in world.gone if (each.ended or 0.0) - each.created < 2 * lag),
+        most_workers=max(course.workers, default=0),
+        beats=beats,
+        hours=(world.now - world.load.arrivals[0]) / HOUR,
+        cost=paid / HOUR * around.price_per_hour,
+        course=course,
+    )
+
+
+def flaps(turns: Sequence[tuple[float, int]], window: float) -> int:
+    """How often scaling turned from one direction to the other within the window."""
+    pairs = zip(turns, turns[1:], strict=False)
+    return sum(1 for (before, one), (after, other) in pairs if one != other and after - before <= window)

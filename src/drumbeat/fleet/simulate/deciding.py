@@ -1,0 +1,179 @@
+"""The real decision as a simulation's controller: a view of the simulated world, and its actions as orders."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from drumbeat.core.job import JobId
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.fleet.decide import decide
+from drumbeat.fleet.model import (
+    Arrivals,
+    AskToDrain,
+    Finished,
+    FleetPolicy,
+    FleetState,
+    FleetView,
+    Held,
+    LastBeat,
+    Provider,
+    Queue,
+    Seen,
+    Spawn,
+    Spending,
+)
+from drumbeat.fleet.money import spend, tariff
+from drumbeat.fleet.simulate.values import Orders
+from drumbeat.fleet.simulate.world import Machine, World
+
+EPOCH = datetime(2026, 1, 5, tzinfo=UTC)  #: the simulation's second 0, a Monday
+POOL = PoolId("simulated")
+_NEVER = timedelta(days=36_500)
+_TELLING = 9  #: gone workers kept in sight for the spawn lag they tell
+_ENDED = 100  #: finished jobs a beat looks up
+_SAMPLED = 200
+
+Recall = Callable[[Mapping[str, Any]], FleetState]  #: from a beat's summary to what it leaves to the next
+
+
+def moment(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def never_ill(policy: FleetPolicy) -> FleetPolicy:
+    """The policy without the limits of health: simulated workers are well."""
+    limits = dict.fromkeys(("heartbeat_timeout", "spawning_timeout", "stuck_timeout", "ready_not_claiming_timeout"), _NEVER)
+    return replace(policy, **limits)  # type: ignore[arg-type]
+
+
+class Deciding:
+    """Beats like a controller of the fleet: same view, same decision, same memory. Rows are made anew only when they change."""
+
+    def __init__(self, policy: FleetPolicy, recall: Recall) -> None:
+        self._policy = never_ill(policy)
+        self._recall = recall
+        self._state: FleetState | None = None
+        self._last: datetime | None = None
+        self._began: datetime | None = None
+        self._rows: dict[str, Worker] = {}
+        self._seen: dict[str, Seen] = {}
+        self._asked = -1
+
+    def __call__(self, world: World) -> Orders:
+        """One beat."""
+        view = self._look(world)
+        decision = decide(view)
+        self._state, self._last = self._recall(decision.summary), view.now
+        spawned = [each for each in decision.actions if isinstance(each, Spawn)]
+        self._asked += len(spawned)
+        leaving = [str(each.worker_id) for each in decision.actions if isinstance(each, AskToDrain)]
+        return Orders(spawn=[(str(each.worker_id), each.slot) for each in spawned], drain=leaving)
+
+    def _look(self, world: World) -> FleetView:
+        now = moment(world.now)
+        self._began = self._began or now
+        self._forget(world)
+        provider = self._provider(world)
+        return FleetView(
+            pool_id=POOL,
+            now=now,
+            looking_since=self._began,
+            paused_until=None,
+            thresholds=PRESETS[PoolKind.FLEET],
+            policy=self._policy,
+            workers=(*self._gone(world), *(self._row(each, world.now) for each in world.machines.values())),
+            instances=tuple(self._instance(each.name) for each in world.machines.values()),
+            provider=provider,
+            last_number=self._asked,
+            queue=_queue(world),
+            held=_held(world),
+            arrived=tuple(Arrivals(minute=moment(at * 60), count=count) for at, count in sorted(world.arrived.items())),
+            finished=self._finished(world),
+            spent=self._spent(world, now, provider),
+            last=LastBeat(at=self._last) if self._last else None,
+            state=self._state,
+        )
+
+    def _provider(self, world: World) -> Provider:
+        around = world.around
+        return Provider(
+            name="simulated",
+            price_per_hour=around.price_per_hour,
+            billing_granule=around.granule,
+            usual_start=around.spawn_lag,
+        )
+
+    def _forget(self, world: World) -> None:
+        for name in self._rows.keys() - world.machines.keys():
+            del self._rows[name]
+            self._seen.pop(name, None)
+
+    def _row(self, machine: Machine, now: float) -> Worker:
+        """The worker's row, as it was unless something about it has changed."""
+        known = self._rows.get(machine.name)
+        ready, leaves = machine.is_ready(now), machine.leaving
+        if known is None or (known.ready_at is not None) != ready or (known.drain_deadline is not None) != leaves:
+            self._rows[machine.name] = known = row(machine, now)
+        return known
+
+    def _instance(self, name: str) -> Seen:
+        known = self._seen.get(name)
+        if known is None:
+            self._seen[name] = known = Seen(worker_id=WorkerId(name), running=True)
+        return known
+
+    def _gone(self, world: World) -> list[Worker]:
+        return [row(each, world.now) for each in world.gone[-_TELLING:]]
+
+    def _finished(self, world: World) -> tuple[Finished, ...]:
+        """Jobs the last beat saw running: shorter ones end unseen."""
+        last = (self._last - EPOCH).total_seconds() if self._last else world.now
+        seen = [each for each in world.finished if each[2] - each[1] <= last][:_ENDED]
+        return tuple(
+            Finished(worker_id=WorkerId(name), took=timedelta(seconds=took), at=moment(ended)) for name, took, ended in seen
+        )
+
+    def _spent(self, world: World, now: datetime, provider: Provider) -> Spending:
+        """Counted only where a ceiling asks for it."""
+        policy = self._policy
+        if policy.max_per_hour is None and policy.max_per_day is None and policy.max_per_month is None:
+            return Spending()
+        return spend([row(each, world.now) for each in world.everyone], now, tariff(policy, provider))
+
+
+def row(machine: Machine, now: float) -> Worker:
+    """A simulated worker as its row would be."""
+    ready, ended = machine.is_ready(min(now, machine.ended or now)), machine.ended
+    status = WorkerStatus.TERMINATED if ended is not None else WorkerStatus.ACTIVE if ready else WorkerStatus.SPAWNING
+    return Worker(
+        pool_id=POOL,
+        worker_id=WorkerId(machine.name),
+        slot=machine.slot,
+        status=status,
+        created_at=moment(machine.created),
+        ready_at=moment(machine.ready) if ready else None,
+        drain_deadline=moment(machine.created) + _NEVER if machine.leaving else None,
+        ended_at=moment(ended) if ended is not None else None,
+        reaped_at=moment(ended) if ended is not None else None,
+    )
+
+
+def _queue(world: World) -> Queue:
+    ready = len(world.queue)
+    return Queue(
+        ready=ready,
+        claimed=world.claimed,
+        oldest_ready=moment(world.load.arrivals[world.queue[0]]) if ready else None,
+        demand={"": ready} if ready else {},
+        types={"": min(ready, _SAMPLED)} if ready else {},
+    )
+
+
+def _held(world: World) -> tuple[Held, ...]:
+    return tuple(
+        Held(job_id=JobId(str(job)), worker_id=WorkerId(each.name), claimed_at=moment(since))
+        for each in world.machines.values()
+        for job, since in each.jobs.items()
+    )

@@ -1,0 +1,41 @@
+"""The clairvoyant oracle: the least that serving every job at its arrival costs.
+
+It knows all arrivals, starts each worker one lag ahead and pays for that start. A job takes the worker that got free last. Over a
+gap a worker is kept if the gap is no longer than the lag (or the granule), else it is ended and started anew in time, so the cost
+is the busy time and, for each gap, the shorter of the gap and the lag. A policy that lets jobs wait can cost less.
+"""
+
+from math import ceil
+
+from drumbeat.fleet.simulate.values import Load
+
+
+def oracle_seconds(load: Load, lag: float, granule: float = 1.0, concurrency: int = 1) -> float:
+    """Paid worker-seconds of the oracle."""
+    worth = max(lag, granule)
+    free: list[tuple[float, float]] = []  #: workers that are free: since when, and since when they are paid
+    taken: list[float] = []  #: since when the workers in use are paid
+    paid, active = 0.0, 0
+    for at, change in _changes(load):
+        before, active = ceil(active / concurrency), active + change
+        now = ceil(active / concurrency)
+        if now < before:
+            free.append((at, taken.pop()))
+        elif now > before:
+            since, began = free.pop() if free else (None, at - lag)
+            if since is not None and at - since > worth:
+                paid += _billed(since - began, granule)
+                began = at - lag
+            taken.append(began)
+    return paid + sum(_billed(since - began, granule) for since, began in free)
+
+
+def _changes(load: Load) -> list[tuple[float, int]]:
+    """Jobs beginning and ending, in order; at one moment the ends come first."""
+    begins = [(at, 1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if lasts > 0]
+    ends = [(at + lasts, -1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if lasts > 0]
+    return sorted([*begins, *ends])
+
+
+def _billed(seconds: float, granule: float) -> float:
+    return granule * max(ceil(seconds / granule - 1e-9), 1)

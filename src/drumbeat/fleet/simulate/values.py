@@ -1,0 +1,89 @@
+"""What a simulation is given and what it comes to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from math import isfinite
+
+from drumbeat.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Jobs in the order of their coming: when each comes and how long it takes, in seconds."""
+
+    arrivals: Sequence[float]
+    durations: Sequence[float]
+
+    def __post_init__(self) -> None:
+        if not self.arrivals or len(self.arrivals) != len(self.durations):
+            raise InvalidInput(f"expected jobs, each with a duration, got {len(self.arrivals)} and {len(self.durations)}")
+        if any(late < early for early, late in zip(self.arrivals, self.arrivals[1:], strict=False)):
+            raise InvalidInput("expected jobs in the order of their arrival")
+        if not all(isfinite(at) and 0 <= lasts < float("inf") for at, lasts in zip(self.arrivals, self.durations, strict=True)):
+            raise InvalidInput("expected arrivals and durations in seconds, durations 0 or more")
+
+    def __len__(self) -> int:
+        return len(self.arrivals)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """Where the simulated workers come from."""
+
+    spawn_lag: timedelta = timedelta(seconds=120)
+    jitter: float = 0.0  #: each start takes between 1 - jitter and 1 + jitter lags
+    granule: timedelta = timedelta(seconds=1)
+    price_per_hour: float = 0.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.spawn_lag <= timedelta() or self.granule <= timedelta() or not 0 <= self.jitter < 1:
+            raise InvalidInput(f"expected a spawn lag and a granule above 0 s and a jitter from 0 to below 1, got {self}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """What a beat wants done: new workers, each with its name if it has one, and who shall leave."""
+
+    spawn: Sequence[tuple[str, int]] = ()  #: name and slot
+    drain: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """How it went, beat by beat: what a plot shows."""
+
+    at: Sequence[float] = ()
+    workers: Sequence[int] = ()
+    busy: Sequence[int] = ()
+    queued: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a simulation came to: cost and wait together, since either alone is easy."""
+
+    policy: str
+    jobs: int
+    spawn_lag_s: float
+    worker_hours: float
+    oracle_hours: float
+    cost_ratio: float
+    wait_p50_s: float
+    wait_p95_s: float
+    wait_p99_s: float
+    wait_mean_s: float
+    spawns: int
+    flaps: int
+    short_lives: int  #: workers that lived for less than two spawn lags
+    most_workers: int
+    beats: int
+    hours: float  #: from the first arrival to the last job's end
+    cost: float = 0.0
+    course: Course = field(default=Course(), repr=False)
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The nearest rank in a sorted sequence."""
+    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else 0.0

@@ -1,0 +1,166 @@
+"""Workers, jobs and time, as a simulation has them: events on a heap, nothing waits."""
+
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from math import ceil, inf
+
+from drumbeat.fleet.simulate.values import Load, Orders, Surroundings
+
+
+@dataclass(slots=True, eq=False)
+class Machine:
+    """One simulated worker."""
+
+    name: str
+    slot: int
+    created: float
+    ready: float
+    jobs: dict[int, float] = field(default_factory=dict)  #: what it holds, and since when
+    leaving: bool = False
+    ended: float | None = None
+
+    def is_ready(self, now: float) -> bool:
+        return self.ready <= now
+
+
+class Chance:
+    """A small generator of numbers from 0 to 1: the same seed, the same course."""
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed * 2 + 1
+
+    def next(self) -> float:
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) & 0xFFFFFFFFFFFFFFFF
+        return (self._state >> 11) / 9007199254740992.0
+
+
+class World:
+    """What is so at a moment. ``advance`` moves the moment, ``obey`` changes who is there."""
+
+    def __init__(self, load: Load, around: Surroundings, every: float, concurrency: int = 1) -> None:
+        self.load, self.around = load, around
+        self.every, self.concurrency = every, concurrency
+        self.now = load.arrivals[0]
+        self.came = 0  #: jobs that have come
+        self.done = 0
+        self.queue: deque[int] = deque()
+        self.machines: dict[str, Machine] = {}  #: all that are there
+        self.gone: list[Machine] = []
+        self.waits: list[float] = []
+        self.arrived: Counter[int] = Counter()  #: since the last beat, by the minute
+        self.finished: list[tuple[str, float, float]] = []  #: worker, duration, end; since the last beat
+        self.turns: list[tuple[float, int]] = []  #: beats that scaled, and in which direction
+        self._free: list[Machine] = []  #: ready, not leaving, with a place
+        self._events: list[tuple[float, int, Machine, int]] = []  #: when, order, who, and which job ends (-1: it is ready)
+        self._count = 0
+        self._chance = Chance(around.seed)
+
+    @property
+    def claimed(self) -> int:
+        return sum(len(each.jobs) for each in self.machines.values())
+
+    @property
+    def busy(self) -> int:
+        return sum(1 for each in self.machines.values() if each.jobs)
+
+    @property
+    def is_over(self) -> bool:
+        return self.done == len(self.load)
+
+    @property
+    def next_arrival(self) -> float:
+        return self.load.arrivals[self.came] if self.came < len(self.load) else inf
+
+    def advance(self, until: float) -> None:
+        """Let everything happen up to a moment, or until the last job is done."""
+        arrivals = self.load.arrivals
+        while not self.is_over:
+            due = self._events[0][0] if self._events else inf
+            come = arrivals[self.came] if self.came < len(arrivals) else inf
+            if min(due, come) > until:
+                self.now = until
+                return
+            self.now = min(due, come)
+            if due <= come:
+                self._happen(*heappop(self._events)[2:])
+            else:
+                self._come()
+
+    def _come(self) -> None:
+        self.queue.append(self.came)
+        self.arrived[int(self.now // 60)] += 1
+        self.came += 1
+        self._serve()
+
+    def _happen(self, machine: Machine, job: int) -> None:
+        if machine.ended is not None:
+            return
+        if job >= 0:
+            self._finish(machine, job)
+        elif not machine.leaving:
+            self._free.append(machine)
+        if machine.leaving and not machine.jobs:
+            self.end(machine)
+        self._serve()
+
+    def _finish(self, machine: Machine, job: int) -> None:
+        self.finished.append((machine.name, self.now - machine.jobs.pop(job), self.now))
+        self.done += 1
+        if not machine.leaving and len(machine.jobs) == self.concurrency - 1:
+            self._free.append(machine)
+
+    def _serve(self) -> None:
+        """Whoever asks first gets the oldest job: any of the free workers, by chance."""
+        while self.queue and self._free:
+            job, n = self.queue.popleft(), int(self._chance.next() * len(self._free))
+            machine = self._free[n]
+            self.waits.append(self.now - self.load.arrivals[job])
+            machine.jobs[job] = self.now
+            self._at(self.now + self.load.durations[job], machine, job)
+            if len(machine.jobs) >= self.concurrency:
+                self._free[n] = self._free[-1]
+                self._free.pop()
+
+    def _at(self, when: float, machine: Machine, job: int) -> None:
+        self._count += 1
+        heappush(self._events, (when, self._count, machine, job))
+
+    def obey(self, orders: Orders) -> None:
+        """Start and send away. One that is not ready hears of it when it would be, or is ended at the next beat."""
+        for name, slot in orders.spawn:
+            self._start(name, slot)
+        for name in orders.drain:
+            self._send_away(self.machines[name])
+        if orders.spawn or orders.drain:
+            self.turns.append((self.now, 1 if orders.spawn else -1))
+
+    def _start(self, name: str, slot: int) -> None:
+        lag = self.around.spawn_lag.total_seconds() * (1 + self.around.jitter * (2 * self._chance.next() - 1))
+        machine = Machine(name, slot, self.now, self.now + lag)
+        self.machines[name] = machine
+        self._at(machine.ready, machine, -1)
+
+    def _send_away(self, machine: Machine) -> None:
+        machine.leaving = True
+        if machine in self._free:
+            self._free.remove(machine)
+        if not machine.is_ready(self.now):
+            self._at(min(machine.ready, self.now + self.every), machine, -1)
+        elif not machine.jobs:
+            self.end(machine)
+
+    def end(self, machine: Machine) -> None:
+        machine.ended = self.now
+        self.gone.append(self.machines.pop(machine.name))
+
+    def paid(self, now: float) -> float:
+        """Worker-seconds paid for until now, each worker's rounded up to the granule."""
+        granule = self.around.granule.total_seconds()
+        lives = [(each.ended if each.ended is not None else now) - each.created for each in self.everyone]
+        return sum(granule * max(ceil(life / granule - 1e-9), 1) for life in lives)
+
+    @property
+    def everyone(self) -> Sequence[Machine]:
+        return [*self.gone, *self.machines.values()]

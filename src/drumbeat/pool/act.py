@@ -1,0 +1,52 @@
+"""Doing what was decided: rows first, then jobs and the provider. Every action is safe to repeat."""
+
+from drumbeat.core.errors import NotFound, StaleWrite
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import Worker
+from drumbeat.pool.model import Action, ExpireLeases, ReleaseJobs, Spawn
+from drumbeat.runtime.hands import Hands
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import Store
+
+
+class PoolActor:
+    """One pool's checker or reaper at work."""
+
+    def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
+        self._store = store
+        self._pool_id = pool_id
+        self._provider = spawner.traits.name
+        self._hands = Hands(store, spawner, pool_id)
+
+    async def act(self, action: Action, fence: Fence) -> None:
+        """Do one action under the checker's fence."""
+        match action:
+            case Spawn():
+                await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+            case ReleaseJobs():
+                await self._release(action, fence)
+            case ExpireLeases():
+                await self._hands.check(fence)
+                await self._store.queue.expire()
+            case _:
+                await self._hands.recover(action, fence)
+
+    async def _release(self, action: ReleaseJobs, fence: Fence) -> None:
+        """Only of a worker that is over: one that was heard of since keeps its row, and so its jobs."""
+        try:
+            row = await self._store.workers.get(self._pool_id, action.worker_id)
+        except NotFound:
+            row = None
+        if row is not None and row.is_live:
+            raise StaleWrite(f"worker {action.worker_id} is {row.status}: it was heard of since, and keeps its jobs")
+        await self._store.queue.release(action.worker_id, action.reason, fence=fence)
+
+    def _row(self, action: Spawn) -> Worker:
+        return Worker(
+            pool_id=self._pool_id,
+            worker_id=action.worker_id,
+            slot=action.slot,
+            provider=self._provider,
+            capabilities=action.capabilities,
+        )

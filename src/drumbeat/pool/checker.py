@@ -1,0 +1,110 @@
+"""The checker and the reaper as anyone may call them: one beat, and away again."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_pool, pool_loop
+from drumbeat.pool.model import PoolPolicy
+from drumbeat.runtime.beat import BeatReport
+from drumbeat.spawn.interface import InstanceState, Spawner
+from drumbeat.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+_LOOK_AGAIN = timedelta(milliseconds=500)
+
+
+class Checker:
+    """Checks and reaps the pools of one store. Every call is a beat of its own, with a spawner of its own."""
+
+    def __init__(self, store: Store, clock: Clock, owner: Callable[[], str], open_spawner: Callable[[], Spawner]) -> None:
+        """``owner`` names a beat as nobody else is named; workers that ``open_spawner``'s start must outlive it."""
+        self._store = store
+        self._clock = clock
+        self._owner = owner
+        self._open_spawner = open_spawner
+
+    async def check(self, pool_id: PoolId, *, max_workers: int | None = None, patience: timedelta = PATIENCE) -> BeatReport:
+        """Recover, then start as many workers as the queue is worth. Raises NotFound, InvalidInput, InvalidSettings.
+
+        A cap that is given is kept: whoever checks later, as every worker does that leaves, goes by it.
+        """
+        await self._keep_cap(pool_id, max_workers)
+        return await self._beat(pool_id, patience)
+
+    async def reap(
+        self, pool_id: PoolId | None = None, *, lost_after: timedelta | None = None, patience: timedelta = PATIENCE
+    ) -> Mapping[PoolId, BeatReport]:
+        """Recover only, in one pool or in all. ``lost_after`` judges silence by another threshold than each pool's own."""
+        pools = [await jobs_pool(self._store, pool_id)] if pool_id else await self._store.pools.list(PoolKind.JOBS)
+        for pool in pools:
+            if lost_after is not None and lost_after <= pool.thresholds.heartbeat_every:
+                raise InvalidInput(
+                    f"expected to call a worker of {pool.pool_id} lost after more than its "
+                    f"{pool.thresholds.heartbeat_every.total_seconds():g} s between heartbeats, "
+                    f"got {lost_after.total_seconds():g} s"
+                )
+        return {
+            pool.pool_id: await self._beat(pool.pool_id, patience, only_recover=True, lost_after=lost_after) for pool in pools
+        }
+
+    async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
+        """Return once no worker of a pool runs on this machine: where processes end with the one that started them, a
+        container or a function of a cloud, whoever starts workers stays for them. False: ``within`` was over first."""
+        deadline = None if within is None else self._clock.elapsed() + within
+        async with self._open_spawner() as spawner:
+            while any(one.state is not InstanceState.EXITED for one in await spawner.list(pool_id)):
+                if deadline is not None and self._clock.elapsed() >= deadline:
+                    return False
+                await self._clock.sleep(_LOOK_AGAIN)
+        return True
+
+    async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
+        """What a worker does last of all (C61): a check, if it did something and jobs are left. Never raises for a store.
+
+        One that did nothing calls nobody: jobs that are ready but may not be claimed yet would start workers for ever.
+        """
+        if not jobs_done:
+            return
+        try:
+            await self._check_for_all_who_leave(pool_id)
+        except DrumbeatError as exc:
+            log.warning("jobs are left in %s, and nobody was called for them: %s", pool_id, exc)
+
+    async def _check_for_all_who_leave(self, pool_id: PoolId) -> None:
+        """One check, unless another who left is about to make one: a lease says so, until that one begins to look."""
+        leases = self._store.leases
+        if not await self._store.jobs.size(pool_id, 1):
+            return
+        turn = await leases.acquire(f"after-exit/{pool_id}", self._owner(), PATIENCE)
+        if turn is not None:
+            await self._beat(pool_id, PATIENCE, before=lambda: leases.release(turn))
+
+    async def _beat(
+        self,
+        pool_id: PoolId,
+        patience: timedelta,
+        *,
+        only_recover: bool = False,
+        lost_after: timedelta | None = None,
+        before: Callable[[], Awaitable[object]] | None = None,
+    ) -> BeatReport:
+        async with self._open_spawner() as spawner:
+            beating = Beating(store=self._store, spawner=spawner, clock=self._clock, owner=self._owner())
+            loop = pool_loop(
+                beating, pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
+            )
+            return await beat_once(loop, self._clock, patience)
+
+    async def _keep_cap(self, pool_id: PoolId, max_workers: int | None) -> None:
+        pool = await jobs_pool(self._store, pool_id)
+        policy = PoolPolicy.from_json(pool.policy)
+        if max_workers is None or ("max_workers" in pool.policy and policy.max_workers == max_workers):
+            return
+        replace(policy, max_workers=max_workers)
+        await self._store.pools.save(replace(pool, policy={**pool.policy, "max_workers": max_workers}))

@@ -1,0 +1,59 @@
+"""One worker's claims: everything it asks of the queue, in its own name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from drumbeat.core.job import Job, JobStatus, Token, Verdict
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.interface import Claiming, Jobs, Queue, Renewed, Settled
+
+_MOST_HELD = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """Who claims what, and for how long."""
+
+    queue: Queue
+    jobs: Jobs
+    pool_id: PoolId
+    worker_id: WorkerId
+    lease: timedelta
+    capabilities: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+
+    async def settle(self, verdicts: Sequence[Verdict], limit: int) -> Settled:
+        """Say what became of jobs and claim up to ``limit`` more, in one transaction."""
+        asked = self._asking(limit) if limit > 0 else None
+        if asked is not None and not verdicts:
+            return Settled(stale=(), claimed=tuple(await self.queue.claim(asked)))
+        return await self.queue.settle(self.worker_id, verdicts, asked)
+
+    def _asking(self, limit: int) -> Claiming:
+        return Claiming(
+            pool_id=self.pool_id,
+            worker_id=self.worker_id,
+            lease=self.lease,
+            limit=limit,
+            capabilities=self.capabilities,
+            types=self.types,
+        )
+
+    async def renew(self, tokens: Sequence[Token]) -> Renewed:
+        return await self.queue.renew(self.worker_id, tokens, self.lease)
+
+    async def held(self) -> Sequence[Job]:
+        """What the store says this worker holds."""
+        return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], worker_id=self.worker_id, limit=_MOST_HELD)
+
+    async def tell_progress(self, token: Token, share: float, note: str | None) -> bool:
+        return await self.jobs.progress(self.worker_id, token, share, note)
+
+    async def wait(self, within: timedelta) -> bool:
+        return await self.queue.wait(self.pool_id, within)
+
+    async def expire(self) -> int:
+        """Take back what silent workers held, so that no reaper is needed while somebody works."""
+        return len(await self.queue.expire())

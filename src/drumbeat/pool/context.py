@@ -1,0 +1,53 @@
+"""What a handler may ask and tell while it works on a job."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import Job, JobId
+
+Tell = Callable[[float, str | None], None]
+
+
+class JobFailure(Exception):
+    """Raised by a handler that knows how its job has failed: for good, or until some time from now."""
+
+    def __init__(self, message: str, *, fatal: bool = False, retry_in: timedelta | None = None) -> None:
+        super().__init__(message)
+        self.fatal = fatal
+        self.retry_in = retry_in
+
+
+class JobContext:
+    """One attempt at a job, for its handler. Safe to use from any thread."""
+
+    def __init__(self, job: Job, deadline: datetime | None = None, tell: Tell | None = None) -> None:
+        self.job = job
+        self.deadline = deadline  #: when the attempt will be given up; None: never
+        self.cancelled = False  #: somebody asked for the job to be stopped: a handler in a thread should look, and leave
+        self._tell = tell
+
+    @property
+    def job_id(self) -> JobId:
+        return self.job.job_id
+
+    @property
+    def type(self) -> str:
+        return self.job.type
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, counted from 1."""
+        return self.job.attempts
+
+    @property
+    def payload(self) -> Any:
+        return self.job.payload
+
+    def progress(self, share: float, note: str | None = None) -> None:
+        """Say how far it is, from 0 to 1. Kept about twice a second; the last word counts. Raises InvalidInput."""
+        if not 0 <= share <= 1:
+            raise InvalidInput(f"expected progress between 0 and 1, got {share!r}")
+        if self._tell is not None:
+            self._tell(float(share), note)

@@ -1,0 +1,225 @@
+"""Which jobs must be taken back, and how many workers the queue is worth. Pure: no clock, no I/O, no log."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from math import ceil
+
+from drumbeat.core.decision import Decision
+from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, never_started, recover
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJobs, Spawn, worker_name
+
+LINGER = timedelta(seconds=30)  #: a worker that says it has left is given this long to end its process
+SHOW_WITHIN = timedelta(seconds=10)  #: a new row without an instance is started again only after this long
+MOST_REAPED = 50  #: in one beat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mending:
+    """What recovery comes to."""
+
+    first: tuple[Action, ...]  #: rows closed, jobs taken back, strays ended: before anything is started
+    last: tuple[Action, ...]  #: what can wait
+    living: tuple[Worker, ...]
+    staying: tuple[Worker, ...]
+    returning: Mapping[str, int]  #: jobs that are ready once this is done, by the capability they need
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """How the queue compares with the workers."""
+
+    ready: int  #: jobs a worker started here could take
+    out_of_reach: Mapping[str, int]  #: jobs it could not, by the capability it lacks
+    uncovered: int  #: ready jobs that no free slot is there for
+    busy: int  #: slots with a job in them
+    free: int
+    room: int  #: how many more workers the cap allows
+
+    @property
+    def wants(self) -> bool:
+        return self.uncovered > 0
+
+
+def decide(view: PoolView) -> Decision[Action]:
+    """Recover first, then start a worker for each ready job that nobody is free for, up to the cap (C51)."""
+    mending = mend(view)
+    need = weigh(view, mending)
+    spawning = [] if _is_paused(view) else [*respawn(view, mending.staying), *spawn(view, mending, need)]
+    actions = [*mending.first, *spawning, *mending.last]
+    why = None if spawning else why_nobody(view, mending, need)
+    return Decision(
+        actions=actions, why_not=None if actions else why, summary=_summary(view, mending, need) | {"spawned": len(spawning)}
+    )
+
+
+def decide_recovery(view: PoolView) -> Decision[Action]:
+    """Recover, and start nobody: the reaper's beat."""
+    mending = mend(view)
+    actions = [*mending.first, *mending.last]
+    why_not = None if actions else f"{_count(len(mending.living), 'worker')} here and none is ill; no job is held by the dead"
+    return Decision(actions=actions, why_not=why_not, summary=_summary(view, mending, weigh(view, mending)))
+
+
+def mend(view: PoolView) -> Mending:
+    """Close the rows of workers that are over, take back what they held, and what is held beyond its lease."""
+    recovered = recover(view.sight)
+    closing = [action for action in recovered.actions if isinstance(action, Closing)]
+    over = {action.worker.worker_id for action in closing} | {row.worker_id for row in view.workers if not row.is_live}
+    released, expired = release(view, over), expire(view, over)
+    last = [action for action in recovered.actions if isinstance(action, Reap) and not _lingers(view, action.worker_id)]
+    return Mending(
+        first=(*closing, *released, *expired, *end_strays(view, recovered)),
+        last=tuple(last[:MOST_REAPED]),
+        living=recovered.living,
+        staying=recovered.staying,
+        returning=Counter(
+            claim.capability for claim in view.claims if claim.comes_back and (claim.expired or claim.worker_id in over)
+        ),
+    )
+
+
+def release(view: PoolView, over: set[WorkerId]) -> list[ReleaseJobs]:
+    """Jobs of workers that are over, or are about to be."""
+    held = Counter(claim.worker_id for claim in view.claims if claim.worker_id in over)
+    return [
+        ReleaseJobs(worker_id=worker_id, reason=f"it is over and holds {_count(jobs, 'job')}")
+        for worker_id, jobs in held.items()
+    ]
+
+
+def expire(view: PoolView, over: set[WorkerId]) -> list[ExpireLeases]:
+    """Jobs whose lease has run out while their holder's row says nothing; looked for where not all claims were seen."""
+    expired = sum(claim.expired and claim.worker_id not in over for claim in view.claims)
+    if expired:
+        return [ExpireLeases(reason=f"the lease of {_count(expired, 'job')} has run out")]
+    if view.more_claims:
+        return [
+            ExpireLeases(reason=f"more than {len(view.claims)} jobs are claimed; there may be some whose lease has run out")
+        ]
+    return []
+
+
+def end_strays(view: PoolView, recovered: Recovered) -> list[EndStray]:
+    """Instances nobody asks for, but for those of workers that have only just left."""
+    strays = [action for action in recovered.actions if isinstance(action, EndStray)]
+    return [action for action in strays if not _lingers(view, action.worker_id)]
+
+
+def weigh(view: PoolView, mending: Mending) -> Need:
+    """Ready jobs against free slots. Slots are jobs at once: a worker has ``concurrency`` of them."""
+    offered = {"", *view.policy.capabilities}
+    demand = Counter(view.demand) + Counter(mending.returning)
+    within = {capability: jobs for capability, jobs in demand.items() if capability in offered}
+    held = _held(view.claims)
+    free = [(worker, max(view.policy.concurrency - held[worker.worker_id], 0)) for worker in mending.staying]
+    free_slots = sum(slots for _, slots in free)
+    return Need(
+        ready=sum(within.values()),
+        out_of_reach={capability: jobs for capability, jobs in sorted(demand.items()) if capability not in offered},
+        uncovered=left_over(within, free),
+        busy=len(mending.staying) * view.policy.concurrency - free_slots,
+        free=free_slots,
+        room=max(view.policy.max_workers - len(mending.living), 0),
+    )
+
+
+def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
+    """How much demand no free slot can take; the least able workers choose first, and what few can do is done first."""
+    left = Counter(demand)
+    for worker, slots in sorted(free, key=lambda each: len(each[0].capabilities)):
+        for capability in (*worker.capabilities, ""):
+            taken = min(left[capability], slots)
+            left[capability] -= taken
+            slots -= taken
+    return sum(left.values())
+
+
+def respawn(view: PoolView, staying: Sequence[Worker]) -> list[Spawn]:
+    """Rows whose instance was never started: a checker died between the two."""
+    return [
+        Spawn(
+            worker_id=worker.worker_id,
+            slot=worker.slot,
+            group_count=max(view.policy.max_workers, worker.slot + 1),
+            capabilities=worker.capabilities,
+            reason="asked for, but no instance is there",
+            is_new=False,
+        )
+        for worker in never_started(view.sight, staying)
+        if worker.created_at is not None and view.now - worker.created_at > SHOW_WITHIN
+    ]
+
+
+def spawn(view: PoolView, mending: Mending, need: Need) -> list[Spawn]:
+    """New workers, in the lowest free slots."""
+    wanted = min(ceil(need.uncovered / view.policy.concurrency), need.room)
+    taken = {worker.slot for worker in mending.living}
+    slots = [slot for slot in range(view.policy.max_workers) if slot not in taken][:wanted]
+    reason = f"{_ready(need)}, {need.free} of {_slots(need)} slots are free, {need.room} more workers may come"
+    return [
+        Spawn(
+            worker_id=worker_name(view.pool_id, view.next_number + n),
+            slot=slot,
+            group_count=view.policy.max_workers,
+            capabilities=view.policy.capabilities,
+            reason=reason,
+        )
+        for n, slot in enumerate(slots)
+    ]
+
+
+def why_nobody(view: PoolView, mending: Mending, need: Need) -> str:
+    """Why no worker was started."""
+    if _is_paused(view):
+        return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {_ready(need)}"
+    lacking = ", ".join(f"{jobs} need {name!r}" for name, jobs in need.out_of_reach.items())
+    beyond = f"; of others, {lacking}, which no worker started here has" if lacking else ""
+    if not need.ready:
+        return f"no job is ready{beyond}"
+    if not need.wants:
+        return f"{_ready(need)} and {need.free} of {_slots(need)} slots are free{beyond}"
+    return f"{_ready(need)}, but {len(mending.living)} of at most {view.policy.max_workers} workers are here{beyond}"
+
+
+def _summary(view: PoolView, mending: Mending, need: Need) -> dict[str, int]:
+    return {
+        "max_workers": view.policy.max_workers,
+        "workers": len(mending.living),
+        "busy": need.busy,
+        "ready": need.ready,
+        "out_of_reach": sum(need.out_of_reach.values()),
+        "claimed": len(view.claims),
+    }
+
+
+def _held(claims: Iterable[Claim]) -> Counter[WorkerId]:
+    """Jobs by holder, those beyond their lease too: whoever does not renew it is hardly free for another."""
+    return Counter(claim.worker_id for claim in claims)
+
+
+def _lingers(view: PoolView, worker_id: WorkerId) -> bool:
+    """Whether a worker has just left by itself, and its process may be about to end: ending it would cut its last words."""
+    left = {WorkerStatus.TERMINATED, WorkerStatus.ERROR}
+    return any(seen.worker_id == worker_id and seen.running for seen in view.instances) and any(
+        row.worker_id == worker_id and row.status in left and row.ended_at is not None and view.now - row.ended_at < LINGER
+        for row in view.workers
+    )
+
+
+def _is_paused(view: PoolView) -> bool:
+    return view.paused_until is not None and view.paused_until > view.now
+
+
+def _slots(need: Need) -> int:
+    return need.busy + need.free
+
+
+def _ready(need: Need) -> str:
+    return f"{_count(need.ready, 'job')} ready"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

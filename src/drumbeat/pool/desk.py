@@ -1,0 +1,250 @@
+"""A pool's desk: everything a caller may ask of one pool of jobs. The client, the command line and adapters all stand here."""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, StaleWrite
+from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
+from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
+from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.pool.payload import MOST_BYTES, as_json
+from drumbeat.pool.pushing import duration, new_job
+from drumbeat.pool.work import WorkPlan, plan_of
+from drumbeat.store.interface import Claiming, Store
+
+if TYPE_CHECKING:
+    from drumbeat.pool.explain import Explanation
+
+FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: until somebody resumes it
+LOOK_EVERY = timedelta(milliseconds=50)
+_LOOK_SELDOM = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStatus:
+    """How a pool stands."""
+
+    pool: Pool
+    counts: JobCounts
+    workers: tuple[Worker, ...]  #: the live ones
+    now: datetime
+
+    @property
+    def is_paused(self) -> bool:
+        return self.pool.paused_until is not None and self.pool.paused_until > self.now
+
+    @property
+    def oldest_waits(self) -> timedelta | None:
+        """How long the oldest ready job has waited."""
+        return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())
+
+
+class PoolDesk:
+    """One pool of jobs. It is made with its first push, if ``create`` did not make it before."""
+
+    def __init__(
+        self, store: Store, clock: Clock, name: str, who: str, on_push: Callable[[PoolId], Awaitable[object]] | None = None
+    ) -> None:
+        """``who`` is the name that ``claim`` claims under; ``on_push`` hears of every push once it is kept."""
+        self.pool_id = PoolId(name)
+        self._store = store
+        self._clock = clock
+        self._who = WorkerId(who)
+        self._on_push = on_push
+        self.most_bytes = MOST_BYTES
+
+    async def create(
+        self,
+        plan: WorkPlan | None = None,
+        thresholds: Thresholds | None = None,
+        *,
+        exist_ok: bool = False,
+        **policy: Any,
+    ) -> Pool:
+        """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy."""
+        wanted = {**(plan.to_json() if plan else {}), **policy}
+        try:
+            return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **wanted))
+        except AlreadyExists:
+            if not exist_ok:
+                raise
+        kept = await self.get()
+        return await self._store.pools.save(replace(kept, policy={**kept.policy, **wanted}) if wanted else kept)
+
+    async def get(self) -> Pool:
+        """The pool's row. Raises NotFound, InvalidInput when it is no pool of jobs."""
+        found = await self._store.pools.find(self.pool_id)
+        if found is None:
+            raise NotFound(f"no pool {self.pool_id!r}; make it with: drumbeat pool create {self.pool_id}, or push to it")
+        if found.kind is not PoolKind.JOBS:
+            raise InvalidInput(f"expected a pool of jobs, got {self.pool_id!r}, which is a {found.kind} pool")
+        return found
+
+    async def push(self, payload: Any, **options: Any) -> JobId:
+        """Push one job; answers with its id, or with that of the one it is the same as."""
+        return (await self.push_jobs([new_job(payload, self.most_bytes, **options)]))[0]
+
+    async def push_many(self, payloads: Iterable[Any], **options: Any) -> Sequence[JobId]:
+        """Push many with the same options: all of them, or none."""
+        jobs = []
+        for n, payload in enumerate(payloads):
+            try:
+                jobs.append(new_job(payload, self.most_bytes, **options))
+            except InvalidInput as exc:
+                raise InvalidInput(f"job {n}: {exc}") from exc
+        return await self.push_jobs(jobs)
+
+    async def push_jobs(self, jobs: Sequence[NewJob]) -> Sequence[JobId]:
+        """Push jobs each with options of its own: all of them, or none."""
+        if not jobs:
+            return []
+        try:
+            ids = await self._store.queue.push(self.pool_id, jobs)
+        except NotFound:
+            await self.create(exist_ok=True)
+            ids = await self._store.queue.push(self.pool_id, jobs)
+        if self._on_push is not None:
+            await self._on_push(self.pool_id)
+        return ids
+
+    async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
+        """Push within the caller's own transaction on an asyncpg connection. The pool must exist already."""
+        push_on = getattr(self._store.queue, "push_on", None)
+        if push_on is None:
+            raise InvalidInput(f"expected a PostgreSQL store to push within a transaction, got {self._store.traits.name}")
+        ids: Sequence[JobId] = await push_on(connection, self.pool_id, [new_job(payload, self.most_bytes, **options)])
+        return ids[0]
+
+    async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
+        """Take one job, to be settled with ``complete``, ``fail`` or ``release`` before its lease runs out."""
+        claimed = await self.claim_many(1, lease=lease, **more)
+        return claimed[0] if claimed else None
+
+    async def claim_many(
+        self,
+        limit: int,
+        *,
+        lease: timedelta = timedelta(minutes=1),
+        worker_id: str | None = None,
+        capabilities: Sequence[str] = (),
+        types: Sequence[str] = (),
+    ) -> Sequence[Job]:
+        return await self._store.queue.claim(
+            Claiming(
+                pool_id=self.pool_id,
+                worker_id=WorkerId(worker_id) if worker_id else self._who,
+                lease=duration(lease),
+                limit=limit,
+                capabilities=tuple(capabilities),
+                types=tuple(types),
+            )
+        )
+
+    async def complete(self, job: Job, result: Any = None) -> None:
+        """It is done. Raises StaleWrite when it is no longer this claim's."""
+        await self._settle(job, Outcome.DONE, result=as_json(result, "result", self.most_bytes))
+
+    async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
+        """This attempt has failed; it is tried again after its backoff, unless ``fatal`` or out of attempts."""
+        wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else duration(retry_in)
+        await self._settle(job, Outcome.FAILED, error=error, fatal=fatal, retry_in=wait)
+
+    async def release(self, job: Job) -> None:
+        """Give it back undone; it costs no attempt."""
+        await self._settle(job, Outcome.RELEASED)
+
+    async def renew(self, job: Job, lease: timedelta = timedelta(minutes=1)) -> bool:
+        """Keep a claim; whether somebody has asked for the job to be stopped. Raises StaleWrite when it is gone."""
+        renewed = await self._store.queue.renew(self._owner(job), [job.token], duration(lease))
+        if renewed.stale:
+            raise _stale(job)
+        return bool(renewed.cancelled)
+
+    async def progress(self, job: Job, share: float, note: str | None = None) -> None:
+        if not await self._store.jobs.progress(self._owner(job), job.token, share, note):
+            raise _stale(job)
+
+    async def _settle(self, job: Job, outcome: Outcome, **more: Any) -> None:
+        verdict = Verdict(token=job.token, outcome=outcome, **more)
+        if (await self._store.queue.settle(self._owner(job), [verdict])).stale:
+            raise _stale(job)
+
+    def _owner(self, job: Job) -> WorkerId:
+        return job.lease_owner or self._who
+
+    async def job(self, job_id: str) -> Job:
+        """One job of this pool. Raises NotFound."""
+        found = await self._store.jobs.get(JobId(job_id))
+        if found.pool_id != self.pool_id:
+            raise NotFound(f"pool {self.pool_id!r} has no job {job_id!r}; pool {found.pool_id!r} has one")
+        return found
+
+    async def attempts(self, job_id: str) -> Sequence[Attempt]:
+        return await self._store.jobs.attempts((await self.job(job_id)).job_id)
+
+    async def list(self, **filters: Any) -> Sequence[Job]:
+        """Jobs in the order of their pushing; filters as the store's: statuses, job_type, group, worker_id, after, limit."""
+        return await self._store.jobs.list((await self.get()).pool_id, **filters)
+
+    async def size(self) -> int:
+        """How many jobs are ready."""
+        return await self._store.jobs.size(self.pool_id)
+
+    async def status(self) -> PoolStatus:
+        """Counts, workers and whether it is paused."""
+        home = await self.get()
+        return PoolStatus(
+            pool=home,
+            counts=await self._store.jobs.counts(self.pool_id),
+            workers=tuple(await self._store.workers.list(self.pool_id, live=True)),
+            now=await self._store.now(),
+        )
+
+    async def explain(self, job_id: str) -> "Explanation":
+        """Why a job is not running."""
+        from drumbeat.pool.explain import explain
+        from drumbeat.pool.facts import read_facts
+
+        return explain(await read_facts(self._store, await self.get(), await self.job(job_id)))
+
+    async def result(self, job_id: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
+        """A job's result, once it is done. Raises JobEnded when it was poisoned or cancelled, TimeoutError."""
+        limit = None if timeout is None else self._clock.elapsed() + duration(timeout)
+        pause = LOOK_EVERY
+        while True:
+            job = await self.job(job_id)
+            if job.status is JobStatus.DONE:
+                return job.result
+            if job.status in (JobStatus.POISONED, JobStatus.CANCELLED):
+                raise JobEnded(f"job {job_id} is {job.status}" + (f": {job.last_error}" if job.last_error else ""))
+            if limit is not None and self._clock.elapsed() >= limit:
+                raise TimeoutError(f"job {job_id} is still {job.status}")
+            await self._clock.sleep(pause)
+            pause = min(pause * 1.5, _LOOK_SELDOM)
+
+    async def cancel(self, *job_ids: str) -> Sequence[Job]:
+        """Cancel jobs: pending ones at once, running ones when their worker next renews its leases."""
+        return await self._store.jobs.cancel([(await self.job(job_id)).job_id for job_id in job_ids])
+
+    async def requeue(self, *job_ids: str) -> Sequence[JobId]:
+        """Poisoned and cancelled jobs are pending again; none named: every poisoned one of the pool."""
+        await self.get()
+        return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids] or None)
+
+    async def pause(self, until: datetime | None = None) -> Pool:
+        """Nothing is claimed from the pool until then, or until it is resumed; what runs goes on."""
+        return await self._store.pools.save(replace(await self.get(), paused_until=until or FOREVER))
+
+    async def resume(self) -> Pool:
+        return await self._store.pools.save(replace(await self.get(), paused_until=None))
+
+    async def plan(self) -> WorkPlan:
+        """How its workers work."""
+        return plan_of(await self.get())
+
+
+def _stale(job: Job) -> StaleWrite:
+    return StaleWrite(f"job {job.job_id} is no longer held by claim {job.lease_epoch}; claim again and drop what this one did")

@@ -1,0 +1,230 @@
+"""Why a job is not running, or what became of it. Pure: facts in, sentences out."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome
+from drumbeat.core.pool import Pool
+from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
+
+MOST_NAMED = 5
+
+
+class Why(StrEnum):
+    """What a job waits for, or has come to."""
+
+    DONE = "done"
+    CANCELLED = "cancelled"
+    POISONED = "poisoned"
+    RUNNING = "running"  #: claimed, and its worker is alive
+    STRANDED = "stranded"  #: claimed by a worker that is gone or silent; its lease will run out
+    PAUSED = "paused"
+    DELAYED = "delayed"
+    GROUP_FULL = "group_full"
+    RATE_LIMITED = "rate_limited"
+    NO_WORKERS = "no_workers"
+    NO_CAPABILITY = "no_capability"
+    NO_HANDLER = "no_handler"
+    BEHIND_OTHERS = "behind_others"
+    NEXT = "next"  #: nothing is in its way
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known about a job and its pool, read at one time."""
+
+    now: datetime
+    pool: Pool
+    job: Job
+    workers: tuple[Worker, ...]  #: the live ones
+    attempts: tuple[Attempt, ...] = ()
+    group_held: tuple[JobId, ...] = ()  #: claimed jobs of its group
+    group_recent: int = 0  #: claims of its group within its rate's time
+    ahead: int = 0  #: ready jobs that would be claimed first
+    ahead_is_more: bool = False  #: there are more than were counted
+    types: tuple[str, ...] = ()  #: the only types the pool's own workers have handlers for; none: all
+    triggered: bool = False  #: whether something starts workers for the pool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One thing in a job's way."""
+
+    why: Why
+    says: str
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Everything in a job's way, the most telling first."""
+
+    job_id: JobId
+    status: JobStatus
+    reasons: tuple[Reason, ...]
+    history: tuple[str, ...] = field(default=())
+
+    @property
+    def why(self) -> Why:
+        return self.reasons[0].why
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.job_id} is {self.status}: {self.reasons[0].says}", *(r.says for r in self.reasons[1:])))
+
+
+def explain(facts: Facts) -> Explanation:
+    """Why the job is where it is."""
+    reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
+    history = tuple(_told(attempt) for attempt in facts.attempts)
+    return Explanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
+
+
+def _settled(facts: Facts) -> Reason:
+    job = facts.job
+    match job.status:
+        case JobStatus.CLAIMED:
+            return _claimed(facts)
+        case JobStatus.POISONED:
+            return Reason(why=Why.POISONED, says=_poisoned(job))
+        case JobStatus.CANCELLED:
+            return Reason(why=Why.CANCELLED, says=f"it was cancelled{_at(job.finished_at)}; requeue it to have it tried again")
+        case _:
+            return Reason(why=Why.DONE, says=f"it was done{_at(job.finished_at)}")
+
+
+def _poisoned(job: Job) -> str:
+    if job.crashes >= job.max_crashes:
+        cause = f"it took {_times(job.crashes, 'worker')} with it (limit {job.max_crashes})"
+    elif job.failures >= job.max_attempts:
+        cause = f"it failed {_times(job.failures, 'time')} (limit {job.max_attempts})"
+    else:
+        cause = "its failure cannot be mended by trying again"
+    last = f"; at last: {job.last_error.splitlines()[0]}" if job.last_error else ""
+    return f"it was poisoned because {cause}{last}; requeue it once that is mended"
+
+
+def _claimed(facts: Facts) -> Reason:
+    job = facts.job
+    worker = next((each for each in facts.workers if each.worker_id == job.lease_owner), None)
+    since = f"claimed by {job.lease_owner}{_at(job.claimed_at, 'since')}"
+    if job.cancel_requested:
+        since += ", asked to stop"
+    if worker is not None and judge(worker, facts.now, facts.pool.thresholds) is Health.HEALTHY:
+        return Reason(why=Why.RUNNING, says=f"{since}; {_beat(worker, facts.now)}{_progress(job)}")
+    until = job.lease_until
+    gone = "has no live row: it ended, or works under no name" if worker is None else f"is silent: {_beat(worker, facts.now)}"
+    if worker is None and until is not None and until > facts.now:
+        return Reason(why=Why.RUNNING, says=f"{since}, which {gone}; its lease holds until {_clock(until)}", until=until)
+    back = f"it comes back when its lease runs out at {_clock(until)}" if until and until > facts.now else _overdue(job)
+    return Reason(why=Why.STRANDED, says=f"{since}, which {gone}; {back}", until=until)
+
+
+def _overdue(job: Job) -> str:
+    return "its lease has run out: the next worker or reaper takes it back (drumbeat pool reap)"
+
+
+def _pending(facts: Facts) -> Iterator[Reason]:
+    found = [*_held_back(facts), *_short_of_workers(facts)]
+    yield from found or [_in_line(facts)]
+
+
+def _held_back(facts: Facts) -> Iterator[Reason]:
+    """What keeps everybody from claiming it."""
+    job, now, paused = facts.job, facts.now, facts.pool.paused_until
+    if paused is not None and paused > now:
+        yield Reason(why=Why.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
+    if job.not_before is not None and job.not_before > now:
+        after = f" after {_times(job.failures, 'failure')}" if job.failures else ""
+        left = _brief(job.not_before - now)
+        yield Reason(
+            why=Why.DELAYED, says=f"it is delayed until {_clock(job.not_before)}, {left} from now{after}", until=job.not_before
+        )
+    if job.group is not None:
+        yield from _group(facts, job.group)
+
+
+def _group(facts: Facts, group: str) -> Iterator[Reason]:
+    limit, rate = facts.job.group_limit, facts.job.group_rate
+    if limit is not None and len(facts.group_held) >= limit:
+        held = _names(facts.group_held)
+        yield Reason(why=Why.GROUP_FULL, says=f"it waits for group {group!r}: held by {held}, limit {limit}")
+    if rate is not None and facts.group_recent >= rate.count:
+        says = (
+            f"it waits for the rate of group {group!r}: {facts.group_recent} claims in {_brief(rate.per)}, limit {rate.count}"
+        )
+        yield Reason(why=Why.RATE_LIMITED, says=says)
+
+
+def _short_of_workers(facts: Facts) -> Iterator[Reason]:
+    job, able = facts.job, _able(facts)
+    if facts.types and job.type not in facts.types:
+        yield Reason(
+            why=Why.NO_HANDLER, says=f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
+        )
+    if not facts.workers:
+        hint = "" if facts.triggered else f", and nothing starts any: drumbeat pool work {facts.pool.pool_id}"
+        yield Reason(why=Why.NO_WORKERS, says=f"pool {facts.pool.pool_id} has no live worker{hint}")
+    elif job.capability is not None and not able:
+        yield Reason(
+            why=Why.NO_CAPABILITY, says=f"none of {_times(len(facts.workers), 'live worker')} has capability {job.capability!r}"
+        )
+
+
+def _in_line(facts: Facts) -> Reason:
+    able = _able(facts)
+    busy = sum(1 for worker in able if worker.active > 0)
+    if facts.ahead:
+        count = f"{'more than ' if facts.ahead_is_more else ''}{_times(facts.ahead, 'job')}"
+        says = f"{count} {'is' if facts.ahead == 1 else 'are'} before it, and {busy} of {_times(len(able), 'worker')} are busy"
+        return Reason(why=Why.BEHIND_OTHERS, says=says)
+    return Reason(why=Why.NEXT, says=f"it is next; {busy} of {_times(len(able), 'worker')} are busy")
+
+
+def _able(facts: Facts) -> list[Worker]:
+    """Workers that may claim it, as far as can be told."""
+    need = facts.job.capability
+    staying = [worker for worker in facts.workers if worker.status is not WorkerStatus.DRAINING]
+    return [worker for worker in staying if need is None or need in worker.capabilities]
+
+
+def _told(attempt: Attempt) -> str:
+    said = f": {attempt.error.splitlines()[0]}" if attempt.error else ""
+    outcome = attempt.outcome or "still under way"
+    undone = " (costs nothing)" if attempt.outcome is Outcome.RELEASED else ""
+    return f"attempt {attempt.n} by {attempt.worker_id}{_at(attempt.started_at)}: {outcome}{undone}{said}"
+
+
+def _beat(worker: Worker, now: datetime) -> str:
+    if worker.heartbeat_at is None:
+        return "it has not beaten yet"
+    return f"its last heartbeat was {_brief(max(now - worker.heartbeat_at, timedelta()))} ago"
+
+
+def _progress(job: Job) -> str:
+    if job.progress is None:
+        return ""
+    return f"; {job.progress:.0%} done" + (f" ({job.progress_note})" if job.progress_note else "")
+
+
+def _names(ids: Sequence[JobId]) -> str:
+    more = f" and {len(ids) - MOST_NAMED} more" if len(ids) > MOST_NAMED else ""
+    return ", ".join(ids[:MOST_NAMED]) + more
+
+
+def _times(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def _clock(moment: datetime | None) -> str:
+    return "–" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _at(moment: datetime | None, word: str = "at") -> str:
+    return "" if moment is None else f" {word} {_clock(moment)}"
+
+
+def _brief(duration: timedelta) -> str:
+    seconds = duration.total_seconds()
+    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

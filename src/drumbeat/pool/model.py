@@ -1,0 +1,138 @@
+"""What a pool's checker sees and what it may do: a frozen view in, frozen actions out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, Seen, Sight
+from drumbeat.core.worker import Worker, WorkerId
+
+__all__ = [
+    "Action",
+    "Claim",
+    "EndOverdue",
+    "EndStray",
+    "ExpireLeases",
+    "MarkFailed",
+    "MarkLost",
+    "PoolPolicy",
+    "PoolView",
+    "Reap",
+    "ReleaseJobs",
+    "Seen",
+    "Spawn",
+    "worker_name",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolPolicy:
+    """How many workers a pool may have, and what each can do. Other parts keep more in the same row; it is left alone."""
+
+    max_workers: int = 10
+    concurrency: int = 1  #: jobs one worker does at once
+    capabilities: tuple[str, ...] = ()  #: what the workers that are started here can do beside plain jobs
+
+    def __post_init__(self) -> None:
+        if self.max_workers < 0:
+            raise InvalidSettings(f"expected max_workers to be 0 or more, got {self.max_workers}")
+        if self.concurrency < 1:
+            raise InvalidSettings(f"expected concurrency to be 1 or more, got {self.concurrency}")
+
+    @property
+    def slots(self) -> int:
+        """How many jobs can be under way at once when all workers are there."""
+        return self.max_workers * self.concurrency
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "PoolPolicy":
+        """The policy a pool's row holds. Raises InvalidSettings."""
+        given = fields.get("capabilities") or ()
+        if isinstance(given, str) or not all(isinstance(each, str) for each in given):
+            raise InvalidSettings(f"expected a list of words as a pool's capabilities, got {given!r}")
+        try:
+            return cls(
+                max_workers=int(fields.get("max_workers", 10)),
+                concurrency=int(fields.get("concurrency", 1)),
+                capabilities=tuple(given),
+            )
+        except (TypeError, ValueError, OverflowError) as exc:
+            raise InvalidSettings(
+                f"expected whole numbers as a pool's max_workers and concurrency, got {dict(fields)}"
+            ) from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A claimed job, as far as recovery cares."""
+
+    worker_id: WorkerId
+    expired: bool  #: its lease has run out
+    capability: str = ""
+    comes_back: bool = True  #: False: released once more it would be poisoned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolView:
+    """One consistent look at a pool and its queue. The time is in it, by the store's clock."""
+
+    pool_id: PoolId
+    now: datetime
+    looking_since: datetime
+    paused_until: datetime | None
+    thresholds: Thresholds
+    policy: PoolPolicy
+    workers: tuple[Worker, ...]  #: the live, and those ended that something is still to be done about
+    instances: tuple[Seen, ...]
+    demand: Mapping[str, int]  #: ready jobs by the capability they need ('' for none), each counted up to a cap
+    claims: tuple[Claim, ...] = ()  #: those looked at
+    more_claims: bool = False  #: there are more than were looked at
+    next_number: int = 0  #: no worker of this pool was ever named by it or above
+
+    @property
+    def sight(self) -> Sight:
+        return Sight(
+            now=self.now,
+            looking_since=self.looking_since,
+            thresholds=self.thresholds,
+            workers=self.workers,
+            instances=self.instances,
+        )
+
+
+def worker_name(pool_id: PoolId, number: int) -> WorkerId:
+    """A worker's name, unique in the store: a lost worker's jobs are released by it in whichever pool they are (C66)."""
+    return WorkerId(f"{pool_id}-worker-{number}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spawn:
+    """Start a worker. Named here, so that asking twice is asking once."""
+
+    worker_id: WorkerId
+    slot: int
+    group_count: int
+    reason: str
+    capabilities: tuple[str, ...] = ()
+    is_new: bool = True  #: False: its row is there, its instance is not
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseJobs:
+    """Take back what a worker that is over still holds; each job counts a crash, and may be poisoned by it."""
+
+    worker_id: WorkerId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireLeases:
+    """Take back jobs whose lease has run out, whoever held them."""
+
+    reason: str
+
+
+Action = Recovery | ReleaseJobs | ExpireLeases | Spawn

@@ -1,0 +1,112 @@
+"""Payloads and results: plain JSON within a limit, or typed values built from it and dumped back to it."""
+
+import dataclasses
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime
+from enum import Enum
+from typing import Any
+from uuid import UUID
+
+from drumbeat.core.errors import InvalidInput
+
+MOST_BYTES = 1024 * 1024
+
+
+def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
+    """The value as plain JSON, typed values dumped. Raises InvalidInput naming the field that is not JSON, or too big."""
+    try:
+        written = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        value = _plain(value, what, 0)
+        written = json.dumps(value, ensure_ascii=False)
+    if len(written) > most // 4 and (size := len(written.encode("utf-8", "surrogatepass"))) > most:
+        raise InvalidInput(_too_big(value, what, size, most))
+    return value
+
+
+def build(kind: Any, payload: Any) -> Any:
+    """A pydantic model or dataclass from plain JSON. Raises InvalidInput naming the field."""
+    if kind is None:
+        return payload
+    if hasattr(kind, "model_validate"):
+        return _build_model(kind, payload)
+    import msgspec
+
+    try:
+        return msgspec.convert(payload, kind)
+    except msgspec.ValidationError as exc:
+        raise InvalidInput(f"payload is no {kind.__name__}: {exc}") from exc
+
+
+def is_typed(kind: Any) -> bool:
+    """Whether payloads are built into values of this annotation."""
+    return isinstance(kind, type) and (dataclasses.is_dataclass(kind) or hasattr(kind, "model_validate"))
+
+
+def _build_model(kind: Any, payload: Any) -> Any:
+    try:
+        return kind.model_validate(payload)
+    except ValueError as exc:
+        found = getattr(exc, "errors", None)
+        problems = [_problem(each) for each in found(include_url=False)] if found else [str(exc)]
+        raise InvalidInput(f"payload is no {kind.__name__}: {'; '.join(problems)}") from exc
+
+
+def _problem(error: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in error.get("loc", ())) or "$"
+    return f"{where}: {error.get('msg')}, got {_brief(error.get('input'))}"
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _plain(value: Any, path: str, depth: int) -> Any:
+    """The value with everything typed dumped. Raises InvalidInput at the first that cannot be."""
+    if depth > 100:
+        raise InvalidInput(f"expected {path[:60]}… to be JSON, got something nested more than 100 deep")
+    if value is None or isinstance(value, bool | int | str):
+        return value.value if isinstance(value, Enum) else value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidInput(f"expected {path} to be JSON, got {value}; JSON has no such number")
+        return value
+    if isinstance(value, Mapping):
+        return {_key(key, path): _plain(each, f"{path}.{key}", depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each, f"{path}[{n}]", depth + 1) for n, each in enumerate(value)]
+    return _plain(_dumped(value, path), path, depth + 1)
+
+
+def _key(key: Any, path: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidInput(f"expected the keys of {path} to be text, got {key!r}")
+    return key
+
+
+def _dumped(value: Any, path: str) -> Any:
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, UUID):
+        return str(value)
+    raise InvalidInput(f"expected {path} to be JSON, got {type(value).__name__}; use text, numbers, lists and objects")
+
+
+def _too_big(value: Any, what: str, size: int, most: int) -> str:
+    biggest = what
+    if isinstance(value, Mapping) and value:
+        name = max(value, key=lambda key: len(json.dumps(value[key])))
+        biggest = f"{what}.{name}"
+    return (
+        f"expected {what} to be at most {most} bytes of JSON, got {size}; "
+        f"the biggest part is {biggest}: keep it elsewhere and push its place"
+    )

@@ -1,0 +1,141 @@
+"""From what a caller gives to a job that can be pushed: options read and checked, the payload made JSON."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import Backoff, Job, NewJob, RateLimit
+from drumbeat.pool.payload import MOST_BYTES, as_json
+from drumbeat.store.job_ids import number_of
+
+_MOST = 2**31 - 1
+
+
+def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJob:
+    """A job from a payload and its options. Raises InvalidInput naming the option or the payload's field."""
+    return NewJob(
+        payload=as_json(payload, "payload", most_bytes), **{name: _read(name, value) for name, value in options.items()}
+    )
+
+
+def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
+    """A job from ``{"payload": …, option: …}``, as ``pool list --json`` writes them.
+
+    What only the store knows is left out, and so is an id that a store gave: this store gives its own.
+    """
+    if not isinstance(line, Mapping) or "payload" not in line:
+        raise InvalidInput(f"expected an object with a payload, got {str(line)[:80]!r}")
+    given = {name: value for name, value in line.items() if name not in _THE_STORES and value is not None}
+    if number_of(str(given.get("job_id", ""))) is not None:
+        del given["job_id"]
+    return new_job(given.pop("payload", None), most_bytes, **given)
+
+
+def _read(name: str, value: Any) -> Any:
+    reader = _OPTIONS.get(name)
+    if reader is None:
+        raise InvalidInput(f"unknown option {name!r}; expected one of {', '.join(_OPTIONS)}")
+    try:
+        return reader(value)
+    except (TypeError, ValueError, OverflowError, KeyError) as exc:
+        raise InvalidInput(f"expected {name} to be {_EXPECTED.get(name, 'text')}, got {value!r}") from exc
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _maybe(reader: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else reader(value)
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or int(value) != value or abs(int(value)) > _MOST:
+        raise ValueError(value)
+    return int(value)
+
+
+def _count(value: Any) -> int:
+    if (count := _whole(value)) < 1:
+        raise ValueError(value)
+    return count
+
+
+def duration(value: Any) -> timedelta:
+    """Seconds, a timedelta, or as JSON has it (PT90S); never negative."""
+    if isinstance(value, str):
+        return _from_iso(value)
+    given = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    if given < timedelta():
+        raise ValueError(value)
+    return given
+
+
+def _from_iso(value: str) -> timedelta:
+    import msgspec
+
+    try:
+        return duration(msgspec.convert(value, timedelta))
+    except msgspec.ValidationError as exc:
+        raise ValueError(value) from exc
+
+
+def _positive(value: Any) -> timedelta:
+    if (given := duration(value)) <= timedelta():
+        raise ValueError(value)
+    return given
+
+
+def _moment(value: Any) -> datetime:
+    given = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+    return given if given.tzinfo else given.replace(tzinfo=UTC)
+
+
+def _backoff(value: Any) -> Backoff:
+    if isinstance(value, Backoff):
+        return value
+    usual = dataclasses.asdict(Backoff())
+    if not isinstance(value, Mapping) or not set(value) <= set(usual):
+        raise ValueError(value)
+    read = {name: duration(each) if name in ("first", "most") else float(each) for name, each in value.items()}
+    return Backoff(**{**usual, **read})
+
+
+def _rate(value: Any) -> RateLimit:
+    if isinstance(value, RateLimit):
+        return value
+    return RateLimit(count=_count(value["count"]), per=_positive(value["per"]))
+
+
+_OPTIONS: Mapping[str, Callable[[Any], Any]] = {
+    "type": _text,
+    "job_id": _maybe(_text),
+    "priority": _whole,
+    "delay": duration,
+    "run_at": _maybe(_moment),
+    "max_attempts": _count,
+    "max_crashes": _count,
+    "backoff": _backoff,
+    "timeout": _maybe(_positive),
+    "unique_key": _maybe(_text),
+    "group": _maybe(_text),
+    "group_limit": _maybe(_count),
+    "group_rate": _maybe(_rate),
+    "capability": _maybe(_text),
+}
+_EXPECTED = {
+    "priority": "a whole number",
+    "delay": "a timedelta or seconds, 0 or more",
+    "run_at": "a datetime or an ISO time",
+    "max_attempts": "a whole number, 1 or more",
+    "max_crashes": "a whole number, 1 or more",
+    "backoff": "a Backoff, or an object of first, factor, most and jitter",
+    "timeout": "a timedelta or seconds, above 0",
+    "group_limit": "a whole number, 1 or more",
+    "group_rate": "a RateLimit, or an object of count and per (seconds)",
+}
+_THE_STORES = frozenset(field.name for field in dataclasses.fields(Job)) - set(_OPTIONS) - {"payload"}

@@ -1,0 +1,85 @@
+"""Threads for handlers that block. They never keep a process alive: one that cannot be stopped ends with it."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+Task = tuple[Callable[[], Any], Callable[[Callable[[], Any]], None]]
+
+
+class Threads:
+    """Runs functions beside the loop, each in a thread of its own that is used again."""
+
+    def __init__(self, on_free: Callable[[], None]) -> None:
+        """``on_free`` is called on the loop when one that lingered is over."""
+        self._on_free = on_free
+        self._tasks: SimpleQueue[Task | None] = SimpleQueue()
+        self._made = 0
+        self._idle = 0
+        self.lingering = 0  #: threads whose result nobody waits for any more, and which cannot be stopped
+
+    async def run(self, work: Callable[[], Any]) -> Any:
+        """What ``work`` returns or raises. Cancelled, it is let go: the thread lingers until the function returns."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._submit((work, lambda outcome: _hand_over(loop, self._answer, answer, outcome)))
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            if not answer.done() or answer.cancelled():
+                self.lingering += 1
+            raise
+
+    def _submit(self, task: Task) -> None:
+        if self._idle > 0:
+            self._idle -= 1
+        else:
+            self._made += 1
+            threading.Thread(target=self._serve, name=f"handler-{self._made}", daemon=True).start()
+        self._tasks.put(task)
+
+    def _serve(self) -> None:
+        while (task := self._tasks.get()) is not None:
+            work, report = task
+            report(_outcome(work))
+
+    def _answer(self, answer: "asyncio.Future[Any]", outcome: Callable[[], Any]) -> None:
+        """Back on the loop."""
+        self._idle += 1
+        if answer.cancelled():
+            self.lingering -= 1
+            self._on_free()
+            return
+        try:
+            answer.set_result(outcome())
+        except Exception as exc:
+            answer.set_exception(exc)
+
+    def close(self) -> None:
+        """Idle threads end; busy ones once they are done."""
+        for _ in range(self._made):
+            self._tasks.put(None)
+
+
+def _outcome(work: Callable[[], Any]) -> Callable[[], Any]:
+    try:
+        value = work()
+    except BaseException as exc:
+        failure = exc
+        return lambda: _raise(failure)
+    return lambda: value
+
+
+def _raise(failure: BaseException) -> Any:
+    if isinstance(failure, Exception) and not isinstance(failure, StopIteration):
+        raise failure
+    raise RuntimeError(f"the handler raised {type(failure).__name__}: {failure}") from failure
+
+
+def _hand_over(loop: asyncio.AbstractEventLoop, report: Callable[..., None], *given: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(report, *given)
+    except RuntimeError:  # the loop is closed: nobody is left to hear it
+        return

@@ -1,0 +1,314 @@
+"""What a job worker does: claim as much as it has room for, run handlers, settle what is done, keep what it holds."""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from typing import Any
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.core.job import Job, Outcome, Verdict
+from drumbeat.pool.attempt import Attempts, Held, in_time
+from drumbeat.pool.claims import Claims
+from drumbeat.pool.hand import Hand
+from drumbeat.pool.settling import Settling
+from drumbeat.pool.work import Mode, WorkPlan
+from drumbeat.runtime.worker import DrainResult, Figures, Measurement
+
+log = logging.getLogger(__name__)
+
+IDLE = timedelta(seconds=10)  #: how long to wait for news before looking anyway
+_PROGRESS_EVERY = timedelta(milliseconds=500)
+_MEMORY_EVERY = timedelta(seconds=1)
+_TURNS = 16  #: jobs a task may run before others get their turn
+_ENOUGH = 16  #: so many verdicts wait for no others
+_MOMENT = timedelta(seconds=5)  #: for giving back what is held, on the way out
+_PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: between tries, while the store is away: the first, the longest
+_RESTLESS = (timedelta(milliseconds=5), timedelta(seconds=1))  #: the same, while there is news but nothing to claim
+
+
+class JobWorkload:
+    """One worker's jobs. Handlers are loaded in ``prepare``; a failing one never takes the worker down.
+
+    One task settles and claims, so that what finishes meanwhile is settled together; one renews and hears who must stop; one
+    waits for news; one sends progress; each job has its own.
+    """
+
+    def __init__(
+        self,
+        plan: WorkPlan,
+        claims: Claims,
+        attempts: Callable[[], Attempts],
+        clock: Clock,
+        memory_mb: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """``attempts`` loads the handlers; it is called in a thread, and may raise InvalidInput."""
+        self._plan = plan
+        self._claims = claims
+        self._load = attempts
+        self._clock = clock
+        self._memory_mb = memory_mb
+        self._stack = AsyncExitStack()
+        self._attempts: Attempts | None = None
+        self.hand = Hand(plan, clock, claims.lease)
+        self._settling = Settling(claims)
+        self._news = asyncio.Event()  #: something for the pump to do
+        self._hungry = asyncio.Event()  #: there is room, and the last claim came back short
+        self._unsent = asyncio.Event()  #: progress was told
+        self._idle = asyncio.Event()  #: nothing is held
+        self._over = asyncio.Event()
+        self._broken: Exception | None = None
+        self._may_claim = True
+        self._leaving = False
+        self._in_vain = 0
+        self._weighed = timedelta()
+        self._loops: list[asyncio.Task[None]] = []
+
+    async def prepare(self) -> None:
+        """Import the handlers, beside the loop: it may take long."""
+        self._attempts = await asyncio.to_thread(self._load)
+        self._attempts.executor.on_free = self._resume
+
+    async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
+        group = await self._stack.enter_async_context(asyncio.TaskGroup())
+        self._group = group
+        loops = [self._pump(), self._keep(), self._report()]
+        if self._plan.mode is Mode.LOOP:
+            loops.append(self._listen())
+        self._loops = [group.create_task(self._guarded(loop)) for loop in loops]
+        self._news.set()
+
+    def set_phase(self, phase: str) -> None:
+        """Jobs have no phases."""
+
+    def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
+        """A target, if one is ever set, is how many jobs to run at once, up to the plan's own number."""
+        self.hand.room_for = min(connections, self._plan.concurrency) if connections > 0 else self._plan.concurrency
+        self._news.set()
+
+    def measure(self) -> Measurement | None:
+        return self.hand.tally.interval()
+
+    @property
+    def figures(self) -> Figures:
+        tally = self.hand.tally
+        return Figures(
+            active=self.hand.running,
+            applied_target=self.hand.room_for,
+            operations=tally.finished,
+            errors=tally.failed,
+            error=tally.error,
+        )
+
+    async def ended(self) -> None:
+        await self._over.wait()
+        if self._broken is not None:
+            raise self._broken
+
+    async def drain(self, within: timedelta) -> DrainResult:
+        """Give back what has not begun, finish what has; at the limit, stop it and give it back too."""
+        self._leaving = True
+        self.hand.release_waiting()
+        self._news.set()
+        self._note_idle()
+        if await in_time(self._clock, within, self._idle.wait()):
+            return DrainResult()
+        abandoned = self.hand.held_count
+        await self._give_back()
+        return DrainResult(timed_out=True, abandoned=abandoned)
+
+    async def close(self) -> None:
+        self._leaving = True
+        if self.hand.held_count:
+            await self._give_back()
+        for task in self._loops:
+            task.cancel()
+        for task in self.hand.tasks():
+            task.cancel()
+        await self._stack.aclose()
+        if self._attempts is not None:
+            await self._attempts.executor.close()
+
+    async def _give_back(self) -> None:
+        """Stop every handler and release its job; as far as that goes within a moment."""
+        self.hand.release_all()
+        self._news.set()
+        await in_time(self._clock, _MOMENT, self._idle.wait())
+
+    async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
+        try:
+            await loop
+        except Exception as exc:
+            log.exception("the worker's own loop failed")
+            self._broken = exc
+            self._over.set()
+
+    async def _pump(self) -> None:
+        """Settle and claim, for as long as there is something to."""
+        pause = _PAUSES[0]
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await self._gather()
+            while self.hand.verdicts or (self._may_claim and self._free()):
+                if await self._exchange():
+                    pause = _PAUSES[0]
+                    continue
+                await self._clock.sleep(pause)
+                pause = min(pause * 2, _PAUSES[1])
+                await self._settling.recall(self._adopt, self.hand.knows)
+
+    async def _gather(self) -> None:
+        """Give others that are about to finish a moment to be settled together."""
+        if self._plan.gather and self.hand.running and 0 < len(self.hand.verdicts) < _ENOUGH:
+            await self._clock.sleep(self._plan.gather)
+
+    def _free(self) -> int:
+        """How many to claim with the next exchange."""
+        return 0 if self._leaving else self.hand.room(self._lingering)
+
+    @property
+    def _lingering(self) -> int:
+        return self._attempts.executor.lingering if self._attempts else 0
+
+    async def _exchange(self) -> bool:
+        """One transaction; whether the store answered."""
+        verdicts, asked = self.hand.take_verdicts(), self._free()
+        try:
+            settled = await self._settling.settle(verdicts, asked)
+        except StoreUnavailable as exc:
+            log.warning("%s; %d results wait to be settled", exc, len(verdicts))
+            self.hand.keep_verdicts(verdicts)
+            return False
+        except BaseException:
+            self.hand.keep_verdicts(verdicts)
+            raise
+        self.hand.settle(verdicts)
+        self._begin(settled.claimed)
+        self._weigh(asked, len(settled.claimed))
+        return True
+
+    def _begin(self, jobs: tuple[Job, ...]) -> None:
+        self.hand.add(jobs, self._unsent)
+        if self._leaving:
+            self.hand.release_waiting()
+        self._fill()
+
+    def _adopt(self, job: Job) -> None:
+        """A claim whose answer was lost."""
+        log.info("job %s was claimed by an answer that never came; taking it up", job.job_id)
+        self._begin((job,))
+
+    def _fill(self) -> None:
+        """Start what waits, as far as there is room to run it."""
+        while (held := self.hand.next(self._lingering)) is not None:
+            held.task = self._group.create_task(self._run(held))
+
+    async def _run(self, first: Held) -> None:
+        """Run one job after another, for as long as some wait; others get their turn in between."""
+        held: Held | None = first
+        for turn in itertools.count(1):
+            if held is None or self._attempts is None:
+                return
+            try:
+                verdict = await self._attempts.verdict(held)
+            except asyncio.CancelledError:
+                return
+            self._finish(held, verdict)
+            if turn % _TURNS == 0:
+                await asyncio.sleep(0)
+            if (held := self.hand.next(self._lingering)) is not None:
+                held.task = asyncio.current_task()
+
+    def _resume(self) -> None:
+        """A handler that had been given up is over at last."""
+        self._fill()
+        self._news.set()
+
+    def _finish(self, held: Held, verdict: Verdict) -> None:
+        if held.forgotten:
+            log.warning("job %s was taken from this worker; its result is dropped", held.job.job_id)
+        self.hand.finish(held, verdict)
+        self._news.set()
+        self._note_idle()
+
+    def _weigh(self, asked: int, got: int) -> None:
+        """After an exchange: is there more to claim, is it time to go?"""
+        if asked:
+            self._may_claim = got >= asked
+            self._in_vain = 0 if got else self._in_vain + 1
+            if got < asked:
+                self._hungry.set()
+        self._note_idle()
+        empty = asked > 0 and not got and not self.hand.held_count and self._plan.mode is not Mode.LOOP
+        if empty or self.hand.is_spent or self._is_too_big():
+            self._over.set()
+
+    def _is_too_big(self) -> bool:
+        limit, now = self._plan.max_memory_mb, self._clock.elapsed()
+        if limit is None or now - self._weighed < _MEMORY_EVERY:
+            return False
+        self._weighed = now
+        return self._memory_mb() > limit
+
+    def _note_idle(self) -> None:
+        if self.hand.held_count or self.hand.verdicts:
+            self._idle.clear()
+        else:
+            self._idle.set()
+
+    async def _listen(self) -> None:
+        """Wait for news while there is room; the more often it was false, the less hasty."""
+        while True:
+            await self._hungry.wait()
+            self._hungry.clear()
+            try:
+                heard = await self._claims.wait(IDLE)
+            except StoreUnavailable:
+                await self._clock.sleep(_PAUSES[1])
+                heard = False
+            if heard and self._in_vain > 1:
+                await self._clock.sleep(min(_RESTLESS[0] * 2 ** min(self._in_vain, 20), _RESTLESS[1]))
+            self._in_vain = self._in_vain if heard else 0
+            self._may_claim = True
+            self._news.set()
+
+    async def _keep(self) -> None:
+        """Renew what is held, hear which are gone or to be stopped, and take back what silent workers held."""
+        while True:
+            await self._clock.sleep(self._claims.lease / 3)
+            try:
+                await self._renew()
+                if expired := await self._claims.expire():
+                    log.warning("%d jobs were taken back: nobody renewed their leases", expired)
+            except StoreUnavailable as exc:
+                log.warning("%s; leases could not be renewed", exc)
+
+    async def _renew(self) -> None:
+        tokens = self.hand.tokens()
+        if not tokens:
+            return
+        renewed = await self._claims.renew(tokens)
+        self.hand.renewed(tokens)
+        for token in renewed.stale:
+            if self.hand.forget(token):
+                log.warning("job %s is no longer this worker's; its handler is stopped", token.job_id)
+        for token in renewed.cancelled:
+            self.hand.stop(token, Outcome.CANCELLED)
+        self._news.set()
+        self._note_idle()
+
+    async def _report(self) -> None:
+        """Send progress, the latest of each job, not too often."""
+        while True:
+            await self._unsent.wait()
+            self._unsent.clear()
+            for held, (share, note) in self.hand.take_progress():
+                try:
+                    await self._claims.tell_progress(held.token, share, note)
+                except DrumbeatError as exc:
+                    log.warning("the progress of job %s could not be kept: %s", held.job.job_id, exc)
+            await self._clock.sleep(_PROGRESS_EVERY)

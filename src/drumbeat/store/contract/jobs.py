@@ -1,0 +1,260 @@
+"""What every store must do with jobs that somebody looks at."""
+
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.errors import NotFound
+from drumbeat.core.job import JobCounts, JobId, JobStatus, Outcome, Token
+from drumbeat.core.pool import Pool
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, Given, new_pool, unique
+from drumbeat.store.contract.queue import claimed, claiming, failed, pushed, verdict
+from drumbeat.store.interface import Store
+
+
+class JobsContract(Given):
+    @pytest.mark.parametrize("job_id", ["j999999999999", "nobody-pushed"])
+    async def test_a_job_that_is_not_there_is_said(self, store: Store, job_id: str) -> None:
+        with pytest.raises(NotFound, match=job_id):
+            await store.jobs.get(JobId(job_id))
+        with pytest.raises(NotFound, match=job_id):
+            await store.jobs.attempts(JobId(job_id))
+
+    async def test_jobs_are_listed_in_the_order_of_their_pushing(self, store: Store, pool: Pool) -> None:
+        ids = [*await pushed(store, pool, 1, 2), *await pushed(store, pool, 3, priority=9, delay=MINUTE)]
+
+        jobs = await store.jobs.list(pool.pool_id)
+
+        assert [job.job_id for job in jobs] == ids
+        assert [job.payload for job in await store.jobs.list(pool.pool_id, after=ids[0], limit=1)] == [2]
+        assert [job.payload for job in await store.jobs.list(pool.pool_id, after=ids[1])] == [3]
+
+    async def test_jobs_are_listed_by_what_they_are(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, type="x")
+        await pushed(store, pool, 2, type="y", group="g")
+        await pushed(store, pool, 3, type="y")
+        await claimed(store, pool)
+
+        async def listed(**wanted: object) -> list[object]:
+            return [job.payload for job in await store.jobs.list(pool.pool_id, **wanted)]  # type: ignore[arg-type]
+
+        assert await listed(job_type="y") == [2, 3]
+        assert await listed(group="g") == [2]
+        assert await listed(worker_id=W1) == [1]
+        assert await listed(statuses=[JobStatus.PENDING]) == [2, 3]
+        assert await listed(statuses=[JobStatus.CLAIMED, JobStatus.DONE]) == [1]
+        assert await listed(statuses=[JobStatus.DONE]) == []
+
+    async def test_a_pool_that_is_not_there_has_no_jobs(self, store: Store) -> None:
+        nowhere = new_pool().pool_id
+
+        assert [*await store.jobs.list(nowhere)] == []
+        assert (await store.jobs.size(nowhere), await store.jobs.counts(nowhere)) == (0, JobCounts())
+        assert dict(await store.jobs.demand(nowhere)) == {}
+
+    async def test_every_attempt_is_kept_with_its_outcome(self, store: Store, pool: Pool) -> None:
+        name = WorkerId(unique("w"))
+        [job_id] = await pushed(store, pool, 1, max_attempts=9)
+        await failed(store, pool)
+        for outcome in (Outcome.TIMED_OUT, Outcome.RELEASED):
+            await store.queue.settle(W2, [verdict(await claimed(store, pool, W2), outcome, error=f"it {outcome}")])
+        await claimed(store, pool, name)
+        await store.queue.release(name, "silent")
+        await store.queue.settle(W1, [verdict(await claimed(store, pool))])
+
+        attempts = await store.jobs.attempts(job_id)
+
+        assert [attempt.outcome for attempt in attempts] == ["failed", "timed_out", "released", "crashed", "done"]
+        assert [attempt.worker_id for attempt in attempts] == [W1, W2, W2, name, W1]
+        assert [attempt.error for attempt in attempts] == ["no luck", "it timed_out", "it released", "silent", None]
+        assert [attempt.n for attempt in attempts] == [1, 2, 3, 4, 5]
+        assert all(attempt.ended_at is not None and attempt.started_at <= attempt.ended_at for attempt in attempts)
+
+    async def test_a_running_attempt_has_no_end_yet(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+
+        [attempt] = await store.jobs.attempts(job.job_id)
+
+        assert (attempt.worker_id, attempt.ended_at, attempt.outcome) == (W1, None, None)
+        assert attempt.started_at == job.claimed_at
+
+    @pytest.mark.parametrize(
+        ("outcome", "status"), [(Outcome.FAILED, JobStatus.POISONED), (Outcome.CANCELLED, JobStatus.CANCELLED)]
+    )
+    async def test_the_attempt_that_ended_a_job_badly_is_kept(
+        self, store: Store, pool: Pool, outcome: Outcome, status: JobStatus
+    ) -> None:
+        await pushed(store, pool, 1, max_attempts=1)
+        job = await claimed(store, pool)
+        await store.queue.settle(W1, [verdict(job, outcome, error="why")])
+
+        [attempt] = await store.jobs.attempts(job.job_id)
+
+        assert (await store.jobs.get(job.job_id)).status is status
+        assert (attempt.outcome, attempt.error, attempt.worker_id) == (outcome, "why", W1)
+
+    async def test_a_job_nobody_claimed_has_no_attempts(self, store: Store, pool: Pool) -> None:
+        [job_id] = await pushed(store, pool, 1)
+        await store.jobs.cancel([job_id])
+
+        assert [*await store.jobs.attempts(job_id)] == []
+
+    async def test_the_size_counts_ready_jobs_up_to_the_most_asked_for(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, *range(5))
+        await pushed(store, pool, "later", delay=10 * MINUTE)
+        await claimed(store, pool)
+
+        assert (await store.jobs.size(pool.pool_id), await store.jobs.size(pool.pool_id, most=3)) == (4, 3)
+        await elapse(11 * MINUTE)
+        assert await store.jobs.size(pool.pool_id) == 5
+
+    async def test_counts_tell_how_a_queue_stands(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", max_attempts=1, priority=1)
+        [oldest, *_] = await pushed(store, pool, 1, 2, 3)
+        await pushed(store, pool, "later", delay=MINUTE)
+        jobs = await store.queue.claim(claiming(pool, limit=4))
+        said = [Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED]
+        await store.queue.settle(W1, [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
+
+        counts = await store.jobs.counts(pool.pool_id)
+
+        assert (counts.ready, counts.delayed, counts.pending, counts.claimed) == (3, 1, 4, 1)
+        assert (counts.done, counts.poisoned, counts.cancelled) == (1, 1, 1)
+        assert counts.oldest_ready == (await store.jobs.get(oldest)).created_at
+        assert (await store.jobs.counts(pool.pool_id, most=2)).ready == 2
+
+    async def test_demand_counts_ready_jobs_by_capability(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, 2, 3)
+        await pushed(store, pool, 4, 5, capability="gpu")
+        await pushed(store, pool, 6, capability="tpu", delay=MINUTE)
+
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"": 3, "gpu": 2}
+        assert dict(await store.jobs.demand(pool.pool_id, most=2)) == {"": 2, "gpu": 2}
+
+    async def test_a_pending_job_is_cancelled_at_once(self, store: Store, pool: Pool) -> None:
+        ids = [*await pushed(store, pool, 1), *await pushed(store, pool, 2, delay=MINUTE)]
+
+        cancelled = await store.jobs.cancel([*ids, JobId(unique("none"))])
+
+        assert {job.job_id for job in cancelled} == set(ids)
+        assert {job.status for job in cancelled} == {JobStatus.CANCELLED}
+        assert await store.queue.claim(claiming(pool)) == []
+        assert [*await store.jobs.cancel(ids)] == []
+
+    @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.RELEASED, Outcome.CANCELLED])
+    async def test_a_claimed_job_to_be_cancelled_is_not_tried_again(self, store: Store, pool: Pool, outcome: Outcome) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+
+        [marked] = await store.jobs.cancel([job.job_id])
+        await store.queue.settle(W1, [verdict(job, outcome)])
+
+        assert (marked.status, marked.cancel_requested) == (JobStatus.CLAIMED, True)
+        assert (await store.jobs.get(job.job_id)).status is JobStatus.CANCELLED
+
+    async def test_a_claimed_job_to_be_cancelled_may_still_be_done(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+        await store.jobs.cancel([job.job_id])
+
+        await store.queue.settle(W1, [verdict(job, result="in time")])
+
+        assert (await store.jobs.get(job.job_id)).status is JobStatus.DONE
+
+    async def test_requeued_jobs_begin_anew(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, max_attempts=1)
+        poisoned = await failed(store, pool)
+        [cancelled] = await pushed(store, pool, 2)
+        await store.jobs.cancel([cancelled])
+
+        every = await store.jobs.requeue(pool.pool_id)
+        named = await store.jobs.requeue(pool.pool_id, [cancelled, poisoned.job_id])
+
+        assert ([*every], [*named]) == ([poisoned.job_id], [cancelled])
+        again = await store.jobs.get(poisoned.job_id)
+        assert (again.status, again.failures, again.crashes, again.finished_at) == (JobStatus.PENDING, 0, 0, None)
+        assert {job.payload for job in await store.queue.claim(claiming(pool, limit=9))} == {1, 2}
+
+    async def test_jobs_of_other_pools_and_done_ones_are_not_requeued(self, store: Store, pool: Pool) -> None:
+        other = await store.pools.create(new_pool())
+        await pushed(store, pool, 1)
+        await store.queue.settle(W1, [verdict(await claimed(store, pool))])
+        await pushed(store, other, 2, max_attempts=1)
+        poisoned = await failed(store, other)
+        [done] = await store.jobs.list(pool.pool_id)
+
+        assert [*await store.jobs.requeue(pool.pool_id, [done.job_id, poisoned.job_id])] == []
+
+    async def test_a_job_whose_key_another_has_now_is_not_requeued(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, unique_key="k", max_attempts=1)
+        poisoned = await failed(store, pool)
+        await pushed(store, pool, 2, unique_key="k")
+
+        assert [*await store.jobs.requeue(pool.pool_id)] == []
+        assert (await store.jobs.get(poisoned.job_id)).status is JobStatus.POISONED
+
+    async def test_of_two_poisoned_jobs_of_one_key_the_first_is_requeued(self, store: Store, pool: Pool) -> None:
+        for _ in range(2):
+            await pushed(store, pool, 1, unique_key="k", max_attempts=1)
+            await failed(store, pool)
+
+        assert len(await store.jobs.requeue(pool.pool_id)) == 1
+
+    async def test_progress_is_noted_for_the_holder_only(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+
+        assert await store.jobs.progress(W1, job.token, 0.5, "half")
+        assert not await store.jobs.progress(W2, job.token, 0.9)
+        assert not await store.jobs.progress(W1, Token(job_id=job.job_id, epoch=7), 0.9)
+
+        now = await store.jobs.get(job.job_id)
+        assert (now.progress, now.progress_note) == (0.5, "half")
+
+    async def test_a_new_claim_begins_without_progress(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+        await store.jobs.progress(W1, job.token, 0.5, "half")
+        await store.queue.settle(W1, [verdict(job, Outcome.RELEASED)])
+
+        again = await claimed(store, pool)
+
+        assert (again.progress, again.progress_note) == (None, None)
+
+    async def test_old_ended_jobs_are_pruned_and_no_others(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", "pending", max_attempts=1)
+        jobs = await store.queue.claim(claiming(pool, limit=4, lease=9 * DAY))
+        said = [Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED]
+        await store.queue.settle(W1, [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
+        await elapse(2 * DAY)
+        await store.jobs.prune(3 * DAY)
+        assert len(await store.jobs.list(pool.pool_id)) == 5
+
+        gone = await store.jobs.prune(DAY)
+
+        assert gone >= 2
+        assert [job.payload for job in await store.jobs.list(pool.pool_id)] == ["poisoned", "claimed", "pending"]
+        await store.jobs.prune(DAY, [JobStatus.POISONED, JobStatus.CLAIMED, JobStatus.PENDING])
+        assert [job.payload for job in await store.jobs.list(pool.pool_id)] == ["claimed", "pending"]
+        with pytest.raises(NotFound):
+            await store.jobs.attempts(jobs[1].job_id)
+
+    async def test_an_id_is_not_used_again_when_its_job_was_pruned(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+        await store.queue.settle(W1, [verdict(job)])
+        await store.jobs.prune(timedelta(microseconds=-1))
+
+        assert await pushed(store, pool, 2) != [job.job_id]
+
+    async def test_the_jobs_of_a_deleted_pool_are_gone(self, store: Store, pool: Pool) -> None:
+        name = JobId(unique("job"))
+        [job_id] = await pushed(store, pool, 1, job_id=name)
+        await store.pools.delete(pool.pool_id)
+
+        with pytest.raises(NotFound):
+            await store.jobs.get(job_id)
+        other = await store.pools.create(new_pool())
+        assert await pushed(store, other, 2, job_id=name) == [name]

@@ -1,0 +1,162 @@
+"""Jobs to look at and to decide about, in memory."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from itertools import islice
+
+from drumbeat.core.errors import NotFound
+from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.memory.ready import JobRows
+from drumbeat.store.memory.state import Table, operation
+
+_REQUEUED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
+
+
+class MemoryJobs(Table):
+    @operation
+    def get(self, job_id: JobId) -> Job:
+        return self._get(job_id)
+
+    @operation
+    def list(
+        self,
+        pool_id: PoolId,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        job_type: str | None = None,
+        group: str | None = None,
+        worker_id: WorkerId | None = None,
+        after: JobId | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        rows = self._rows(pool_id)
+        beyond = self._number(rows, after)
+        found = (
+            job
+            for job in rows.jobs.values()
+            if rows.numbers[job.job_id] > beyond
+            and (not statuses or job.status in statuses)
+            and job_type in (None, job.type)
+            and group in (None, job.group)
+            and worker_id in (None, job.lease_owner)
+        )
+        return [*islice(found, limit)]
+
+    @operation
+    def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        rows = self._rows(self._get(job_id).pool_id)
+        return [*rows.attempts.get(job_id, ())]
+
+    @operation
+    def size(self, pool_id: PoolId, most: int = 10_000) -> int:
+        return sum(1 for _ in islice(self._ready(pool_id), most))
+
+    @operation
+    def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
+        rows = self._rows(pool_id)
+        ready = [*islice(self._ready(pool_id), most)]
+        by = Counter(job.status for job in rows.jobs.values())
+        pending = by[JobStatus.PENDING] - sum(1 for _ in self._ready(pool_id))
+        since = [job.not_before or job.created_at for job in ready]
+        return JobCounts(
+            ready=len(ready),
+            delayed=min(pending, most),
+            claimed=min(by[JobStatus.CLAIMED], most),
+            done=min(by[JobStatus.DONE], most),
+            poisoned=min(by[JobStatus.POISONED], most),
+            cancelled=min(by[JobStatus.CANCELLED], most),
+            oldest_ready=min((at for at in since if at is not None), default=None),
+        )
+
+    @operation
+    def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        needed = Counter(job.capability or "" for job in self._ready(pool_id))
+        return {capability: min(count, most) for capability, count in needed.items()}
+
+    @operation
+    def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
+        jobs = [self._find(job_id) for job_id in dict.fromkeys(job_ids)]
+        return [self._cancel(job) for job in jobs if job and job.status in UNFINISHED]
+
+    @operation
+    def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
+        rows = self._rows(pool_id)
+        if job_ids is None:
+            wanted = [job for job in rows.jobs.values() if job.status is JobStatus.POISONED]
+        else:
+            named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
+            wanted = [job for job in named if job and job.status in _REQUEUED]
+        return [job.job_id for job in wanted if self._requeue(rows, job)]
+
+    @operation
+    def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
+        job = self.state.held(worker_id, token)
+        if job is None:
+            return False
+        self._rows(job.pool_id).jobs[job.job_id] = replace(job, progress=share, progress_note=note)
+        return True
+
+    @operation
+    def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
+        before = self.state.now() - older_than
+        ended = {status for status in statuses if status not in UNFINISHED}
+        gone = 0
+        for rows in (each.jobs for each in self.state.pools.values()):
+            old = [job for job in rows.jobs.values() if job.status in ended and job.finished_at and job.finished_at < before]
+            for job in old:
+                rows.remove(job.job_id)
+                self.state.job_pools.pop(job.job_id, None)
+            gone += len(old)
+        return gone
+
+    def _rows(self, pool_id: PoolId) -> JobRows:
+        rows = self.state.pools.get(pool_id)
+        return rows.jobs if rows else JobRows()
+
+    def _find(self, job_id: JobId) -> Job | None:
+        return self.state.find_job(job_id)
+
+    def _get(self, job_id: JobId) -> Job:
+        job = self._find(job_id)
+        if job is None:
+            raise NotFound(f"no job {job_id}; list the pool's jobs to see which there are")
+        return job
+
+    def _number(self, rows: JobRows, job_id: JobId | None) -> int:
+        if job_id is None:
+            return 0
+        if job_id not in rows.numbers:
+            raise NotFound(f"no job {job_id} in this pool to list from; start from the first")
+        return rows.numbers[job_id]
+
+    def _ready(self, pool_id: PoolId) -> Iterator[Job]:
+        rows = self._rows(pool_id)
+        rows.promote(self.state.now())
+        return rows.ready()
+
+    def _cancel(self, job: Job) -> Job:
+        pending = job.status is JobStatus.PENDING
+        changed = (
+            replace(job, status=JobStatus.CANCELLED, finished_at=self.state.now())
+            if pending
+            else replace(job, cancel_requested=True)
+        )
+        self._rows(job.pool_id).jobs[job.job_id] = changed
+        return changed
+
+    def _requeue(self, rows: JobRows, job: Job) -> bool:
+        if job.unique_key is not None and rows.holder(job.unique_key):
+            return False
+        now = self.state.now()
+        if job.unique_key is not None:
+            rows.keys[job.unique_key] = job.job_id
+        again = replace(
+            job, status=JobStatus.PENDING, failures=0, crashes=0, cancel_requested=False, finished_at=None, not_before=now
+        )
+        rows.keep(again, now)
+        self.state.news.tell(job.pool_id)
+        return True

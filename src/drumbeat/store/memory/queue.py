@@ -1,0 +1,205 @@
+"""Jobs on the move, in memory."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.core.errors import AlreadyExists, InvalidInput
+from drumbeat.core.job import Attempt, Job, JobId, JobStatus, NewJob, Outcome, Token, Verdict
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.store.interface import Claiming, Renewed, Settled
+from drumbeat.store.job_ids import job_id_of, refuse_own_form
+from drumbeat.store.memory.ready import JobRows
+from drumbeat.store.memory.state import PoolRows, Table, operation, plain
+from drumbeat.store.verdicts import crashed, settled
+
+
+class MemoryQueue(Table):
+    @operation
+    def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
+        rows = self.state.rows(pool_id)
+        for job in jobs:
+            self._expect_pushable(pool_id, job)
+        payloads = [plain_json(job.payload, "payload") for job in jobs]
+        ids = [self._add(rows, job, payload) for job, payload in zip(jobs, payloads, strict=True)]
+        self.state.news.tell(pool_id)
+        return ids
+
+    @operation
+    def claim(self, claiming: Claiming) -> Sequence[Job]:
+        return self._claim(claiming)
+
+    @operation
+    def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+        if claiming:
+            self.state.rows(claiming.pool_id)
+        known = [replace(verdict, result=plain_json(verdict.result, "result")) for verdict in verdicts]
+        stale = [verdict.token for verdict in known if not self._settle(worker_id, verdict)]
+        return Settled(stale=tuple(stale), claimed=tuple(self._claim(claiming)) if claiming else ())
+
+    @operation
+    def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+        until = self.state.now() + lease
+        stale, cancelled = [], []
+        for token in tokens:
+            job = self.state.held(worker_id, token)
+            if job is None:
+                stale.append(token)
+                continue
+            self.state.rows(job.pool_id).jobs.jobs[job.job_id] = replace(job, lease_until=until)
+            if job.cancel_requested:
+                cancelled.append(token)
+        return Renewed(stale=tuple(stale), cancelled=tuple(cancelled))
+
+    @operation
+    def release(self, worker_id: WorkerId, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+        self.state.admit(fence)
+        return [self._crash(job, error) for job in list(self._claimed()) if job.lease_owner == worker_id]
+
+    @operation
+    def expire(self, limit: int = 1000) -> Sequence[Job]:
+        now = self.state.now()
+        late = [job for job in self._claimed() if job.lease_until is not None and job.lease_until <= now][:limit]
+        return [self._crash(job, f"the lease of {job.lease_owner} ran out") for job in late]
+
+    async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
+        with self.state.faults.around():
+            due = self.state.rows(pool_id).jobs.next_due()
+        left = within if due is None else min(within, due - self.state.now())
+        return await self.state.news.wait(pool_id, self.state.clock, left, due=left < within)
+
+    def _expect_pushable(self, pool_id: PoolId, job: NewJob) -> None:
+        refuse_own_form(job)
+        owner = self.state.job_pools.get(job.job_id) if job.job_id else None
+        if owner not in (None, pool_id):
+            raise AlreadyExists(f"pool {owner} has a job {job.job_id} already; choose another id")
+
+    def _add(self, rows: PoolRows, job: NewJob, payload: Any) -> JobId:
+        if job.job_id is not None and job.job_id in rows.jobs.jobs:
+            return job.job_id
+        other = rows.jobs.holder(job.unique_key) if job.unique_key is not None else None
+        if other:
+            return other.job_id
+        self.state.last_job += 1
+        job_id = job.job_id or job_id_of(self.state.last_job)
+        rows.jobs.numbers[job_id] = self.state.last_job
+        self.state.job_pools[job_id] = rows.pool.pool_id
+        if job.unique_key is not None:
+            rows.jobs.keys[job.unique_key] = job_id
+        rows.jobs.keep(_fresh(rows.pool.pool_id, job_id, job, payload, self.state.now()), self.state.now())
+        return job_id
+
+    def _claim(self, claiming: Claiming) -> list[Job]:
+        rows = self.state.rows(claiming.pool_id)
+        now = self.state.now()
+        rows.jobs.promote(now)
+        taken: list[Job] = []
+        passed: list[Job] = []
+        for job in rows.jobs.take() if self._may_claim(rows, claiming) else ():
+            if _fits(rows.jobs, job, claiming, now):
+                taken.append(_take(rows.jobs, job, claiming, now))
+            else:
+                passed.append(job)
+            if len(taken) >= claiming.limit:
+                break
+        for job in passed:
+            rows.jobs.keep(job, now)
+        if len(taken) < claiming.limit:
+            self.state.news.looked(claiming.pool_id)
+        return taken
+
+    def _may_claim(self, rows: PoolRows, claiming: Claiming) -> bool:
+        worker = rows.workers.get(claiming.worker_id)
+        paused = rows.pool.paused_until is not None and rows.pool.paused_until > self.state.now()
+        leaving = worker is not None and (worker.status is WorkerStatus.DRAINING or not worker.is_live)
+        return claiming.limit > 0 and not paused and not leaving
+
+    def _settle(self, worker_id: WorkerId, verdict: Verdict) -> bool:
+        """Whether the verdict was heard."""
+        job = self.state.held(worker_id, verdict.token)
+        if job is None:
+            return False
+        self._end_attempt(job, settled(job, verdict, self.state.now()), verdict.outcome, verdict.error)
+        return True
+
+    def _crash(self, job: Job, error: str) -> Job:
+        return self._end_attempt(job, crashed(job, error, self.state.now()), Outcome.CRASHED, error)
+
+    def _end_attempt(self, job: Job, now_is: Job, outcome: Outcome, error: str | None) -> Job:
+        rows = self.state.rows(job.pool_id).jobs
+        log = rows.attempts[job.job_id]
+        log[-1] = replace(log[-1], ended_at=self.state.now(), outcome=outcome, error=error)
+        rows.keep(now_is, self.state.now())
+        if now_is.status is JobStatus.PENDING or job.group is not None:
+            self.state.news.tell(job.pool_id)
+        return now_is
+
+    def _claimed(self) -> Iterator[Job]:
+        for rows in self.state.pools.values():
+            yield from (job for job in rows.jobs.jobs.values() if job.status is JobStatus.CLAIMED)
+
+
+def plain_json(value: Any, what: str) -> Any:
+    """A copy of a value that can be JSON. Raises InvalidInput."""
+    try:
+        return plain(value)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
+
+
+def _fresh(pool_id: PoolId, job_id: JobId, job: NewJob, payload: Any, now: datetime) -> Job:
+    due = max(job.run_at or now, now + job.delay)
+    return Job(
+        job_id=job_id,
+        pool_id=pool_id,
+        payload=payload,
+        type=job.type,
+        priority=job.priority,
+        max_attempts=job.max_attempts,
+        max_crashes=job.max_crashes,
+        backoff=job.backoff,
+        timeout=job.timeout,
+        unique_key=job.unique_key,
+        group=job.group,
+        group_limit=job.group_limit,
+        group_rate=job.group_rate,
+        capability=job.capability,
+        not_before=due if due > now else None,
+        created_at=now,
+    )
+
+
+def _fits(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> bool:
+    """Whether this worker may have the job, and its group one more."""
+    if claiming.types and job.type not in claiming.types:
+        return False
+    if job.capability is not None and job.capability not in claiming.capabilities:
+        return False
+    if job.group is None:
+        return True
+    if job.group_limit is not None and rows.running(job.group) >= job.group_limit:
+        return False
+    return job.group_rate is None or rows.recent(job.group, job.group_rate, now) < job.group_rate.count
+
+
+def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
+    taken = replace(
+        job,
+        status=JobStatus.CLAIMED,
+        attempts=job.attempts + 1,
+        lease_owner=claiming.worker_id,
+        lease_epoch=job.lease_epoch + 1,
+        lease_until=now + claiming.lease,
+        claimed_at=now,
+        progress=None,
+        progress_note=None,
+    )
+    rows.keep(taken, now)
+    attempt = Attempt(job_id=job.job_id, n=taken.lease_epoch, worker_id=claiming.worker_id, started_at=now)
+    rows.attempts.setdefault(job.job_id, []).append(attempt)
+    if job.group is not None and job.group_rate is not None:
+        rows.note_claim(job.group, job.group_rate, now)
+    return taken

@@ -1,0 +1,83 @@
+"""Which jobs of a pool may be claimed, in memory: heaps in the order of claiming and of coming due."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from heapq import heappop, heappush
+
+from drumbeat.core.job import Attempt, Job, JobId, JobStatus, RateLimit
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRows:
+    """A pool's jobs, in the order of their pushing, and what is known about them."""
+
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+    numbers: dict[JobId, int] = field(default_factory=dict)
+    attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
+    claims: dict[str, list[datetime]] = field(default_factory=dict)  #: when jobs of a group with a rate were claimed
+    keys: dict[str, JobId] = field(default_factory=dict)  #: whose unique key it was last
+    _ready: list[tuple[int, int, JobId]] = field(default_factory=list)
+    _delayed: list[tuple[datetime, int, JobId]] = field(default_factory=list)
+    _listed: set[JobId] = field(default_factory=set)  #: those in ``_ready``
+
+    def keep(self, job: Job, now: datetime) -> None:
+        """The job as it is now; a pending one is queued, now or when its time comes."""
+        self.jobs[job.job_id] = job
+        if job.status is not JobStatus.PENDING:
+            return
+        if job.not_before is not None and job.not_before > now:
+            heappush(self._delayed, (job.not_before, self.numbers[job.job_id], job.job_id))
+        else:
+            self._list(job)
+
+    def remove(self, job_id: JobId) -> None:
+        del self.jobs[job_id], self.numbers[job_id]
+        self.attempts.pop(job_id, None)
+
+    def promote(self, now: datetime) -> None:
+        """Queue those whose time has come."""
+        while self._delayed and self._delayed[0][0] <= now:
+            due, _, job_id = heappop(self._delayed)
+            job = self.jobs.get(job_id)
+            if job and job.status is JobStatus.PENDING and job.not_before == due:
+                self._list(job)
+
+    def next_due(self) -> datetime | None:
+        """When the next delayed job may come due."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def take(self) -> Iterator[Job]:
+        """Ready jobs in the order of claiming; each is off the queue until it is kept again."""
+        while self._ready:
+            _, _, job_id = heappop(self._ready)
+            self._listed.discard(job_id)
+            job = self.jobs.get(job_id)
+            if job and job.status is JobStatus.PENDING:
+                yield job
+
+    def ready(self) -> Iterator[Job]:
+        """Ready jobs, in no order; they stay."""
+        for job_id in self._listed:
+            job = self.jobs.get(job_id)
+            if job and job.status is JobStatus.PENDING:
+                yield job
+
+    def running(self, group: str) -> int:
+        return sum(job.group == group and job.status is JobStatus.CLAIMED for job in self.jobs.values())
+
+    def recent(self, group: str, rate: RateLimit, now: datetime) -> int:
+        return sum(at > now - rate.per for at in self.claims.get(group, ()))
+
+    def note_claim(self, group: str, rate: RateLimit, now: datetime) -> None:
+        self.claims[group] = [*(at for at in self.claims.get(group, ()) if at > now - rate.per), now]
+
+    def holder(self, key: str) -> Job | None:
+        """The unfinished job that has this unique key."""
+        job = self.jobs.get(self.keys.get(key, JobId("")))
+        return job if job and job.status in (JobStatus.PENDING, JobStatus.CLAIMED) else None
+
+    def _list(self, job: Job) -> None:
+        if job.job_id not in self._listed:
+            self._listed.add(job.job_id)
+            heappush(self._ready, (-job.priority, self.numbers[job.job_id], job.job_id))

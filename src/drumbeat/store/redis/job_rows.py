@@ -1,0 +1,254 @@
+"""Between Redis and jobs: what a pusher said is one JSON document, what the store knows beside it one JSON object."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Verdict
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.interface import Claiming
+from drumbeat.store.job_ids import job_id_of, refuse_own_form
+from drumbeat.store.redis.database import Argument
+from drumbeat.store.redis.rows import at_us, instant, to_us
+
+_USUAL = Backoff()
+
+
+class _Document(msgspec.Struct, omit_defaults=True, frozen=True):
+    """What never changes about a job; what is usual is left out."""
+
+    payload: Any = None
+    type: str = ""
+    priority: int = 0
+    max_attempts: int = 3
+    max_crashes: int = 3
+    backoff: tuple[int, float, int, float] | None = None
+    timeout: int | None = None
+    unique_key: str | None = None
+    group: str | None = None
+    group_limit: int | None = None
+    group_rate: tuple[int, int] | None = None
+    capability: str | None = None
+
+
+class _Row(msgspec.Struct, frozen=True):
+    """A job as a script tells it."""
+
+    n: int
+    doc: _Document
+    pool: str
+    status: JobStatus
+    created: int
+    id: str | None = None
+    attempts: int = 0
+    failures: int = 0
+    crashes: int = 0
+    epoch: int = 0
+    owner: str | None = None
+    until: int | None = None
+    not_before: int | None = None
+    claimed: int | None = None
+    finished: int | None = None
+    cancel: bool = False
+    progress: float | None = None
+    note: str | None = None
+    result: Any = None
+    last_error: str | None = None
+
+
+class _Try(msgspec.Struct, frozen=True):
+    """A closed attempt as a script keeps it."""
+
+    n: int
+    worker: str
+    started: int
+    ended: int
+    outcome: Outcome
+    error: str | None
+
+
+_encode = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+_read_row = msgspec.json.Decoder(_Row).decode
+_read_rows = msgspec.json.Decoder(list[_Row]).decode
+_read_tries = msgspec.json.Decoder(list[_Try]).decode
+
+
+def as_json(value: Any, what: str) -> str:
+    """JSON as text: the server's MessagePack knows no bytes."""
+    try:
+        return _encode(value).decode()
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
+
+
+def push_words(jobs: Sequence[NewJob]) -> bytes:
+    return _pack([_push_row(job) for job in jobs])
+
+
+def _push_row(job: NewJob) -> tuple[Any, ...]:
+    refuse_own_form(job)
+    return (
+        _document(job),
+        _lane(job),
+        job.priority,
+        at_us(job.run_at),
+        to_us(job.delay) if job.delay else 0,
+        job.max_attempts,
+        job.max_crashes,
+        job.unique_key,
+        job.job_id,
+    )
+
+
+def _document(job: NewJob) -> str:
+    backoff, rate = job.backoff, job.group_rate
+    return as_json(
+        _Document(
+            job.payload,
+            job.type,
+            job.priority,
+            job.max_attempts,
+            job.max_crashes,
+            None if backoff == _USUAL else (to_us(backoff.first), backoff.factor, to_us(backoff.most), backoff.jitter),
+            None if job.timeout is None else to_us(job.timeout),
+            job.unique_key,
+            job.group,
+            job.group_limit,
+            None if rate is None else (rate.count, to_us(rate.per)),
+            job.capability,
+        ),
+        "payload",
+    )
+
+
+def _lane(job: NewJob) -> str:
+    """What a worker must have, ask for, or wait for, to be given the job; jobs that are alike in it share a lane."""
+    if job.capability is None and job.group is None and not job.type:
+        return ""
+    rate = (None, None) if job.group_rate is None else (job.group_rate.count, to_us(job.group_rate.per))
+    limits = (job.group_limit, *rate) if job.group is not None else (None, None, None)
+    return _encode((job.capability, job.type, job.group, *limits)).decode()
+
+
+def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
+    """Pool, worker, lease, limit, capabilities and types."""
+    return (
+        claiming.pool_id,
+        claiming.worker_id,
+        to_us(claiming.lease),
+        claiming.limit,
+        _pack(claiming.capabilities),
+        _pack(claiming.types),
+    )
+
+
+def verdict_words(verdicts: Sequence[Verdict]) -> bytes:
+    return _pack([_verdict_row(verdict) for verdict in verdicts])
+
+
+def _verdict_row(verdict: Verdict) -> tuple[Any, ...]:
+    return (
+        verdict.token.job_id,
+        verdict.token.epoch,
+        verdict.outcome.value,
+        None if verdict.result is None else as_json(verdict.result, "result"),
+        verdict.error,
+        to_us(verdict.retry_in) if verdict.retry_in else 0,
+        verdict.fatal,
+    )
+
+
+def token_words(tokens: Sequence[Any]) -> bytes:
+    return _pack([(token.job_id, token.epoch) for token in tokens])
+
+
+def jobs_of(text: bytes) -> list[Job]:
+    return [_job(row) for row in _read_rows(text)]
+
+
+def job_of(text: bytes) -> Job:
+    return _job(_read_row(text))
+
+
+def _job(row: _Row) -> Job:
+    doc = row.doc
+    return Job(
+        job_id=JobId(row.id) if row.id is not None else job_id_of(row.n),
+        pool_id=PoolId(row.pool),
+        payload=doc.payload,
+        type=doc.type,
+        status=row.status,
+        priority=doc.priority,
+        attempts=row.attempts,
+        failures=row.failures,
+        crashes=row.crashes,
+        max_attempts=doc.max_attempts,
+        max_crashes=doc.max_crashes,
+        backoff=_USUAL if doc.backoff is None else _backoff(*doc.backoff),
+        timeout=None if doc.timeout is None else timedelta(microseconds=doc.timeout),
+        unique_key=doc.unique_key,
+        group=doc.group,
+        group_limit=doc.group_limit,
+        group_rate=None if doc.group_rate is None else _rate(*doc.group_rate),
+        capability=doc.capability,
+        lease_owner=None if row.owner is None else WorkerId(row.owner),
+        lease_epoch=row.epoch,
+        lease_until=_moment(row.until),
+        not_before=_moment(row.not_before),
+        cancel_requested=row.cancel,
+        progress=row.progress,
+        progress_note=row.note,
+        result=row.result,
+        last_error=row.last_error,
+        created_at=instant(row.created),
+        claimed_at=_moment(row.claimed),
+        finished_at=_moment(row.finished),
+    )
+
+
+def _backoff(first: int, factor: float, most: int, jitter: float) -> Backoff:
+    return Backoff(first=timedelta(microseconds=first), factor=factor, most=timedelta(microseconds=most), jitter=jitter)
+
+
+def _rate(count: int, per: int) -> RateLimit:
+    return RateLimit(count=count, per=timedelta(microseconds=per))
+
+
+def _moment(us: int | None) -> datetime | None:
+    return None if us is None else instant(us)
+
+
+def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
+    """Closed attempts from their list; one that is open, or ended well, from the job's own row."""
+    job = job_of(job_text)
+    attempts = [_attempt(job.job_id, each) for each in _read_tries(tries_text)]
+    told = bool(attempts) and attempts[-1].n == job.lease_epoch
+    if told or job.lease_owner is None or job.claimed_at is None:
+        return attempts
+    done = job.status is JobStatus.DONE
+    last = Attempt(
+        job_id=job.job_id,
+        n=job.lease_epoch,
+        worker_id=job.lease_owner,
+        started_at=job.claimed_at,
+        ended_at=job.finished_at if done else None,
+        outcome=Outcome.DONE if done else None,
+    )
+    return [*attempts, last]
+
+
+def _attempt(job_id: JobId, closed: _Try) -> Attempt:
+    return Attempt(
+        job_id=job_id,
+        n=closed.n,
+        worker_id=WorkerId(closed.worker),
+        started_at=instant(closed.started),
+        ended_at=instant(closed.ended),
+        outcome=closed.outcome,
+        error=closed.error,
+    )

@@ -1,0 +1,98 @@
+"""Jobs to look at and to decide about, in Redis."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from drumbeat.core.errors import NotFound
+from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.redis.database import RedisDatabase
+from drumbeat.store.redis.job_rows import attempts_of, job_of, jobs_of
+from drumbeat.store.redis.rows import moment, to_us
+
+_PAGE = 500  #: how many jobs one script looks at, so that the server is free for others in between
+
+
+class RedisJobs:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+
+    async def get(self, job_id: JobId) -> Job:
+        found = await self._database.run("job_get", job_id)
+        if found is None:
+            raise _no_job(job_id)
+        return job_of(found)
+
+    async def list(
+        self,
+        pool_id: PoolId,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        job_type: str | None = None,
+        group: str | None = None,
+        worker_id: WorkerId | None = None,
+        after: JobId | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        last: bytes | None = b"" if after is None else await self._number(pool_id, after)
+        wanted = (",".join(statuses), job_type, group, worker_id)
+        jobs: list[Job] = []
+        while last is not None and len(jobs) < limit:
+            text, last = await self._database.run("job_page", pool_id, last, _PAGE, limit - len(jobs), *wanted)
+            jobs += jobs_of(text)
+        return jobs
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        found = await self._database.run("job_attempts", job_id)
+        if found is None:
+            raise _no_job(job_id)
+        return attempts_of(*found)
+
+    async def size(self, pool_id: PoolId, most: int = 10_000) -> int:
+        return (await self.counts(pool_id, most)).ready
+
+    async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
+        ready, delayed, claimed, done, poisoned, cancelled, oldest = await self._database.run("job_counts", pool_id, most)
+        return JobCounts(
+            ready=ready,
+            delayed=delayed,
+            claimed=claimed,
+            done=done,
+            poisoned=poisoned,
+            cancelled=cancelled,
+            oldest_ready=moment(oldest),
+        )
+
+    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        flat = await self._database.run("job_demand", pool_id, most)
+        return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
+
+    async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
+        return jobs_of(await self._database.run("job_cancel", *dict.fromkeys(job_ids)))
+
+    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
+        words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))
+        return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]
+
+    async def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
+        said = (worker_id, token.job_id, token.epoch, float(share), note)
+        return bool(await self._database.run("job_progress", *said))
+
+    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
+        ended = [str(status) for status in statuses if status not in UNFINISHED]
+        gone = 0
+        for pool in await self._database.run("pool_names") if ended else ():
+            while some := await self._database.run("job_prune", pool, to_us(older_than), _PAGE, *ended):
+                gone += some
+        return gone
+
+    async def _number(self, pool_id: PoolId, job_id: JobId) -> bytes:
+        number: bytes | None = await self._database.run("job_number", pool_id, job_id)
+        if number is None:
+            raise NotFound(f"no job {job_id} in this pool to list from; start from the first")
+        return number
+
+
+def _no_job(job_id: JobId) -> NotFound:
+    return NotFound(f"no job {job_id}; list the pool's jobs to see which there are")

@@ -1,0 +1,10 @@
+-- needs: fence, tell
+-- Events written together stay together: nothing runs between the lines of a script.
+local name, epoch, pool = unpack(ARGV, 1, 3)
+admit(name, epoch)
+expect_pool(pool)
+local at, told = now(), {}
+for i = 4, #ARGV, 5 do
+  told[#told + 1] = tell(pool, at, ARGV[i], ARGV[i + 1], given(ARGV[i + 2]), given(ARGV[i + 3]), ARGV[i + 4])
+end
+return {int(at), told}

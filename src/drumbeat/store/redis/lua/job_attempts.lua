@@ -1,0 +1,6 @@
+-- needs: jobs
+-- The attempts that were closed, and the job, whose open or successful last attempt is told by its own row.
+local number = number_of(ARGV[1])
+local row = load(number)
+if not row then return false end
+return {as_json(number, row), as_list(call('LRANGE', tries_key(number), 0, -1))}

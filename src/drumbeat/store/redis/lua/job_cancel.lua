@@ -1,0 +1,21 @@
+-- needs: jobs, lanes, verdicts
+-- A pending job ends at once; a claimed one is marked, and its worker hears of it when it renews.
+local at, changed = now(), {}
+for _, id in ipairs(ARGV) do
+  local number = number_of(id)
+  local row = load(number)
+  if row and row.status == 'pending' then
+    if call('ZREM', key(row.pool, 'delayed'), number) == 0 then dequeue(row.pool, row.lane or '', {number}) end
+    end_as(number, row, 'cancelled', at)
+  elseif row and row.status == 'claimed' then
+    set(row, 'cancel', 'true')
+  else
+    row = nil
+  end
+  if row then
+    save(number, row)
+    changed[#changed + 1] = as_json(number, row)
+  end
+end
+flush()
+return as_list(changed)

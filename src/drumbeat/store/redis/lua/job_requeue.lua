@@ -1,0 +1,23 @@
+-- needs: jobs, lanes, verdicts
+-- Poisoned and cancelled jobs begin anew, unless another unfinished job has their key by now. No ids: every poisoned one.
+local pool, at, wanted, requeued = ARGV[1], now(), {}, {}
+if ARGV[2] == 'every' then
+  wanted = call('ZRANGE', key(pool, 'poisoned'), 0, -1)
+  table.sort(wanted)
+else
+  for i = 3, #ARGV do wanted[#wanted + 1] = number_of(ARGV[i]) or nil end
+end
+for _, number in ipairs(wanted) do
+  local row = load(number)
+  local ended = row and row.pool == pool and (row.status == 'poisoned' or row.status == 'cancelled')
+  if ended and not (row.uk and call('HEXISTS', key(pool, 'unique'), row.uk) == 1) then
+    call('ZREM', key(pool, row.status), number)
+    if row.uk then call('HSET', key(pool, 'unique'), row.uk, number) end
+    for _, name in ipairs({'failures', 'crashes', 'cancel', 'finished'}) do unset(row, name) end
+    give_back(number, row, at, at)
+    save(number, row)
+    requeued[#requeued + 1] = row.id or string.format('j%012d', number)
+  end
+end
+flush()
+return requeued

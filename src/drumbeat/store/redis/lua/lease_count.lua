@@ -1,0 +1,2 @@
+-- How many leases were ever taken.
+return call('SCARD', prefix .. 'leases')

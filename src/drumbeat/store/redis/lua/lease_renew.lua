@@ -1,0 +1,11 @@
+-- One that ran out is renewed if nobody took it: the epoch tells.
+local name, owner, epoch, ttl = unpack(ARGV)
+local row = key(name, 'lease')
+local kept = call('HMGET', row, 'owner', 'epoch', 'released')
+if kept[3] or kept[1] ~= owner or kept[2] ~= epoch then
+  refuse('Fenced', 'lease ' .. name .. ' of ' .. owner .. ', epoch ' .. epoch
+    .. ', was released or taken by another; stop acting and acquire it anew')
+end
+local until_then = int(now() + ttl)
+call('HSET', row, 'expires_at', until_then)
+return until_then

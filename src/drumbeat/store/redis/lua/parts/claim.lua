@@ -1,0 +1,103 @@
+-- Take ready jobs in their order, lane by lane, and as many of a lane as come before the next lane's first.
+local PLAIN = {cjson.null, '', cjson.null}
+
+local function is_named(wanted, word)
+  for _, each in ipairs(wanted) do
+    if each == word then return true end
+  end
+  return false
+end
+
+-- How many of a lane this worker may have now. A lane is [capability, type, group, limit, count, per].
+local function room_in(pool, lane, claiming, at)
+  local needs = lane == '' and PLAIN or cjson.decode(lane)
+  if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return 0 end
+  if needs[1] ~= cjson.null and not is_named(claiming.capabilities, needs[1]) then return 0 end
+  local room, group = claiming.limit, needs[3]
+  if group == cjson.null then return room end
+  if needs[4] ~= cjson.null then
+    room = math.min(room, needs[4] - tonumber(call('HGET', key(pool, 'running'), group) or 0))
+  end
+  if needs[5] ~= cjson.null then
+    room = math.min(room, needs[5] - call('ZCOUNT', key(pool, 'rate:' .. group), '(' .. int(at - needs[6]), '+inf'))
+  end
+  return math.max(room, 0), group, needs[5] ~= cjson.null and needs[6]
+end
+
+local function take(pool, number, claiming, at)
+  local row, name = load(number), job_key(number)
+  if row.progress or row.note then call('HDEL', name, 'progress', 'note') end
+  row.status, row.owner, row.claimed, row['until'] = 'claimed', claiming.worker, int(at), int(at + claiming.lease)
+  row.attempts, row.epoch = int((row.attempts or 0) + 1), int((row.epoch or 0) + 1)
+  row.progress, row.note = nil, nil
+  call('HSET', name, 'status', 'claimed', 'attempts', row.attempts, 'epoch', row.epoch, 'owner', row.owner,
+    'until', row['until'], 'claimed', row.claimed)
+  return as_json(number, row), row.epoch
+end
+
+local function note_group(pool, group, per, number, epoch, at)
+  call('HINCRBY', key(pool, 'running'), group, 1)
+  if not per then return end
+  local rate, rates = key(pool, 'rate:' .. group), key(pool, 'rates')
+  call('ZREMRANGEBYSCORE', rate, '-inf', int(at - per))
+  call('ZADD', rate, int(at), number .. ':' .. epoch)
+  call('PEXPIRE', rate, int(math.ceil(per / 1000) + 1000))
+  call('ZREMRANGEBYSCORE', rates, '-inf', int(at))
+  call('ZADD', rates, int(at + per), group)
+end
+
+local function front(pool, lane, most, next_score, next_number)
+  local found, numbers = call('ZRANGE', lane_key(pool, lane), 0, most - 1, 'WITHSCORES'), {}
+  for i = 1, #found, 2 do
+    local score = tonumber(found[i + 1])
+    if next_score and (score > next_score or (score == next_score and found[i] > next_number)) then break end
+    numbers[#numbers + 1] = found[i]
+  end
+  return numbers
+end
+
+local function may_claim(pool, claiming, at)
+  local paused = call('HGET', key(pool, 'pool'), 'paused_until')
+  if paused and tonumber(paused) > at then return false end
+  local status = call('HGET', key(pool, 'worker:' .. claiming.worker), 'status')
+  return not (status == 'draining' or status == 'terminated' or status == 'error' or status == 'lost')
+end
+
+local function claim(pool, claiming, at)
+  promote(pool, at)
+  local taken, passed, leases, all = {}, 0, {}, {}
+  if not may_claim(pool, claiming, at) then return taken end
+  while #taken < claiming.limit do
+    local heads = call('ZRANGE', key(pool, 'lanes'), passed, passed + 1, 'WITHSCORES')
+    if #heads == 0 then break end
+    local lane = string.sub(heads[1], NUMBER + 1)
+    local room, group, per = room_in(pool, lane, claiming, at)
+    if room == 0 then
+      passed = passed + 1
+    else
+      local next_number = heads[3] and string.sub(heads[3], 1, NUMBER)
+      local numbers = front(pool, lane, math.min(room, claiming.limit - #taken, 500), tonumber(heads[4]), next_number)
+      dequeue(pool, lane, numbers)
+      for _, number in ipairs(numbers) do
+        local text, epoch = take(pool, number, claiming, at)
+        if group then note_group(pool, group, per, number, epoch, at) end
+        taken[#taken + 1] = text
+        all[#all + 1] = number
+        leases[#leases + 1], leases[#leases + 2] = int(at + claiming.lease), number
+      end
+    end
+  end
+  if #all > 0 then
+    add_many(key(pool, 'leases'), leases)
+    for i = 1, #all, 1000 do call('SADD', held_key(claiming.worker), unpack(all, i, math.min(i + 999, #all))) end
+  end
+  return taken
+end
+
+-- Note that somebody looked in vain, and what there was to see: the last news, and how long until the next delayed job comes due.
+local function outlook(pool, at)
+  call('HSET', key(pool, 'pool'), 'waiting', 1)
+  local last = call('XREVRANGE', key(pool, 'news'), '+', '-', 'COUNT', 1)
+  local due = call('ZRANGE', key(pool, 'delayed'), 0, 0, 'WITHSCORES')
+  return last[1] and last[1][1] or '0-0', due[2] and int(math.max(due[2] - at, 0))
+end

@@ -1,0 +1,4 @@
+local function now()
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2]
+end

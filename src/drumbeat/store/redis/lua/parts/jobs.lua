@@ -1,0 +1,94 @@
+-- A job is a hash under its number, small enough to be kept packed, and beside it what was pushed, as it was pushed.
+-- Whoever has chosen a job's id finds the number by it.
+local quoted = cjson.encode
+local RAW = {
+  doc = ',"doc":', result = ',"result":', progress = ',"progress":', attempts = ',"attempts":', failures = ',"failures":',
+  crashes = ',"crashes":', epoch = ',"epoch":', cancel = ',"cancel":', ['until'] = ',"until":', not_before = ',"not_before":',
+  created = ',"created":', claimed = ',"claimed":', finished = ',"finished":',
+}
+local QUOTED = {
+  id = ',"id":', pool = ',"pool":', status = ',"status":', owner = ',"owner":', last_error = ',"last_error":', note = ',"note":',
+}
+local STANDING = {
+  'status', 'owner', 'epoch', 'pool', 'lane', 'pri', 'uk', 'cancel', 'attempts', 'failures', 'crashes', 'ma', 'mc', 'claimed',
+  'last_error', 'progress', 'note', 'id', 'until',
+}
+
+local function job_key(number)
+  return prefix .. 'job:' .. number
+end
+
+local function doc_key(number)
+  return prefix .. 'doc:' .. number
+end
+
+local function tries_key(number)
+  return prefix .. 'tries:' .. number
+end
+
+local function held_key(worker)
+  return prefix .. 'held:' .. worker
+end
+
+local function number_of(id)
+  local digits = string.match(id, '^j(%d+)$')
+  if digits and #digits >= 12 and #digits <= 18 then return string.format('%015d', digits) end
+  return call('HGET', prefix .. 'job_names', id)
+end
+
+local function load(number)
+  if not number then return nil end
+  local flat, row = call('HGETALL', job_key(number)), {}
+  if #flat == 0 then return nil end
+  for i = 1, #flat, 2 do row[flat[i]] = flat[i + 1] end
+  row.doc, row.changed, row.gone = call('GET', doc_key(number)), {}, {}
+  return row
+end
+
+-- How a job stands, without what was pushed and what came of it: those may be large.
+local function peek(number)
+  if not number then return nil end
+  local values, row = call('HMGET', job_key(number), unpack(STANDING)), {changed = {}, gone = {}}
+  if not values[1] then return nil end
+  for i, name in ipairs(STANDING) do row[name] = values[i] or nil end
+  return row
+end
+
+local function set(row, name, value)
+  row[name] = value
+  row.changed[#row.changed + 1] = name
+  row.changed[#row.changed + 1] = value
+end
+
+local function unset(row, name)
+  if row[name] then
+    row[name] = nil
+    row.gone[#row.gone + 1] = name
+  end
+end
+
+local function save(number, row)
+  if #row.gone > 0 then call('HDEL', job_key(number), unpack(row.gone)) end
+  if #row.changed > 0 then call('HSET', job_key(number), unpack(row.changed)) end
+  row.changed, row.gone = {}, {}
+end
+
+-- One text for the whole job: the caller reads it with one decode, whatever it holds.
+local function as_json(number, row)
+  local parts = {'{"n":', string.format('%.0f', number)}
+  for name, value in pairs(row) do
+    if RAW[name] then
+      parts[#parts + 1] = RAW[name]
+      parts[#parts + 1] = value
+    elseif QUOTED[name] then
+      parts[#parts + 1] = QUOTED[name]
+      parts[#parts + 1] = quoted(value)
+    end
+  end
+  parts[#parts + 1] = '}'
+  return table.concat(parts)
+end
+
+local function as_list(texts)
+  return '[' .. table.concat(texts, ',') .. ']'
+end

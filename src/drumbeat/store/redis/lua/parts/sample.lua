@@ -1,0 +1,9 @@
+-- Keep what a worker measured, unless it is there already; of a pool only the newest ones stay.
+local function keep_sample(pool, worker, at, n, body, most)
+  local name, samples, bodies = string.format('%016d:%s', n, worker), key(pool, 'samples'), key(pool, 'sample_bodies')
+  if call('HSETNX', bodies, name, body) == 0 then return end
+  call('ZADD', samples, int(at), name)
+  if call('ZCARD', samples) > most then
+    call('HDEL', bodies, call('ZPOPMIN', samples)[1])
+  end
+end

@@ -1,0 +1,26 @@
+-- What every script begins with. KEYS[1] is the prefix of all our keys; a pool's own keys share its hash tag.
+-- A script that refuses has written nothing: it checks first, then writes, for Redis takes nothing back.
+local call, prefix = redis.call, KEYS[1]
+local ESCAPES = {['%'] = '%25', ['{'] = '%7B', ['}'] = '%7D'}
+
+local function key(pool, name)
+  return prefix .. '{' .. (string.gsub(pool, '[%%{}]', ESCAPES)) .. '}:' .. name
+end
+
+local function refuse(kind, why)
+  error({refused = kind, why = why}, 0)
+end
+
+local function given(argument)
+  if argument ~= '\0' then return argument end
+end
+
+local function int(number)
+  return string.format('%.0f', number)
+end
+
+local function expect_pool(pool)
+  if call('EXISTS', key(pool, 'pool')) == 0 then
+    refuse('NotFound', 'no pool ' .. pool .. '; create it first, or list the pools there are')
+  end
+end

@@ -1,0 +1,88 @@
+-- What becomes of a claimed job. Each of these closes the attempt and lets go of the lease.
+local function holds(row, worker, epoch)
+  return row and row.status == 'claimed' and row.owner == worker and row.epoch == epoch
+end
+
+local function free_key(number, row)
+  if row.uk and call('HGET', key(row.pool, 'unique'), row.uk) == number then call('HDEL', key(row.pool, 'unique'), row.uk) end
+end
+
+local function end_as(number, row, status, at)
+  set(row, 'status', status)
+  set(row, 'finished', int(at))
+  unset(row, 'until')
+  if status ~= 'done' then unset(row, 'owner') end
+  free_key(number, row)
+  note_in(ending, key(row.pool, status), int(at), number)
+end
+
+local function give_back(number, row, due, at)
+  if row.cancel then return end_as(number, row, 'cancelled', at) end
+  set(row, 'status', 'pending')
+  set(row, 'not_before', int(due))
+  unset(row, 'owner')
+  unset(row, 'until')
+  if due > at then
+    call('ZADD', key(row.pool, 'delayed'), int(due), number)
+    news(row.pool)
+  else
+    queue(row.pool, row.lane or '', tonumber(row.pri or 0), number, int(due))
+  end
+end
+
+local function note_error(row, failure)
+  if failure then set(row, 'last_error', failure) else unset(row, 'last_error') end
+end
+
+local function close_attempt(number, row, outcome, failure, at)
+  leaving.ZREM, leaving.SREM = leaving.ZREM or {}, leaving.SREM or {}
+  note_in(leaving.ZREM, key(row.pool, 'leases'), number)
+  note_in(leaving.SREM, held_key(row.owner), number)
+  if row.lane then
+    local group = cjson.decode(row.lane)[3]
+    if group ~= cjson.null then
+      local running = key(row.pool, 'running')
+      if call('HINCRBY', running, group, -1) <= 0 then call('HDEL', running, group) end
+      news(row.pool)
+    end
+  end
+  if outcome == 'done' and not failure then return end
+  call('RPUSH', tries_key(number), '{"n":' .. row.epoch .. ',"worker":' .. quoted(row.owner) .. ',"started":' .. row.claimed
+    .. ',"ended":' .. int(at) .. ',"outcome":' .. quoted(outcome) .. ',"error":' .. (failure and quoted(failure) or 'null') .. '}')
+end
+
+local function crash(number, row, failure, at)
+  close_attempt(number, row, 'crashed', failure, at)
+  set(row, 'crashes', int((row.crashes or 0) + 1))
+  note_error(row, failure)
+  if tonumber(row.crashes) >= tonumber(row.mc or 3) then
+    end_as(number, row, 'poisoned', at)
+  else
+    give_back(number, row, at, at)
+  end
+  save(number, row)
+end
+
+local function settle(number, row, outcome, result, failure, retry, fatal, at)
+  if outcome == 'crashed' then return crash(number, row, failure, at) end
+  close_attempt(number, row, outcome, failure, at)
+  if outcome == 'done' then
+    if result then set(row, 'result', result) end
+    end_as(number, row, 'done', at)
+  elseif outcome == 'released' then
+    set(row, 'attempts', int(row.attempts - 1))
+    give_back(number, row, at, at)
+  elseif outcome == 'cancelled' then
+    if failure then set(row, 'last_error', failure) end
+    end_as(number, row, 'cancelled', at)
+  else
+    set(row, 'failures', int((row.failures or 0) + 1))
+    note_error(row, failure)
+    if fatal or tonumber(row.failures) >= tonumber(row.ma or 3) then
+      end_as(number, row, 'poisoned', at)
+    else
+      give_back(number, row, at + retry, at)
+    end
+  end
+  save(number, row)
+end

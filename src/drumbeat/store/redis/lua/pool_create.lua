@@ -1,0 +1,10 @@
+-- A pool is made once: looking and making are one script.
+local pool, kind, thresholds, policy, paused = unpack(ARGV)
+local row = key(pool, 'pool')
+if call('EXISTS', row) == 1 then
+  refuse('AlreadyExists', 'pool ' .. pool .. ' is there already; choose another id, or save it to change it')
+end
+call('HSET', row, 'pool_id', pool, 'kind', kind, 'thresholds', thresholds, 'policy', policy, 'created_at', int(now()))
+if given(paused) then call('HSET', row, 'paused_until', paused) end
+call('ZADD', prefix .. 'pools', call('INCR', prefix .. 'pool_count'), pool)
+return call('HGETALL', row)

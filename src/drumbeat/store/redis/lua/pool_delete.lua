@@ -1,0 +1,28 @@
+-- needs: tell, moves, jobs, lanes
+-- Nobody joins between the look for live workers and the removal. Leases stay: an epoch is never used twice.
+local pool = ARGV[1]
+local live = call('ZRANGE', key(pool, 'live'), 0, 4)
+if #live > 0 then
+  local many = call('ZCARD', key(pool, 'live'))
+  refuse('Refused', 'pool ' .. pool .. ' has ' .. many .. ' live workers (' .. table.concat(live, ', ') .. '); drain them first')
+end
+for _, worker in ipairs(call('ZRANGE', key(pool, 'workers'), 0, -1)) do
+  call('DEL', worker_key(pool, worker))
+end
+for _, number in ipairs(call('ZRANGE', key(pool, 'jobs'), 0, -1)) do
+  local job = call('HMGET', job_key(number), 'id', 'owner')
+  if job[1] then call('HDEL', prefix .. 'job_names', job[1]) end
+  if job[2] then call('SREM', held_key(job[2]), number) end
+  call('UNLINK', job_key(number), doc_key(number), tries_key(number))
+end
+for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
+  call('UNLINK', lane_key(pool, string.sub(head, NUMBER + 1)))
+end
+for _, group in ipairs(call('ZRANGE', key(pool, 'rates'), 0, -1)) do call('UNLINK', key(pool, 'rate:' .. group)) end
+for _, name in ipairs({
+  'pool', 'workers', 'live', 'events', 'beats', 'logs', 'samples', 'sample_bodies',
+  'jobs', 'ready', 'lanes', 'delayed', 'leases', 'done', 'poisoned', 'cancelled', 'unique', 'running', 'rates', 'news',
+}) do
+  call('UNLINK', key(pool, name))
+end
+call('ZREM', prefix .. 'pools', pool)

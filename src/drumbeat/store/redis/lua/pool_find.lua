@@ -1,0 +1,2 @@
+-- One pool, or nothing.
+return call('HGETALL', key(ARGV[1], 'pool'))

@@ -1,0 +1,10 @@
+-- needs: jobs, lanes, claim
+-- The jobs are off their lanes before the script ends, so no other claim sees them.
+local pool, worker, lease, limit, capabilities, types = unpack(ARGV)
+expect_pool(pool)
+local claiming = {worker = worker, lease = tonumber(lease), limit = tonumber(limit)}
+claiming.capabilities, claiming.types = cmsgpack.unpack(capabilities), cmsgpack.unpack(types)
+local at = now()
+local taken = claim(pool, claiming, at)
+if #taken == claiming.limit then return {as_list(taken)} end
+return {as_list(taken), outlook(pool, at)}

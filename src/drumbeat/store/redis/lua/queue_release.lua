@@ -1,0 +1,13 @@
+-- needs: fence, jobs, lanes, verdicts
+-- Everything a worker held, in whichever pool; who comes second finds nothing held.
+local name, epoch, worker, failure = unpack(ARGV)
+admit(name, epoch)
+local at, released, numbers = now(), {}, call('SMEMBERS', held_key(worker))
+table.sort(numbers)
+for _, number in ipairs(numbers) do
+  local row = load(number)
+  crash(number, row, failure, at)
+  released[#released + 1] = as_json(number, row)
+end
+flush()
+return as_list(released)

@@ -1,0 +1,6 @@
+-- needs: tell, moves, own, sample
+-- One whose number is there already is passed over; a worker whose row is closed keeps none.
+local pool, worker, instance, most = unpack(ARGV, 1, 4)
+own(pool, worker, instance)
+local at = now()
+for i = 5, #ARGV, 3 do keep_sample(pool, worker, at - ARGV[i + 1], ARGV[i], ARGV[i + 2], tonumber(most)) end

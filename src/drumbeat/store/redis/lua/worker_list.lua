@@ -1,0 +1,7 @@
+-- needs: tell, moves
+-- The rows of a pool's workers, or of its live ones, in the order of their making.
+local rows = {}
+for n, worker in ipairs(call('ZRANGE', key(ARGV[1], ARGV[2]), 0, -1)) do
+  rows[n] = call('HGETALL', worker_key(ARGV[1], worker))
+end
+return rows

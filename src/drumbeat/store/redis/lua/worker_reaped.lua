@@ -1,0 +1,13 @@
+-- needs: fence, tell, moves
+-- The first time stays.
+local name, epoch, pool, worker = unpack(ARGV)
+admit(name, epoch)
+local row = worker_key(pool, worker)
+local status = call('HGET', row, 'status')
+if not status then
+  refuse('NotFound', 'no worker ' .. worker .. ' in pool ' .. pool .. '; list the pool\'s workers to see which there are')
+end
+if is_live(status) then
+  refuse('StaleWrite', 'worker ' .. worker .. ': expected an ended one, got ' .. status .. '; move it to its end first')
+end
+call('HSETNX', row, 'reaped_at', int(now()))

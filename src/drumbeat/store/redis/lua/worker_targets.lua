@@ -1,0 +1,20 @@
+-- needs: fence, tell, moves
+-- Row and event are written together, once every worker was seen to be live.
+local name, epoch, pool = unpack(ARGV, 1, 3)
+local at, told = now(), {}
+admit(name, epoch)
+expect_pool(pool)
+for i = 4, #ARGV, 3 do
+  local status = call('HGET', worker_key(pool, ARGV[i]), 'status')
+  if not (status and is_live(status)) then
+    local got = status and ('one that is ' .. status) or 'no such worker'
+    refuse('NotFound', 'worker ' .. ARGV[i] .. ' of pool ' .. pool .. ': expected a live one, got ' .. got .. '; no target was set')
+  end
+end
+for i = 4, #ARGV, 3 do
+  local worker, connections, payload = unpack(ARGV, i, i + 2)
+  local number = tell(pool, at, 'SET_WORKER_TARGET', 'WORKER', worker, nil, payload)
+  call('HSET', worker_key(pool, worker), 'target', connections, 'target_seq', number)
+  told[#told + 1] = number
+end
+return {at, told}

@@ -1,0 +1,98 @@
+"""Workers as they see themselves, in Redis."""
+
+from typing import Any
+
+from drumbeat.core.errors import IllegalMove
+from drumbeat.core.event import FACTS
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
+from drumbeat.store.interface import BATCH, Change, Heartbeat, Joining, Orders
+from drumbeat.store.redis.database import Argument, RedisDatabase
+from drumbeat.store.redis.record import KEPT
+from drumbeat.store.redis.rows import dump, event_of, instant, moment, sample_words, worker_of
+from drumbeat.store.redis.workers import change_words
+
+_FACTS = f",{','.join(sorted(FACTS))},"
+
+
+class RedisMembership:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+
+    async def join(self, joining: Joining) -> Worker:
+        row = await self._database.run(
+            "member_join",
+            joining.pool_id,
+            joining.worker_id,
+            joining.instance,
+            joining.slot,
+            joining.host,
+            joining.pid,
+            joining.provider,
+            joining.provider_ref,
+            dump(joining.capabilities),
+        )
+        return worker_of(joining.pool_id, row)
+
+    async def beat(self, heartbeat: Heartbeat) -> Orders:
+        who = (heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
+        words = (heartbeat.read_to, BATCH, _FACTS, KEPT, *_said(heartbeat), *sample_words(heartbeat.sample))
+        return _orders(heartbeat.pool_id, *await self._database.run("member_beat", *who, *words))
+
+    async def move(
+        self,
+        pool_id: PoolId,
+        worker_id: WorkerId,
+        instance: str,
+        to: WorkerStatus,
+        reason: str,
+        change: Change | None = None,
+    ) -> Worker:
+        allowed = f",{','.join(status for status, ways in MOVES.items() if to in ways)},"
+        words = (pool_id, worker_id, instance, str(to), allowed, reason, *change_words(change))
+        try:
+            return worker_of(pool_id, await self._database.run("member_move", *words))
+        except IllegalMove as exc:
+            check_move(worker_id, WorkerStatus(str(exc)), to)
+            raise
+
+
+def _said(heartbeat: Heartbeat) -> tuple[Argument, ...]:
+    return (
+        heartbeat.phase,
+        heartbeat.applied_target,
+        heartbeat.active,
+        heartbeat.operations,
+        heartbeat.errors,
+        heartbeat.error,
+        heartbeat.cpu_percent,
+        heartbeat.memory_percent,
+        None if heartbeat.gpu is None else dump(heartbeat.gpu),
+    )
+
+
+def _orders(
+    pool_id: PoolId,
+    now: bytes,
+    status: bytes,
+    target: bytes | None,
+    target_seq: bytes | None,
+    drain_deadline: bytes | None,
+    read_to: bytes,
+    more: int,
+    controller_until: bytes | None,
+    entries: list[Any],
+) -> Orders:
+    return Orders(
+        now=instant(now),
+        events=[event_of(pool_id, entry) for entry in entries],
+        read_to=int(read_to),
+        more=bool(more),
+        status=WorkerStatus(status.decode()),
+        target=int(target or 0),
+        target_seq=int(target_seq or 0),
+        drain_deadline=moment(drain_deadline),
+        run_status=None,
+        run_phase=None,
+        controller_until=moment(controller_until),
+    )

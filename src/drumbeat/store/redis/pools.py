@@ -1,0 +1,37 @@
+"""Pools, in Redis."""
+
+from collections.abc import Sequence
+
+from drumbeat.core.errors import NotFound
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.store.redis.database import RedisDatabase
+from drumbeat.store.redis.rows import fence_words, pool_of, pool_words
+
+
+class RedisPools:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+
+    async def create(self, pool: Pool) -> Pool:
+        return pool_of(await self._database.run("pool_create", pool.pool_id, str(pool.kind), *pool_words(pool)))
+
+    async def get(self, pool_id: PoolId) -> Pool:
+        pool = await self.find(pool_id)
+        if pool is None:
+            raise NotFound(f"no pool {pool_id}; create it first, or list the pools there are")
+        return pool
+
+    async def find(self, pool_id: PoolId) -> Pool | None:
+        row = await self._database.run("pool_find", pool_id)
+        return pool_of(row) if row else None
+
+    async def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+        pools = map(pool_of, await self._database.run("pool_list"))
+        return [pool for pool in pools if kind in (None, pool.kind)]
+
+    async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+        return pool_of(await self._database.run("pool_save", *fence_words(fence), pool.pool_id, *pool_words(pool)))
+
+    async def delete(self, pool_id: PoolId) -> None:
+        await self._database.run("pool_delete", pool_id)

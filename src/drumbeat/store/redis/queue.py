@@ -1,0 +1,82 @@
+"""Jobs on the move, in Redis: one script for a push, a claim or a settlement, however many jobs it is about."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from drumbeat.core.job import Job, JobId, NewJob, Token, Verdict
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.interface import Claiming, Renewed, Settled
+from drumbeat.store.redis.database import RedisDatabase
+from drumbeat.store.redis.job_rows import claiming_words, jobs_of, push_words, token_words, verdict_words
+from drumbeat.store.redis.rows import fence_words, to_us
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Outlook:
+    """What was known when a claim had looked in vain."""
+
+    news: bytes  #: the last that was heard
+    due: float | None  #: when the next delayed job comes due, on the event loop's clock
+
+
+class RedisQueue:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+        self._outlooks: dict[PoolId, _Outlook] = {}
+
+    async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
+        ids = await self._database.run("queue_push", pool_id, push_words(jobs))
+        return [JobId(job_id.decode()) for job_id in ids]
+
+    async def claim(self, claiming: Claiming) -> Sequence[Job]:
+        return self._taken(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))
+
+    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+        more = claiming_words(claiming) if claiming else (None,)
+        stale, *taken = await self._database.run("queue_settle", worker_id, verdict_words(verdicts), *more)
+        jobs = self._taken(claiming.pool_id, *taken) if claiming else []
+        return Settled(stale=tuple(verdicts[n].token for n in stale), claimed=tuple(jobs))
+
+    async def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+        stale, cancelled = await self._database.run("queue_renew", worker_id, token_words(tokens), to_us(lease))
+        return Renewed(stale=tuple(tokens[n] for n in stale), cancelled=tuple(tokens[n] for n in cancelled))
+
+    async def release(self, worker_id: WorkerId, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+        return jobs_of(await self._database.run("queue_release", *fence_words(fence), worker_id, error))
+
+    async def expire(self, limit: int = 1000) -> Sequence[Job]:
+        return jobs_of(await self._database.run("queue_expire", limit))
+
+    async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
+        """One command that blocks on the server until there are news of the pool: nothing is asked meanwhile."""
+        outlook = self._outlooks.get(pool_id)
+        if outlook is None:
+            ready, *seen = await self._database.run("queue_look", pool_id)
+            outlook = self._note(pool_id, *seen)
+            if ready:
+                return True
+        return await self._hear(pool_id, outlook, within.total_seconds())
+
+    async def _hear(self, pool_id: PoolId, outlook: _Outlook, seconds: float) -> bool:
+        now = asyncio.get_running_loop().time()
+        left = seconds if outlook.due is None else min(seconds, outlook.due - now)
+        heard = await self._database.hears_news(pool_id, outlook.news, left)
+        if not heard and left >= seconds:
+            return False
+        self._outlooks.pop(pool_id, None)
+        return True
+
+    def _taken(self, pool_id: PoolId, text: bytes, *seen: Any) -> list[Job]:
+        if seen:
+            self._note(pool_id, *seen)
+        return jobs_of(text)
+
+    def _note(self, pool_id: PoolId, news: bytes, due_in: bytes | None = None) -> _Outlook:
+        due = None if due_in is None else asyncio.get_running_loop().time() + int(due_in) / 1e6
+        self._outlooks[pool_id] = outlook = _Outlook(news=news, due=due)
+        return outlook

@@ -1,0 +1,98 @@
+"""What is written down as it happens, in Redis: beats, samples, logs. Memory is dear, so of each a pool keeps the newest."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from drumbeat.core.beat import Beat, NewBeat
+from drumbeat.core.lease import Fence
+from drumbeat.core.log import Log, NewLog
+from drumbeat.core.pool import PoolId
+from drumbeat.core.sample import Sample, StoredSample
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.redis.database import Argument, RedisDatabase
+from drumbeat.store.redis.rows import (
+    at_us,
+    beat_body,
+    beat_from,
+    beat_of,
+    fence_words,
+    log_body,
+    log_of,
+    sample_of,
+    sample_words,
+    to_us,
+)
+
+KEPT = 10_000  #: how many samples, log lines and beats of one pool stay at least; older ones make room
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+class RedisBeats:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+
+    async def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat:
+        body = beat_body(beat)
+        n, at = await self._database.run("beat_append", *fence_words(fence), pool_id, body, KEPT)
+        return beat_from(pool_id, n, at, body)
+
+    async def list(
+        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+    ) -> Sequence[Beat]:
+        entries = await self._database.run("beat_list", pool_id, after, at_us(since), limit)
+        return [beat_of(pool_id, entry) for entry in entries]
+
+    async def last(self, pool_id: PoolId) -> Beat | None:
+        entries = await self._database.run("beat_last", pool_id)
+        return beat_of(pool_id, entries[0]) if entries else None
+
+
+class RedisSamples:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+
+    async def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
+        words = [word for sample in samples for word in sample_words(sample)]
+        await self._database.run("sample_append", pool_id, worker_id, instance, KEPT, *words)
+
+    async def list(
+        self,
+        pool_id: PoolId,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        worker_id: WorkerId | None = None,
+        limit: int = 10_000,
+    ) -> Sequence[StoredSample]:
+        between = ("-inf" if since is None else f"({at_us(since)}", "+inf" if until is None else at_us(until))
+        rows = await self._database.run("sample_list", pool_id, *between, worker_id, limit)
+        return [sample_of(pool_id, *row) for row in rows]
+
+
+class RedisLogs:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+
+    async def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None:
+        words: list[Argument] = []
+        for entry in entries:
+            words += [to_us(entry.age), entry.worker_id, _rank(entry.level), log_body(entry)]
+        await self._database.run("log_append", pool_id, KEPT, *words)
+
+    async def list(
+        self,
+        pool_id: PoolId,
+        *,
+        after: int = 0,
+        worker_id: WorkerId | None = None,
+        level: str | None = None,
+        limit: int = 1000,
+    ) -> Sequence[Log]:
+        least = _rank(level) if level else 0
+        entries = await self._database.run("log_list", pool_id, after, worker_id, least, limit)
+        return [log_of(pool_id, entry) for entry in entries]
+
+
+def _rank(level: str) -> int:
+    """How grave a level is; one we do not know counts as the least."""
+    return _LEVELS.index(level.upper()) if level.upper() in _LEVELS else 0

@@ -1,0 +1,185 @@
+"""Between Redis and values: whole microseconds and JSON text on one side, datetimes and dataclasses on the other."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from drumbeat.core.beat import Beat, NewBeat
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.event import Event, NewEvent, Scope
+from drumbeat.core.histogram import Histogram
+from drumbeat.core.lease import Fence
+from drumbeat.core.log import Log, NewLog
+from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
+from drumbeat.core.sample import Sample, StoredSample
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.store.redis.database import Argument
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+Fields = Mapping[str, str]
+
+
+def to_us(duration: timedelta) -> int:
+    return duration // _MICROSECOND
+
+
+def at_us(moment: datetime | None) -> int | None:
+    return None if moment is None else (moment - _EPOCH) // _MICROSECOND
+
+
+def moment(us: str | bytes | None) -> datetime | None:
+    return None if us is None else instant(us)
+
+
+def instant(us: str | bytes | int) -> datetime:
+    return _EPOCH + timedelta(microseconds=int(us))
+
+
+def dump(value: Any) -> bytes:
+    """A value as JSON. Raises InvalidInput for what JSON cannot say."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError) as exc:
+        raise InvalidInput(f"expected plain JSON, got {type(value).__name__}: {exc}") from exc
+
+
+def load(text: str | bytes | None) -> Any:
+    return None if text is None else msgspec.json.decode(text)
+
+
+def fields(flat: Sequence[bytes]) -> Fields:
+    """A hash, or an entry of a stream, as the server lists it: names and values in turn."""
+    words = [word.decode() for word in flat]
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def fence_words(fence: Fence | None) -> tuple[Argument, Argument]:
+    return (None, None) if fence is None else (fence.name, fence.epoch)
+
+
+def pool_words(pool: Pool) -> tuple[Argument, ...]:
+    """What of a pool may be changed."""
+    limits = {name: getattr(pool.thresholds, name).total_seconds() for name in Thresholds.__dataclass_fields__}
+    return dump(limits), dump(pool.policy), at_us(pool.paused_until)
+
+
+def pool_of(flat: Sequence[bytes]) -> Pool:
+    row = fields(flat)
+    limits = {name: timedelta(seconds=seconds) for name, seconds in load(row["thresholds"]).items()}
+    return Pool(
+        pool_id=PoolId(row["pool_id"]),
+        kind=PoolKind(row["kind"]),
+        thresholds=Thresholds(**limits),
+        policy=load(row["policy"]),
+        paused_until=moment(row.get("paused_until")),
+        created_at=moment(row.get("created_at")),
+    )
+
+
+_TIMES = frozenset({"heartbeat_at", "created_at", "started_at", "ready_at", "drain_deadline", "ended_at", "reaped_at"})
+_DOCUMENTS = frozenset({"gpu", "meta"})
+_REALS = frozenset({"cpu_percent", "memory_percent"})
+_TEXTS = frozenset({"worker_id", "instance", "host", "provider", "provider_ref", "phase", "error"})
+
+
+def worker_of(pool_id: PoolId, flat: Sequence[bytes]) -> Worker:
+    return Worker(pool_id=pool_id, **{name: _worker_field(name, value) for name, value in fields(flat).items()})
+
+
+def _worker_field(name: str, value: str) -> Any:
+    if name in _TEXTS:
+        return value
+    if name in _TIMES:
+        return instant(value)
+    if name in _REALS:
+        return float(value)
+    if name in _DOCUMENTS:
+        return load(value)
+    if name == "capabilities":
+        return tuple(load(value))
+    return WorkerStatus(value) if name == "status" else int(value)
+
+
+def event_words(event: NewEvent) -> tuple[Argument, ...]:
+    return str(event.type), str(event.scope), event.worker_id, event.slot, dump(event.payload)
+
+
+def event_of(pool_id: PoolId, entry: Sequence[Any]) -> Event:
+    row = fields(entry[1])
+    worker_id, slot = row.get("worker_id"), row.get("slot")
+    return Event(
+        pool_id=pool_id,
+        sequence_id=entry_number(entry),
+        type=row["type"],
+        scope=Scope(row["scope"]),
+        worker_id=None if worker_id is None else WorkerId(worker_id),
+        slot=None if slot is None else int(slot),
+        payload=load(row["payload"]),
+        created_at=instant(row["at"]),
+    )
+
+
+def entry_number(entry: Sequence[bytes]) -> int:
+    return int(entry[0].partition(b"-")[0])
+
+
+def told(pool_id: PoolId, event: NewEvent, number: int, at: datetime) -> Event:
+    """An event as it was kept."""
+    return Event(
+        pool_id=pool_id,
+        sequence_id=number,
+        type=str(event.type),
+        scope=event.scope,
+        worker_id=event.worker_id,
+        slot=event.slot,
+        payload=load(dump(event.payload)),
+        created_at=at,
+    )
+
+
+def beat_body(beat: NewBeat) -> bytes:
+    said = {name: getattr(beat, name) for name in NewBeat.__dataclass_fields__}
+    return dump(said | {"duration": to_us(beat.duration)})
+
+
+def beat_of(pool_id: PoolId, entry: Sequence[Any]) -> Beat:
+    _, at, _, body = entry[1]
+    return beat_from(pool_id, entry_number(entry), at, body)
+
+
+def beat_from(pool_id: PoolId, n: int, at: bytes, body: bytes) -> Beat:
+    said = load(body)
+    said["duration"] = timedelta(microseconds=said["duration"])
+    return Beat(pool_id=pool_id, n=n, at=instant(at), **said)
+
+
+def log_body(log: NewLog) -> bytes:
+    return dump({"level": log.level, "logger": log.logger, "message": log.message, "details": log.details})
+
+
+def log_of(pool_id: PoolId, entry: Sequence[Any]) -> Log:
+    _, at, _, worker, _, _, _, body = entry[1]
+    worker_id = WorkerId(worker.decode()) if worker != b"\0" else None
+    return Log(pool_id=pool_id, log_id=entry_number(entry), at=instant(at), worker_id=worker_id, **load(body))
+
+
+_KEPT = tuple(name for name in Sample.__dataclass_fields__ if name not in {"age", "interval", "latency"})
+
+
+def sample_words(sample: Sample | None) -> tuple[Argument, ...]:
+    """Number, age and body of a sample; nothing thrice when there is none."""
+    if sample is None:
+        return None, None, None
+    measured = {name: getattr(sample, name) for name in _KEPT}
+    body = measured | {"interval": to_us(sample.interval), "latency": sample.latency.to_bytes()}
+    return sample.n, to_us(sample.age), msgspec.msgpack.encode(body)
+
+
+def sample_of(pool_id: PoolId, worker: bytes, at: bytes, body: bytes) -> StoredSample:
+    said = msgspec.msgpack.decode(body)
+    said["interval"] = timedelta(microseconds=said["interval"])
+    said["latency"] = Histogram.from_bytes(said["latency"])
+    return StoredSample(pool_id=pool_id, worker_id=WorkerId(worker.decode()), at=instant(at), **said)

@@ -1,0 +1,39 @@
+"""Lua as text: one file per atomic operation, put together with the parts it names in its first line."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+_FOLDER = Path(__file__).parent / "lua"
+_NEEDS = re.compile(r"-- needs: (.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """A script, and the digest under which the server remembers it."""
+
+    text: bytes
+    digest: bytes
+
+
+@cache
+def load_scripts(clock: str | None = None) -> Mapping[str, Script]:
+    """Every script by its file's name. ``clock`` is Lua for ``now()``; without it the server's own TIME."""
+    return {path.stem: _script(path, clock or _part("clock")) for path in sorted(_FOLDER.glob("*.lua"))}
+
+
+def _script(path: Path, clock: str) -> Script:
+    body = path.read_text(encoding="utf-8")
+    needs = _NEEDS.match(body)
+    parts = [_part(name) for name in (needs[1].split(", ") if needs else ())]
+    whole = "\n".join([_part("start"), clock, *parts, "local function operate()", body, "end", _part("end")])
+    text = whole.encode()
+    return Script(text=text, digest=hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+
+
+@cache
+def _part(name: str) -> str:
+    return (_FOLDER / "parts" / f"{name}.lua").read_text(encoding="utf-8")

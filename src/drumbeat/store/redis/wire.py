@@ -1,0 +1,119 @@
+"""One connection to Redis that many share: words go out as they come, replies come back in the same order.
+
+So those who ask at the same time share round trips (pipelining), and nobody waits for a free connection. Whoever gives up
+leaves its place in the order; its reply is dropped when it comes.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+Word = bytes | str | int | float
+
+
+class ServerSaidNo(Exception):
+    """Redis answered with an error."""
+
+
+class _Incomplete(Exception):
+    """The rest of a reply is still on its way."""
+
+
+class Wire(asyncio.Protocol):
+    """A connection that has been greeted already. ``held`` is kept as long as the wire is."""
+
+    def __init__(self, transport: asyncio.Transport, held: object = None) -> None:
+        self._transport = transport
+        self._held = held
+        self._replies: deque[asyncio.Future[Any]] = deque()
+        self._rest = b""
+        self._loop = asyncio.get_running_loop()
+        transport.set_protocol(self)
+
+    @property
+    def is_open(self) -> bool:
+        return not self._transport.is_closing()
+
+    def ask(self, words: Sequence[Word]) -> asyncio.Future[Any]:
+        """Send a command; its reply comes to the future."""
+        reply: asyncio.Future[Any] = self._loop.create_future()
+        self._transport.write(_packed(words))
+        self._replies.append(reply)
+        return reply
+
+    def close(self) -> None:
+        """Let go at once; who still waits hears that the connection was lost."""
+        self._transport.abort()
+        self.connection_lost(None)
+
+    def data_received(self, data: bytes) -> None:
+        text, at = self._rest + data if self._rest else data, 0
+        try:
+            while at < len(text):
+                value, at = _read(text, at)
+                self._answer(value)
+        except _Incomplete:
+            pass
+        self._rest = text[at:] if at else text
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        while self._replies:
+            reply = self._replies.popleft()
+            if not reply.done():
+                reply.set_exception(ConnectionError(f"the connection was lost{f': {exc}' if exc else ''}"))
+
+    def _answer(self, value: Any) -> None:
+        if not self._replies:
+            return
+        reply = self._replies.popleft()
+        if reply.done():
+            return
+        if isinstance(value, ServerSaidNo):
+            reply.set_exception(value)
+        else:
+            reply.set_result(value)
+
+
+def _packed(words: Sequence[Word]) -> bytes:
+    parts = [b"*%d\r\n" % len(words)]
+    for word in words:
+        text = word if isinstance(word, bytes) else (word if isinstance(word, str) else repr(word)).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
+    return b"".join(parts)
+
+
+def _read(text: bytes, at: int) -> tuple[Any, int]:
+    """The reply that begins at ``at``, and where the next one does (RESP 2)."""
+    end = text.find(b"\r\n", at)
+    if end < 0:
+        raise _Incomplete
+    kind, head, at = text[at], text[at + 1 : end], end + 2
+    if kind == 0x24:  # $
+        return _read_bulk(text, at, int(head))
+    if kind == 0x3A:  # :
+        return int(head), at
+    if kind == 0x2A:  # *
+        return _read_array(text, at, int(head))
+    if kind == 0x2D:  # -
+        return ServerSaidNo(head.decode(errors="replace")), at
+    return head, at
+
+
+def _read_bulk(text: bytes, at: int, length: int) -> tuple[bytes | None, int]:
+    if length < 0:
+        return None, at
+    end = at + length
+    if len(text) < end + 2:
+        raise _Incomplete
+    return text[at:end], end + 2
+
+
+def _read_array(text: bytes, at: int, length: int) -> tuple[list[Any] | None, int]:
+    if length < 0:
+        return None, at
+    values = []
+    for _ in range(length):
+        value, at = _read(text, at)
+        values.append(value)
+    return values, at

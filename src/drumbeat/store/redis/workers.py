@@ -1,0 +1,93 @@
+"""Workers as a controller sees them, in Redis."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from drumbeat.core.errors import IllegalMove
+from drumbeat.core.event import Event, Target, set_worker_target, stop
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
+from drumbeat.store.interface import Change
+from drumbeat.store.redis.database import Argument, RedisDatabase
+from drumbeat.store.redis.rows import dump, fence_words, instant, to_us, told, worker_of
+
+
+class RedisWorkers:
+    def __init__(self, database: RedisDatabase) -> None:
+        self._database = database
+
+    async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
+        words = [word for worker in workers for word in _row_words(worker)]
+        await self._database.run("worker_add", *fence_words(fence), *words)
+
+    async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
+        return worker_of(pool_id, await self._database.run("worker_get", pool_id, worker_id))
+
+    async def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
+        rows = await self._database.run("worker_list", pool_id, "live" if live else "workers")
+        return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
+
+    async def move(
+        self,
+        worker: Worker,
+        to: WorkerStatus,
+        reason: str,
+        change: Change | None = None,
+        *,
+        fence: Fence | None = None,
+    ) -> Worker:
+        seen = (worker.pool_id, worker.worker_id, str(worker.status), worker.heartbeat_count)
+        moving = (str(to), int(to in MOVES[worker.status]), reason, *change_words(change))
+        try:
+            row = await self._database.run("worker_move", *fence_words(fence), *seen, *moving)
+        except IllegalMove:
+            check_move(worker.worker_id, worker.status, to)
+            raise
+        return worker_of(worker.pool_id, row)
+
+    async def set_targets(
+        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+    ) -> Sequence[Event]:
+        events = [set_worker_target(worker_id, target) for worker_id, target in targets.items()]
+        words: list[Argument] = []
+        for event, (worker_id, target) in zip(events, targets.items(), strict=True):
+            words += [worker_id, target.connections, dump(event.payload)]
+        at, numbers = await self._database.run("worker_targets", *fence_words(fence), pool_id, *words)
+        return [told(pool_id, event, number, instant(at)) for event, number in zip(events, numbers, strict=True)]
+
+    async def ask_to_drain(
+        self,
+        pool_id: PoolId,
+        workers: Sequence[WorkerId],
+        reason: str,
+        within: timedelta,
+        *,
+        fence: Fence | None = None,
+    ) -> Sequence[WorkerId]:
+        payload = dump(stop(reason, within).payload)
+        asked = await self._database.run("worker_drain", *fence_words(fence), pool_id, to_us(within), payload, *workers)
+        return [WorkerId(name.decode()) for name in asked]
+
+    async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
+        await self._database.run("worker_reaped", *fence_words(fence), pool_id, worker_id)
+
+
+def change_words(change: Change | None) -> tuple[Argument, ...]:
+    if change is None:
+        return None, None, None, None
+    meta = None if change.meta is None else dump(change.meta)
+    return change.exit_code, change.error, change.provider_ref, meta
+
+
+def _row_words(worker: Worker) -> tuple[Argument, ...]:
+    return (
+        worker.pool_id,
+        worker.worker_id,
+        worker.slot,
+        worker.provider,
+        worker.provider_ref,
+        dump(worker.capabilities),
+        worker.target,
+        dump(worker.meta),
+    )

@@ -1,0 +1,215 @@
+"""Between rows of jobs and their values. The payload is decoded once, and a job without rare settings is built without them."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import lru_cache
+from itertools import repeat
+from types import MemberDescriptorType
+from typing import Any
+
+import msgspec
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
+from drumbeat.store.job_ids import job_id_of
+from drumbeat.store.sql.database import Row
+from drumbeat.store.sql.rows import at_us, instant, moment, to_us
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder()
+_BACKOFF = Backoff()
+_STATUS = {str(status): status for status in JobStatus}
+_SECOND = timedelta(seconds=1)
+_moment = lru_cache(maxsize=4096)(moment)  #: the jobs of one claim share most of their times
+
+_FIELDS = tuple(vars(Job)[name] for name in Job.__dataclass_fields__)
+_SET = MemberDescriptorType.__set__
+_PRIORITY = 7
+COLUMNS = 33  #: of ``jobs``, in the order in which its migration made them
+
+
+def json_text(value: Any, what: str) -> str:
+    """A value as JSON. Raises InvalidInput."""
+    try:
+        return _ENCODER.encode(value).decode()
+    except (TypeError, ValueError, OverflowError, RecursionError) as exc:
+        raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
+
+
+def result_text(result: Any) -> str | None:
+    return None if result is None else json_text(result, "result")
+
+
+def row_id(row: Row) -> JobId:
+    given: str | None = row["given_id"]
+    return job_id_of(row["seq"]) if given is None else JobId(given)
+
+
+def job_of(whole: Row) -> Job:
+    """A whole row. Columns are taken by their place and fields set by theirs: names are what would cost most of a claim."""
+    row = whole[:COLUMNS]
+    values = (
+        row[2] or job_id_of(row[0]),
+        row[1],
+        _DECODER.decode(row[4]),
+        row[3],
+        _STATUS[row[5]],
+        *row[7:13],  # priority, attempts, failures, crashes, max_attempts, max_crashes
+        _BACKOFF if row[13] is None else _backoff_of(row[13]),
+        None if row[14] is None else timedelta(microseconds=row[14]),
+        *row[15:18],  # unique_key, group, group_limit
+        None if row[18] is None else RateLimit(count=row[18], per=timedelta(microseconds=row[19])),
+        *row[20:23],  # capability, lease_owner, lease_epoch
+        _moment(row[23]),
+        _moment(row[24]),
+        row[25] != 0,
+        *row[26:28],  # progress, progress_note
+        None if row[28] is None else _DECODER.decode(row[28]),
+        row[29],
+        _moment(row[30]),
+        _moment(row[31]),
+        _moment(row[32]),
+    )
+    job = object.__new__(Job)
+    deque(map(_SET, _FIELDS, repeat(job), values), maxlen=0)
+    return job
+
+
+def in_order_of_claiming(rows: Iterable[Row]) -> list[Job]:
+    return [job_of(row) for row in sorted(rows, key=_claim_order)]
+
+
+def _claim_order(row: Row) -> tuple[int, int]:
+    return -row[_PRIORITY], row[0]
+
+
+def is_plain(job: NewJob) -> bool:
+    """Whether a job has only what every job has."""
+    return (
+        job.job_id is None
+        and job.unique_key is None
+        and job.group is None
+        and job.capability is None
+        and job.timeout is None
+        and job.run_at is None
+        and not job.delay
+        and job.max_attempts == 3
+        and job.max_crashes == 3
+        and job.backoff == _BACKOFF
+    )
+
+
+def new_job_values(job: NewJob) -> dict[str, Any]:
+    """Everything a job may be given."""
+    rate = job.group_rate
+    return {
+        "given_id": job.job_id,
+        "type": job.type,
+        "payload": json_text(job.payload, "payload"),
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+        "max_crashes": job.max_crashes,
+        "backoff": None if job.backoff == _BACKOFF else _backoff_text(job.backoff),
+        "timeout_us": None if job.timeout is None else to_us(job.timeout),
+        "unique_key": job.unique_key,
+        "group_key": job.group,
+        "group_limit": job.group_limit,
+        "rate_count": None if rate is None else rate.count,
+        "rate_us": None if rate is None else to_us(rate.per),
+        "capability": job.capability,
+        "run_at": at_us(job.run_at),
+        "delay": to_us(job.delay),
+    }
+
+
+def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
+    """What the end of an attempt changes of a job's row."""
+    due = at_us(job.not_before)
+    return {
+        "seq": number,
+        "status": str(job.status),
+        "delayed": int(job.status is JobStatus.PENDING and due is not None and due > now),
+        "attempts": job.attempts,
+        "failures": job.failures,
+        "crashes": job.crashes,
+        "result": None if job.result is None else json_text(job.result, "result"),
+        "lease_owner": job.lease_owner,
+        "not_before": due,
+        "last_error": text(job.last_error),
+        "finished_at": at_us(job.finished_at),
+    }
+
+
+def attempt_row(job: Job, number: int, outcome: Outcome, error: str | None, now: int) -> dict[str, Any]:
+    """The end of a claimed job's attempt."""
+    return {
+        "seq": number,
+        "n": job.lease_epoch,
+        "worker_id": job.lease_owner,
+        "started_at": at_us(job.claimed_at),
+        "ended_at": now,
+        "outcome": str(outcome),
+        "error": text(error),
+    }
+
+
+def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
+    """A job's attempts: the ended ones by their rows; the one that runs, or that finished it, by the job's own."""
+    ended = [
+        Attempt(
+            job_id=job.job_id,
+            n=row["n"],
+            worker_id=row["worker_id"],
+            started_at=instant(row["started_at"]),
+            ended_at=instant(row["ended_at"]),
+            outcome=Outcome(row["outcome"]),
+            error=row["error"],
+        )
+        for row in rows
+    ]
+    if job.lease_owner is None or job.claimed_at is None:
+        return ended
+    own = Attempt(
+        job_id=job.job_id,
+        n=job.lease_epoch,
+        worker_id=job.lease_owner,
+        started_at=job.claimed_at,
+        ended_at=job.finished_at,
+        outcome=Outcome.DONE if job.status is JobStatus.DONE else None,
+    )
+    return [*ended, own]
+
+
+def text(said: str | None) -> str | None:
+    """What somebody said, without the one character PostgreSQL cannot keep."""
+    return said if said is None else said.replace("\x00", "\ufffd")
+
+
+def tokens_json(tokens: Iterable[Token], numbers: Mapping[JobId, int]) -> str:
+    known = [{"seq": numbers[token.job_id], "epoch": token.epoch} for token in tokens if token.job_id in numbers]
+    return _ENCODER.encode(known).decode()
+
+
+def rows_json(rows: Sequence[Mapping[str, Any] | tuple[Any, ...]]) -> str:
+    return _ENCODER.encode(rows).decode()
+
+
+def _backoff_text(backoff: Backoff) -> str:
+    said = {
+        "first": backoff.first / _SECOND,
+        "factor": backoff.factor,
+        "most": backoff.most / _SECOND,
+        "jitter": backoff.jitter,
+    }
+    return _ENCODER.encode(said).decode()
+
+
+def _backoff_of(said: str) -> Backoff:
+    known = _DECODER.decode(said)
+    return Backoff(
+        first=timedelta(seconds=known["first"]),
+        factor=known["factor"],
+        most=timedelta(seconds=known["most"]),
+        jitter=known["jitter"],
+    )

@@ -1,0 +1,117 @@
+"""What becomes of jobs, as scripts that every SQL database runs in one transaction."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from drumbeat.core.errors import AlreadyExists
+from drumbeat.core.job import Job, JobId, JobStatus, Outcome, Token, Verdict
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.sql.database import Row, Rows, Script, check_fence
+from drumbeat.store.sql.job_rows import attempt_row, job_of, job_row, row_id, rows_json, tokens_json
+from drumbeat.store.sql.rows import at_us, instant
+from drumbeat.store.verdicts import crashed, settled
+
+Ended = tuple[Job, Job, Outcome, str | None]  #: a job before and after the end of an attempt, and how it ended
+
+
+def stale(verdicts: Sequence[Verdict], good: set[Token]) -> tuple[Token, ...]:
+    """Those that were not heard; of two on the same claim, the second."""
+    left = set(good)
+    refused: list[Token] = []
+    for verdict in verdicts:
+        if verdict.token in left:
+            left.discard(verdict.token)
+        else:
+            refused.append(verdict.token)
+    return tuple(refused)
+
+
+def first_words(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """One verdict on each job: the first on its latest claim."""
+    latest: dict[JobId, Verdict] = {}
+    for verdict in verdicts:
+        known = latest.setdefault(verdict.token.job_id, verdict)
+        if known.token.epoch < verdict.token.epoch:
+            latest[verdict.token.job_id] = verdict
+    return [*latest.values()]
+
+
+def there_already(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | None]:
+    """The job in whose place another was not kept, if it still is there. Raises AlreadyExists where it is another pool's."""
+    named = (yield "find_job_by_id", {"job_id": job["given_id"]}) if job["given_id"] is not None else ()
+    if named and named[0]["pool_id"] != pool_id:
+        raise AlreadyExists(f"pool {named[0]['pool_id']!r} has a job {job['given_id']!r} already; choose another id")
+    if named or job["unique_key"] is None:
+        return row_id(named[0]) if named else None
+    keyed = yield "find_holder_of_key", {"pool_id": pool_id, "unique_key": job["unique_key"]}
+    return row_id(keyed[0]) if keyed else None
+
+
+def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
+    """Claim among limited groups, and note it for those that have a rate."""
+    yield "forget_claims", {"pool_id": values["pool_id"], "now": values["now"]}
+    rows = yield "claim_limited", values
+    for row in rows:
+        if row["rate_count"] is not None and row["group_key"] is not None:
+            yield (
+                "note_claims",
+                {
+                    "pool_id": row["pool_id"],
+                    "group_key": row["group_key"],
+                    "seq": row["seq"],
+                    "n": row["lease_epoch"],
+                    "at": row["claimed_at"],
+                    "until": row["claimed_at"] + row["rate_us"],
+                },
+            )
+    return rows
+
+
+def settle_others(worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
+    """Verdicts after which a job is not simply done: read and locked, judged by the rule all stores share, written back."""
+    values = {"worker_id": worker_id, "tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
+    held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
+    now = instant((yield "now", {})[0]["now"])
+    ended = [
+        (held[verdict.token], settled(held[verdict.token], verdict, now), verdict.outcome, verdict.error)
+        for verdict in verdicts
+        if verdict.token in held
+    ]
+    yield from _save(ended, numbers)
+    return held
+
+
+def release(worker_id: WorkerId, error: str, fence: Fence | None) -> Script[list[Job]]:
+    yield from check_fence(fence)
+    rows = yield "lock_jobs_of_worker", {"worker_id": worker_id}
+    return (yield from _crash(rows, lambda job: error))
+
+
+def expire(limit: int) -> Script[list[Job]]:
+    rows = yield "lock_expired", {"limit": limit}
+    return (yield from _crash(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
+
+
+def _crash(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
+    now = instant((yield "now", {})[0]["now"])
+    numbers: dict[JobId, int] = {}
+    ended: list[Ended] = []
+    for row in rows:
+        job = job_of(row)
+        numbers[job.job_id] = row["seq"]
+        ended.append((job, crashed(job, why(job), now), Outcome.CRASHED, why(job)))
+    yield from _save(ended, numbers)
+    return [after for _, after, _, _ in ended]
+
+
+def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[None]:
+    """Keep jobs as they are after an attempt, and those attempts that the job's own row does not tell."""
+    if not ended:
+        return
+    now = at_us(ended[0][1].finished_at) or (yield "now", {})[0]["now"]
+    yield "save_jobs", {"rows": rows_json([job_row(after, numbers[after.job_id], now) for _, after, _, _ in ended])}
+    told = [each for each in ended if each[1].status is not JobStatus.DONE]
+    rows = [attempt_row(job, numbers[job.job_id], outcome, error, now) for job, _, outcome, error in told]
+    yield "add_attempts", {"rows": rows_json(rows)}

@@ -1,0 +1,153 @@
+"""Jobs to look at and to decide about."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from drumbeat.core.errors import NotFound
+from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.job_ids import number_of
+from drumbeat.store.sql.database import Database, RingingQueue, Row, Script
+from drumbeat.store.sql.job_rows import attempts_of, job_of, row_id, text
+from drumbeat.store.sql.rows import moment, to_us
+
+_ENDED = (JobStatus.DONE, JobStatus.POISONED, JobStatus.CANCELLED)
+
+
+class SqlJobs:
+    """Jobs to look at and to decide about."""
+
+    def __init__(self, database: Database, queue: RingingQueue) -> None:
+        self._database = database
+        self._queue = queue
+
+    async def get(self, job_id: JobId) -> Job:
+        return job_of(await self._row(job_id))
+
+    async def list(
+        self,
+        pool_id: PoolId,
+        *,
+        statuses: Sequence[JobStatus] = (),
+        job_type: str | None = None,
+        group: str | None = None,
+        worker_id: WorkerId | None = None,
+        after: JobId | None = None,
+        limit: int = 100,
+    ) -> Sequence[Job]:
+        values = {
+            "pool_id": pool_id,
+            "statuses": _listed(statuses),
+            "type": job_type,
+            "group": group,
+            "worker_id": worker_id,
+            "after": 0 if after is None else (await self._row(after))["seq"],
+            "limit": limit,
+        }
+        return [job_of(row) for row in await self._database.read("list_jobs", values)]
+
+    async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
+        row = await self._row(job_id)
+        return attempts_of(job_of(row), await self._database.read("list_attempts", {"seq": row["seq"]}))
+
+    async def size(self, pool_id: PoolId, most: int = 10_000) -> int:
+        [row] = await self._database.read("count_ready", {"pool_id": pool_id, "most": most})
+        return min(int(row["ready"]), most)
+
+    async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
+        return await self._database.transact(_count(pool_id, most))
+
+    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        rows = await self._database.read("count_demand", {"pool_id": pool_id})
+        return {row["capability"]: min(row["jobs"], most) for row in rows}
+
+    async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
+        return await self._database.transact(_cancel(job_ids))
+
+    async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
+        requeued = await self._database.transact(_requeue(pool_id, job_ids))
+        await self._queue.ring([pool_id] if requeued else [])
+        return requeued
+
+    async def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
+        return await self._database.transact(_progress(worker_id, token, share, note))
+
+    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
+        return await self._database.transact(_prune(older_than, statuses))
+
+    async def _row(self, job_id: JobId) -> Row:
+        number = number_of(job_id)
+        by_id, by_number = ("find_job_by_id", {"job_id": job_id}), ("find_job_by_number", {"seq": number})
+        rows = await self._database.read(*(by_id if number is None else by_number))
+        if not rows:
+            raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list")
+        return rows[0]
+
+
+def _listed(statuses: Sequence[JobStatus]) -> str:
+    return f",{','.join(statuses)}," if statuses else ""
+
+
+def _find(job_id: JobId) -> Script[Row | None]:
+    number = number_of(job_id)
+    if number is None:
+        rows = yield "find_job_by_id", {"job_id": job_id}
+    else:
+        rows = yield "find_job_by_number", {"seq": number}
+    return rows[0] if rows else None
+
+
+def _count(pool_id: PoolId, most: int) -> Script[JobCounts]:
+    of = {"pool_id": pool_id, "most": most}
+    ended = {}
+    for status in _ENDED:
+        ended[str(status)] = (yield "count_ended", of | {"status": str(status)})[0]["jobs"]
+    return JobCounts(
+        ready=min((yield "count_ready", of)[0]["ready"], most),
+        delayed=(yield "count_delayed", of)[0]["jobs"],
+        claimed=(yield "count_claimed", of)[0]["jobs"],
+        oldest_ready=moment((yield "oldest_ready", of)[0]["since"]),
+        **ended,
+    )
+
+
+def _cancel(job_ids: Sequence[JobId]) -> Script[list[Job]]:
+    cancelled: list[Job] = []
+    for job_id in sorted(set(job_ids)):
+        row = yield from _find(job_id)
+        rows = (yield "cancel_job", {"seq": row["seq"]}) if row else ()
+        cancelled += [job_of(row) for row in rows]
+    return cancelled
+
+
+def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[JobId]]:
+    wanted: list[Row] = []
+    if job_ids is None:
+        wanted += yield "list_poisoned", {"pool_id": pool_id}
+    for job_id in dict.fromkeys(job_ids or ()):
+        row = yield from _find(job_id)
+        wanted += [row] if row else []
+    requeued: list[JobId] = []
+    for row in wanted:
+        if (yield "requeue_job", {"seq": row["seq"], "pool_id": pool_id}):
+            requeued.append(row_id(row))
+    return requeued
+
+
+def _progress(worker_id: WorkerId, token: Token, share: float, note: str | None) -> Script[bool]:
+    row = yield from _find(token.job_id)
+    if row is None:
+        return False
+    said = {"share": share, "note": text(note), "seq": row["seq"], "worker_id": worker_id, "epoch": token.epoch}
+    return bool((yield "note_progress", said))
+
+
+def _prune(older_than: timedelta, statuses: Sequence[JobStatus]) -> Script[int]:
+    gone = yield (
+        "prune_jobs",
+        {"age": to_us(older_than), "statuses": _listed([status for status in statuses if status in _ENDED])},
+    )
+    if gone:
+        yield "prune_attempts", {}
+    return len(gone)

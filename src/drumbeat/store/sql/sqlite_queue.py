@@ -1,0 +1,118 @@
+"""Jobs on the move in SQLite: each operation is one piece of work for the writing thread, which commits many at once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drumbeat.core.job import Job, JobId, NewJob, Outcome, Token, Verdict
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.interface import Claiming, Settled
+from drumbeat.store.job_ids import job_id_of, refuse_own_form
+from drumbeat.store.sql.database import Bulk, Row, Script
+from drumbeat.store.sql.job_rows import is_plain, json_text, new_job_values, result_text, rows_json
+from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
+from drumbeat.store.sql.pools import no_pool
+from drumbeat.store.sql.queue import SqlQueue
+from drumbeat.store.sql.rows import dump, to_us
+
+_PLAIN = ("seq", "pool_id", "type", "payload", "priority", "created_at")
+
+
+class SqliteQueue(SqlQueue):
+    """One writer at a time: what is read in a script is true until it ends."""
+
+    async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
+        if all(map(is_plain, jobs)):
+            told = [(job.type, json_text(job.payload, "payload"), job.priority) for job in jobs]
+            ids = await self._database.transact(_push_plain(pool_id, told))
+        else:
+            for job in jobs:
+                refuse_own_form(job)
+            ids = await self._database.transact(_push(pool_id, [new_job_values(job) for job in jobs]))
+        await self._bell.ring(pool_id)
+        return ids
+
+    async def claim(self, claiming: Claiming) -> Sequence[Job]:
+        return self._took(claiming, await self._database.transact(_claim(claiming)))
+
+    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+        numbers = await self._numbers(verdict.token for verdict in verdicts)
+        good, pools, rows = await self._database.transact(_settle(worker_id, verdicts, numbers, claiming))
+        for job_id in numbers:
+            self._named.pop(job_id, None)
+        await self.ring(pools)
+        return Settled(stale=stale(verdicts, good), claimed=tuple(self._took(claiming, rows)) if claiming else ())
+
+
+def _push_plain(pool_id: PoolId, jobs: Sequence[tuple[str, str, int]]) -> Script[list[JobId]]:
+    first, now = yield from _next_number(pool_id)
+    records = [(seq, pool_id, kind, payload, priority, now) for seq, (kind, payload, priority) in enumerate(jobs, first)]
+    if records:
+        yield "push_plain", Bulk(table="jobs", columns=_PLAIN, records=records)
+    return [job_id_of(record[0]) for record in records]
+
+
+def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:
+    number, now = yield from _next_number(pool_id)
+    ids: list[JobId] = []
+    for job in jobs:
+        rows = yield "push_job", {**job, "pool_id": pool_id, "seq": number, "now": now}
+        if rows:
+            ids.append(JobId(job["given_id"]) if job["given_id"] is not None else job_id_of(number))
+            number += 1
+        else:
+            ids.append((yield from there_already(pool_id, job)) or job_id_of(number))
+    return ids
+
+
+def _next_number(pool_id: PoolId) -> Script[tuple[int, int]]:
+    rows = yield "next_number", {"pool_id": pool_id}
+    if not rows:
+        raise no_pool(pool_id)
+    return rows[0]["seq"], rows[0]["now"]
+
+
+def _claim(claiming: Claiming) -> Script[Sequence[Row]]:
+    gate = yield "claim_gate", {"pool_id": claiming.pool_id, "worker_id": claiming.worker_id}
+    if not gate:
+        raise no_pool(claiming.pool_id)
+    if not gate[0]["may_claim"] or claiming.limit < 1:
+        return ()
+    values = _claim_values(claiming) | {"now": gate[0]["now"]}
+    if gate[0]["due"]:
+        yield "promote_jobs", values
+    if gate[0]["limited"] or gate[0]["due"]:
+        return (yield from claim_limited(values))
+    return (yield "claim_jobs", values)
+
+
+def _claim_values(claiming: Claiming) -> dict[str, Any]:
+    return {
+        "pool_id": claiming.pool_id,
+        "worker_id": claiming.worker_id,
+        "lease": to_us(claiming.lease),
+        "limit": claiming.limit,
+        "capabilities": dump(claiming.capabilities) if claiming.capabilities else "[]",
+        "types": dump(claiming.types) if claiming.types else "[]",
+    }
+
+
+def _settle(
+    worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int], claiming: Claiming | None
+) -> Script[tuple[set[Token], set[PoolId], Sequence[Row]]]:
+    first = first_words(verdicts)
+    done = [verdict for verdict in first if verdict.outcome is Outcome.DONE and verdict.token.job_id in numbers]
+    others = [verdict for verdict in first if verdict.outcome is not Outcome.DONE]
+    good = yield from _done(worker_id, done, numbers)
+    held = (yield from settle_others(worker_id, others, numbers)) if others else {}
+    pools = {job.pool_id for job in held.values()}
+    return good | set(held), pools, (yield from _claim(claiming)) if claiming else ()
+
+
+def _done(worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
+    if not verdicts:
+        return set()
+    told = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]
+    rows = yield "settle_done", {"worker_id": worker_id, "verdicts": rows_json(told)}
+    kept = {row["seq"] for row in rows}
+    return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in kept}

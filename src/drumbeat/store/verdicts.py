@@ -1,0 +1,42 @@
+"""What becomes of a claimed job, as a function of values: the rule every other store is held to."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from drumbeat.core.job import Job, JobStatus, Outcome, Verdict
+
+
+def settled(job: Job, verdict: Verdict, now: datetime) -> Job:
+    """The job after its worker's word. One that somebody asked to cancel is not tried again."""
+    match verdict.outcome:
+        case Outcome.DONE:
+            return replace(job, status=JobStatus.DONE, result=verdict.result, lease_until=None, finished_at=now)
+        case Outcome.FAILED | Outcome.TIMED_OUT:
+            failed = replace(job, failures=job.failures + 1, last_error=verdict.error)
+            if verdict.fatal or failed.failures >= job.max_attempts:
+                return _ended(failed, JobStatus.POISONED, now)
+            return _given_back(failed, now + verdict.retry_in, now)
+        case Outcome.CRASHED:
+            return crashed(job, verdict.error, now)
+        case Outcome.RELEASED:
+            return _given_back(replace(job, attempts=job.attempts - 1), now, now)
+        case Outcome.CANCELLED:
+            return _ended(replace(job, last_error=verdict.error or job.last_error), JobStatus.CANCELLED, now)
+
+
+def crashed(job: Job, error: str | None, now: datetime) -> Job:
+    """The job after its worker was lost."""
+    fallen = replace(job, crashes=job.crashes + 1, last_error=error)
+    if fallen.crashes >= job.max_crashes:
+        return _ended(fallen, JobStatus.POISONED, now)
+    return _given_back(fallen, now, now)
+
+
+def _given_back(job: Job, due: datetime, now: datetime) -> Job:
+    if job.cancel_requested:
+        return _ended(job, JobStatus.CANCELLED, now)
+    return replace(job, status=JobStatus.PENDING, lease_owner=None, lease_until=None, not_before=due)
+
+
+def _ended(job: Job, status: JobStatus, now: datetime) -> Job:
+    return replace(job, status=status, lease_owner=None, lease_until=None, finished_at=now)

@@ -1,0 +1,1 @@
+"""What wakes a beat when nobody is running: cron, webhook, subprocess, in-loop, serverless."""

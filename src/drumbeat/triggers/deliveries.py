@@ -1,0 +1,105 @@
+"""From a webhook's request to a beat and an answer: each delivery once, again only if its beat failed."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, NotFound
+from drumbeat.core.lease import Lease
+from drumbeat.store.interface import Leases
+from drumbeat.triggers.model import Run, Trigger
+from drumbeat.triggers.webhook import LEAST_SECRET, REMEMBERED, Unwelcome, accept
+
+log = logging.getLogger(__name__)
+
+PATH = "/triggers/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a request is answered with."""
+
+    status: HTTPStatus
+    body: Mapping[str, Any]
+
+
+class Deliveries:
+    """The webhooks of a file. What came is remembered in the store, so any number of processes may listen."""
+
+    def __init__(
+        self, triggers: Sequence[Trigger], run: Run, clock: Clock, leases: Leases, environment: Mapping[str, str], owner: str
+    ) -> None:
+        """Raises InvalidSettings for a webhook without a secret in the environment, or with one too short to be one."""
+        self._run = run
+        self._clock = clock
+        self._leases = leases
+        self._owner = owner
+        listening = [each for each in triggers if each.secret_variable is not None]
+        self._secrets = {each.name: secret_of(each, environment) for each in listening}
+        self._triggers = {each.name: each for each in listening}
+
+    @property
+    def paths(self) -> Sequence[str]:
+        return [f"{PATH}{name}" for name in self._triggers]
+
+    async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Run the beat a request asks for, if it may. Never raises for what was sent."""
+        trigger = self._triggers.get(path.partition("?")[0].removeprefix(PATH)) if path.startswith(PATH) else None
+        if trigger is None:
+            return _refused(HTTPStatus.NOT_FOUND, "there is no such webhook")
+        if method != "POST":
+            return _refused(HTTPStatus.METHOD_NOT_ALLOWED, f"expected POST, got {method}")
+        try:
+            return await self._deliver(trigger, headers, body)
+        except Unwelcome as exc:
+            log.warning("webhook %s refused: %s", trigger.name, exc)
+            return _refused(exc.status, str(exc))
+
+    async def _deliver(self, trigger: Trigger, headers: Mapping[str, str], body: bytes) -> Answer:
+        noted: list[Lease] = []
+
+        async def seen(key: str) -> bool:
+            lease = await self._leases.acquire(f"webhook/{trigger.name}/{key}", self._owner, REMEMBERED)
+            noted.extend([] if lease is None else [lease])
+            return lease is None
+
+        delivery = await accept(headers, body, self._secrets[trigger.name], self._clock.now(), seen)
+        if delivery.repeated:
+            return Answer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": True})
+        try:
+            beats = await self._run(trigger.firing(delivery.pool_id))
+        except BaseException as exc:
+            for lease in noted:
+                await self._leases.release(lease)
+            return _failed(exc)
+        return Answer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": False, "beats": beats})
+
+
+def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
+    """A webhook's secret. Raises InvalidSettings, which names the variable and never what is in it."""
+    variable = trigger.secret_variable or ""
+    secret = environment.get(variable, "")
+    if len(secret) < LEAST_SECRET:
+        got = "none" if not secret else f"{len(secret)} characters"
+        raise InvalidSettings(
+            f"trigger {trigger.name}: expected a secret of at least {LEAST_SECRET} characters in the environment variable "
+            f"{variable}, got {got}"
+        )
+    return secret
+
+
+def _failed(exc: BaseException) -> Answer:
+    """What the sender may mend is told; what it may not, only that it failed. It may send the same again."""
+    if isinstance(exc, NotFound | InvalidInput):
+        return _refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(exc))
+    if isinstance(exc, DrumbeatError):
+        log.error("a webhook's beat failed: %s", exc)
+        return _refused(HTTPStatus.SERVICE_UNAVAILABLE, "the beat failed; try again")
+    raise exc
+
+
+def _refused(status: HTTPStatus, reason: str) -> Answer:
+    return Answer(status=status, body={"error": reason})

@@ -1,0 +1,83 @@
+"""Subprocess triggers: work was added, and one process that outlives this one goes to look."""
+
+import asyncio
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+
+from drumbeat.core.errors import SpawnFailed
+from drumbeat.spawn.leash import LEASH_FD
+from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
+from drumbeat.store.interface import Leases
+from drumbeat.triggers.model import Trigger
+
+log = logging.getLogger(__name__)
+
+ON_ITS_WAY = timedelta(seconds=10)  #: how long a checker may take to begin before another is sent
+
+_NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: a worker that adds work is not its checker's keeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """How checkers are sent on their way."""
+
+    leases: Leases
+    owner: str
+    environment: Mapping[str, str]  #: laid over this process's own: the store's URL is in it, never in the command
+    log: Path
+
+
+async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
+    """Start one checker for a pool, unless one is on its way. False: there is one, and it will see what was added.
+
+    The lease says so. Whoever begins gives it back *before* it looks (``arrive``): work added after that sends another.
+    """
+    lease = await dispatch.leases.acquire(_name(trigger.name, pool_id), dispatch.owner, ON_ITS_WAY)
+    if lease is None:
+        return False
+    command = (sys.executable, "-m", "drumbeat.cli.fire", json.dumps(trigger.firing(pool_id).to_json()))
+    try:
+        await asyncio.to_thread(start_detached, command, dispatch.environment, dispatch.log)
+    except SpawnFailed:
+        await dispatch.leases.release(lease)
+        raise
+    return True
+
+
+async def arrive(leases: Leases, trigger: str, pool_id: str) -> None:
+    """Say that a checker has begun: from here on, work that is added needs another."""
+    lease = await leases.find(_name(trigger, pool_id))
+    if lease is not None:
+        await leases.release(lease)
+
+
+def start_detached(command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> int:
+    """Start a process that outlives this one, what it prints appended to a file. Answers with its pid. Raises SpawnFailed."""
+    own = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    try:
+        log_file.parent.mkdir(parents=True, exist_ok=True)
+        with log_file.open("ab") as output:
+            process = subprocess.Popen(
+                command,
+                env={**own, **environment},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    except OSError as exc:
+        raise SpawnFailed(f"expected to start {command[0]!r}, got: {exc}; check that {log_file.parent} can be written") from exc
+    Thread(target=process.wait, name=f"await-{process.pid}", daemon=True).start()
+    return process.pid
+
+
+def _name(trigger: str, pool_id: str) -> str:
+    return f"trigger/{trigger}/{pool_id}"

@@ -1,0 +1,175 @@
+"""Reading triggers.yml: checked whole, every wrong or unknown key named."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.triggers.model import WORK_ADDED, Machine, Trigger, TriggerType
+from drumbeat.triggers.schedule import parse_schedule, zone
+
+_SPELLINGS = {
+    "in_loop": TriggerType.IN_LOOP,
+    "inline": TriggerType.IN_LOOP,
+    "lambda": TriggerType.SERVERLESS,
+    "k3s": TriggerType.SERVERLESS,
+}
+Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  #: the name of an environment variable
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class Input(_Block):
+    """What the beat is given: the seed's ``input``."""
+
+    pool_id: Annotated[str, Field(min_length=1)] | None = None
+    max_workers: Annotated[int, Field(ge=0)] | None = None
+    stale_threshold_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
+
+
+class Entry(_Block):
+    """What every trigger has."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+    type: TriggerType
+    machine: Literal["parallelization_checker", "stale_worker_reaper"] = "parallelization_checker"
+    input: Input = Input()
+
+
+class Scheduled(Entry):
+    """A trigger that may have a schedule."""
+
+    schedule: str | None = None
+    timezone: str | None = None
+
+    @field_validator("schedule", "timezone")
+    @classmethod
+    def _can_be_read(cls, value: str | None, info: Any) -> str | None:
+        try:
+            if value is not None:
+                parse_schedule(value) if info.field_name == "schedule" else zone(value)
+        except InvalidSettings as exc:
+            raise ValueError(str(exc)) from exc
+        return value
+
+
+class Cron(Scheduled):
+    schedule: str
+
+
+class Webhook(Entry):
+    secret_variable: Variable
+
+
+class OnWork(Entry):
+    on: Literal["work_added"] = WORK_ADDED  # type: ignore[assignment]
+
+
+class Serverless(Scheduled):
+    secret_variable: Variable | None = None
+
+
+_KINDS: Mapping[TriggerType, type[Entry]] = {
+    TriggerType.CRON: Cron,
+    TriggerType.WEBHOOK: Webhook,
+    TriggerType.SUBPROCESS: OnWork,
+    TriggerType.IN_LOOP: OnWork,
+    TriggerType.SERVERLESS: Serverless,
+}
+
+
+def load_triggers(file: Path) -> Sequence[Trigger]:
+    """The triggers of a file. Raises InvalidSettings, which names every key that is wrong."""
+    try:
+        return parse_triggers(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as exc:
+        raise InvalidSettings(f"expected to read triggers from {file}, got: {exc}") from exc
+    except InvalidSettings as exc:
+        raise InvalidSettings(f"{file}: {exc}") from None
+
+
+def parse_triggers(text: str) -> Sequence[Trigger]:
+    """The same from a text."""
+    triggers: list[Trigger] = []
+    problems: list[str] = []
+    for number, entry in enumerate(_entries(text)):
+        try:
+            triggers.append(_trigger(entry))
+        except InvalidSettings as exc:
+            problems.append(f"{_place(number, entry)}: {exc}")
+    names = Counter(trigger.name for trigger in triggers)
+    problems += [f"{count} triggers are named {name!r}; expected each name once" for name, count in names.items() if count > 1]
+    if problems:
+        raise InvalidSettings("; ".join(problems))
+    return triggers
+
+
+def _entries(text: str) -> Sequence[Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as exc:
+        raise InvalidSettings(f"expected YAML, got something else: {' '.join(str(exc).split())}") from exc
+    if not isinstance(found, Mapping):
+        raise InvalidSettings(f"expected a list under the key 'triggers', got {type(found).__name__}")
+    if unknown := [key for key in found if key != "triggers"]:
+        raise InvalidSettings(f"{unknown[0]}: there is no such key; expected only 'triggers'")
+    if not isinstance(found["triggers"] or [], list):
+        raise InvalidSettings(f"triggers: expected a list, got {type(found['triggers']).__name__}")
+    return found["triggers"] or []
+
+
+def _place(number: int, entry: Any) -> str:
+    name = entry.get("name") if isinstance(entry, Mapping) else None
+    return f"triggers[{number}] ({name})" if name else f"triggers[{number}]"
+
+
+def _trigger(entry: Any) -> Trigger:
+    if not isinstance(entry, Mapping):
+        raise InvalidSettings(f"expected keys and values, got {entry!r}")
+    fields = {"on" if key is True else str(key): value for key, value in entry.items()}  # in YAML 1.1 a bare ``on`` is true
+    fields["type"] = kind = _kind(fields.get("type"))
+    try:
+        return _value(_KINDS[kind].model_validate(fields))
+    except ValidationError as exc:
+        raise InvalidSettings(", ".join(_problem(each, _KINDS[kind]) for each in exc.errors(include_url=False))) from None
+
+
+def _kind(given: Any) -> TriggerType:
+    word = str(given).lower()
+    if word not in {*TriggerType, *_SPELLINGS}:
+        raise InvalidSettings(f"type: expected one of {', '.join([*TriggerType, *_SPELLINGS])}, got {given!r}")
+    return _SPELLINGS.get(word) or TriggerType(word)
+
+
+def _problem(error: Mapping[str, Any], kind: type[Entry]) -> str:
+    path = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        known = Input if error["loc"][0] == "input" else kind
+        return f"{path}: there is no such key; expected one of {', '.join(known.model_fields)}"
+    if error["type"] == "missing":
+        return f"{path}: expected it to be given"
+    said = str(error["msg"]).removeprefix("Value error, ")
+    return f"{path}: {said}" if error["type"] == "value_error" else f"{path}: {said}, got {error['input']!r}"
+
+
+def _value(entry: Entry) -> Trigger:
+    given = entry.input
+    silent = given.stale_threshold_seconds
+    return Trigger(
+        name=entry.name,
+        type=entry.type,
+        machine=Machine(entry.machine),
+        pool_id=given.pool_id,
+        max_workers=given.max_workers,
+        lost_after=None if silent is None else timedelta(seconds=silent),
+        schedule=getattr(entry, "schedule", None),
+        timezone=getattr(entry, "timezone", None),
+        secret_variable=getattr(entry, "secret_variable", None),
+    )

@@ -1,0 +1,79 @@
+"""Triggers as values: what wakes which beat."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+WORK_ADDED = "work_added"  #: the one event that triggers wait for
+
+
+class TriggerType(StrEnum):
+    """How a trigger is pulled."""
+
+    CRON = "cron"  #: at the times of a schedule
+    WEBHOOK = "webhook"  #: by a signed HTTP request
+    SUBPROCESS = "subprocess"  #: by a push, in a process of its own
+    IN_LOOP = "in-loop"  #: by a push, as a task of the pusher's own event loop
+    SERVERLESS = "serverless"  #: by a cloud's own scheduler or gateway
+
+
+class Machine(StrEnum):
+    """Which beat a trigger wakes; the seed's names."""
+
+    CHECKER = "parallelization_checker"
+    REAPER = "stale_worker_reaper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Firing:
+    """One beat, asked for."""
+
+    trigger: str
+    machine: Machine = Machine.CHECKER
+    pool_id: str | None = None  #: None: every pool of jobs
+    max_workers: int | None = None
+    lost_after: timedelta | None = None  #: the reaper's threshold, if not each pool's own
+
+    def to_json(self) -> dict[str, Any]:
+        silent = None if self.lost_after is None else self.lost_after.total_seconds()
+        return {
+            "trigger": self.trigger,
+            "machine": self.machine.value,
+            "pool_id": self.pool_id,
+            "max_workers": self.max_workers,
+            "lost_after": silent,
+        }
+
+
+Run = Callable[[Firing], Awaitable[Mapping[str, Any]]]  #: what runs a beat; answers with each pool's report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """One entry of triggers.yml."""
+
+    name: str
+    type: TriggerType
+    machine: Machine = Machine.CHECKER
+    pool_id: str | None = None
+    max_workers: int | None = None
+    lost_after: timedelta | None = None
+    schedule: str | None = None  #: five fields, of a cron trigger and perhaps a serverless one
+    timezone: str | None = None  #: None: UTC here, the machine's own in a crontab
+    secret_variable: str | None = None  #: where a webhook's secret is, never what it is
+
+    def firing(self, pool_id: str | None = None) -> Firing:
+        """The beat it wakes; of a pool that is named now, unless the trigger names its own."""
+        return Firing(
+            trigger=self.name,
+            machine=self.machine,
+            pool_id=self.pool_id or pool_id,
+            max_workers=self.max_workers,
+            lost_after=self.lost_after,
+        )
+
+    def hears(self, pool_id: str) -> bool:
+        """Whether work added to a pool pulls it."""
+        return self.type in {TriggerType.SUBPROCESS, TriggerType.IN_LOOP} and self.pool_id in {None, pool_id}

@@ -1,0 +1,143 @@
+"""Cron expressions: five fields, read and turned into moments. Pure: no clock."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from drumbeat.core.errors import InvalidSettings
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_LONGEST_MONTH = {month: 30 if month in (4, 6, 9, 11) else 29 if month == 2 else 31 for month in range(1, 13)}
+_MACROS: Mapping[str, str] = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_FARTHEST = 366 * 9  #: days: from one 29 February to the next, over the turn of a century
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Field:
+    """What one of the five may be."""
+
+    name: str
+    first: int
+    last: int
+    words: Mapping[str, int]
+
+    def read(self, text: str) -> frozenset[int]:
+        return frozenset(value for part in text.split(",") for value in self._part(part))
+
+    def _part(self, part: str) -> range:
+        span, stepped, step = part.partition("/")
+        every = self._number(step, 1, self.last) if stepped else 1
+        if span == "*":
+            return range(self.first, self.last + 1, every)
+        low, ranged, high = span.partition("-")
+        first = self._number(low, self.first, self.last)
+        last = self._number(high, self.first, self.last) if ranged else self.last if stepped else first
+        if last < first:
+            raise InvalidSettings(f"{self.name}: expected a range that rises, got {span!r}")
+        return range(first, last + 1, every)
+
+    def _number(self, text: str, first: int, last: int) -> int:
+        number = self.words.get(text.lower(), int(text) if text.isascii() and text.isdecimal() else None)
+        if number is None or not first <= number <= last:
+            raise InvalidSettings(f"{self.name}: expected {first} to {last}, got {text!r}")
+        return number
+
+
+_FIELDS = (
+    _Field(name="minute", first=0, last=59, words={}),
+    _Field(name="hour", first=0, last=23, words={}),
+    _Field(name="day of month", first=1, last=31, words={}),
+    _Field(name="month", first=1, last=12, words={word: n for n, word in enumerate(_MONTHS, 1)}),
+    _Field(name="day of week", first=0, last=7, words={word: n for n, word in enumerate(_DAYS)}),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A cron expression, read. Where both days are restricted, either will do, as in every cron."""
+
+    minutes: frozenset[int]
+    hours: frozenset[int]
+    days: frozenset[int]
+    months: frozenset[int]
+    weekdays: frozenset[int]  #: 0 is Sunday
+    either_day: bool = False
+
+    def on(self, day: date) -> bool:
+        """Whether it comes due at all on a day."""
+        weekday = day.isoweekday() % 7 in self.weekdays
+        monthday = day.day in self.days
+        return day.month in self.months and (weekday or monthday if self.either_day else weekday and monthday)
+
+    @property
+    def every_hour(self) -> bool:
+        return len(self.hours) == 24
+
+
+def parse_schedule(text: str) -> Schedule:
+    """Five fields (``*``, numbers, names, ranges, lists, steps), or a word such as @hourly. Raises InvalidSettings."""
+    parts = _MACROS.get(text.strip().lower(), text).split()
+    if len(parts) != len(_FIELDS):
+        raise InvalidSettings(f"expected five fields (minute hour day month weekday) or @hourly and its kind, got {text!r}")
+    minutes, hours, days, months, weekdays = (field.read(part) for field, part in zip(_FIELDS, parts, strict=True))
+    schedule = Schedule(
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        months=months,
+        weekdays=frozenset(day % 7 for day in weekdays),
+        either_day=not parts[2].startswith("*") and not parts[4].startswith("*"),
+    )
+    if not schedule.either_day and min(days) > max(_LONGEST_MONTH[month] for month in months):
+        raise InvalidSettings(f"expected a day that comes in one of its months, got {text!r}")
+    return schedule
+
+
+def zone(name: str | None) -> ZoneInfo:
+    """A time zone by its name; UTC for none. Raises InvalidSettings."""
+    try:
+        return ZoneInfo(name or "UTC")
+    except (KeyError, ValueError, OSError) as exc:
+        raise InvalidSettings(f"expected the name of a time zone such as Europe/Vienna, got {name!r}") from exc
+
+
+def next_after(schedule: Schedule, moment: datetime, where: ZoneInfo) -> datetime:
+    """The first moment after this one at which it comes due, in UTC.
+
+    When clocks are set forward, what was due in the hour that is missing comes as much later; when they are set back, what is
+    due at every hour comes in both, what is due at certain hours in the first. So nothing is left out, and nothing comes twice.
+    """
+    day = moment.astimezone(where).date() - timedelta(days=1)
+    for _ in range(_FARTHEST):
+        if schedule.on(day):
+            later = [each for each in _moments(schedule, day, where) if each > moment]
+            if later:
+                return min(later)
+        day += timedelta(days=1)
+    raise InvalidSettings(f"expected a schedule that comes due within {_FARTHEST // 366} years, got none after {moment}")
+
+
+def _moments(schedule: Schedule, day: date, where: ZoneInfo) -> Iterator[datetime]:
+    """Every moment of a day at which it comes due."""
+    for hour in schedule.hours:
+        for minute in schedule.minutes:
+            first = datetime.combine(day, time(hour, minute), where)
+            yield first.astimezone(UTC)
+            if schedule.every_hour and _comes_twice(first):
+                yield first.replace(fold=1).astimezone(UTC)
+
+
+def _comes_twice(wall: datetime) -> bool:
+    """Whether the clocks show this time twice: they are set back after it, so the second has the lesser offset."""
+    first, second = wall.utcoffset(), wall.replace(fold=1).utcoffset()
+    return first is not None and second is not None and second < first

@@ -1,0 +1,103 @@
+"""A small HTTP server for webhooks: one request per connection, everything bounded in size and time."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.triggers.deliveries import Answer
+from drumbeat.triggers.webhook import LARGEST_BODY
+
+log = logging.getLogger(__name__)
+
+_LARGEST_HEAD = 16 * 1024
+_PATIENCE = 10.0  #: seconds for a request to arrive whole
+_MOST_AT_ONCE = 64
+
+Answering = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Answer]]
+
+
+class _Unreadable(Exception):
+    """A request that is none."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.answer = Answer(status=status, body={"error": reason})
+
+
+@asynccontextmanager
+async def serve(answer: Answering, host: str, port: int) -> AsyncIterator[tuple[str, int]]:
+    """Listen for as long as the block lasts. Gives the address; port 0 takes a free one. Raises InvalidSettings."""
+    busy = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with busy:
+                await _converse(reader, writer, answer)
+        except (ConnectionError, TimeoutError) as exc:
+            log.info("a caller left: %s", exc)
+        finally:
+            writer.close()
+
+    try:
+        server = await asyncio.start_server(meet, host, port, limit=_LARGEST_HEAD)
+    except (OSError, OverflowError) as exc:
+        raise InvalidSettings(f"expected to listen on {host}:{port}, got: {exc}; choose another --port") from exc
+    async with server:
+        address = server.sockets[0].getsockname()
+        yield str(address[0]), int(address[1])
+
+
+async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answering) -> None:
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            method, path, headers, body = await _request(reader)
+        said = await answer(method, path, headers, body)
+    except _Unreadable as exc:
+        said = exc.answer
+    except TimeoutError:
+        said = Answer(status=HTTPStatus.REQUEST_TIMEOUT, body={"error": f"expected the request within {_PATIENCE:g} s"})
+    except Exception:
+        log.exception("a request could not be answered")
+        said = Answer(status=HTTPStatus.INTERNAL_SERVER_ERROR, body={"error": "it failed; the log says why"})
+    writer.write(_written(said))
+    async with asyncio.timeout(_PATIENCE):
+        await writer.drain()
+
+
+async def _request(reader: asyncio.StreamReader) -> tuple[str, str, Mapping[str, str], bytes]:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    except asyncio.LimitOverrunError as exc:
+        raise _Unreadable(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "expected shorter headers") from exc
+    except asyncio.IncompleteReadError as exc:
+        raise _Unreadable(HTTPStatus.BAD_REQUEST, "expected an HTTP request") from exc
+    first, *rest = head.rstrip("\r\n").split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        raise _Unreadable(HTTPStatus.BAD_REQUEST, "expected an HTTP/1.1 request")
+    headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in rest)}
+    return words[0], words[1], headers, await _body(reader, headers)
+
+
+async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> bytes:
+    if "transfer-encoding" in headers:
+        raise _Unreadable(HTTPStatus.LENGTH_REQUIRED, "expected Content-Length, not a Transfer-Encoding")
+    length = headers.get("content-length", "0")
+    if not (length.isascii() and length.isdecimal()):
+        raise _Unreadable(HTTPStatus.BAD_REQUEST, "Content-Length: expected a number")
+    if int(length) > LARGEST_BODY:
+        raise _Unreadable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LARGEST_BODY} bytes, got {length}")
+    try:
+        return await reader.readexactly(int(length))
+    except asyncio.IncompleteReadError as exc:
+        raise _Unreadable(HTTPStatus.BAD_REQUEST, f"expected {length} bytes, got {len(exc.partial)}") from exc
+
+
+def _written(answer: Answer) -> bytes:
+    body = json.dumps(answer.body, default=str).encode()
+    head = f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
+    return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body

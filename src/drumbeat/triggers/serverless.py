@@ -1,0 +1,116 @@
+"""Serverless triggers: what a cloud's event asks for, and the manifest with which Kubernetes asks by itself."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.triggers.deliveries import Deliveries
+from drumbeat.triggers.model import Firing, Machine, Run, Trigger
+from drumbeat.triggers.schedule import parse_schedule
+
+
+async def answer_event(event: Mapping[str, Any], run: Run, deliveries: Deliveries | None) -> Mapping[str, Any]:
+    """Run the beat an AWS-Lambda-shaped event asks for.
+
+    An HTTP event (a function URL, an API gateway) must be signed like any webhook and is answered with a status code; one of a
+    scheduler says what it wants in ``detail`` (EventBridge), or is itself the input. No ``deliveries``: no webhooks.
+    Raises InvalidInput.
+    """
+    if "headers" in event and ("body" in event or "requestContext" in event):
+        return await _answer_http(event, deliveries)
+    detail = event.get("detail")
+    return {"beats": await run(firing_of(detail if isinstance(detail, Mapping) else event))}
+
+
+def firing_of(fields: Mapping[str, Any]) -> Firing:
+    """The beat an event's own fields ask for; what a cloud adds of its own is left alone, what is ours is checked."""
+    given = fields.get("input", fields)
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"input: expected keys and values, got {type(given).__name__}")
+    wanted = {**{key: fields[key] for key in ("machine", "trigger") if key in fields}, **given}
+    machine = wanted.get("machine", Machine.CHECKER)
+    if machine not in tuple(Machine):
+        raise InvalidInput(f"machine: expected one of {', '.join(Machine)}, got {machine!r}")
+    silent = _number(wanted, "stale_threshold_seconds")
+    cap = _number(wanted, "max_workers")
+    pool_id = wanted.get("pool_id")
+    if pool_id is not None and not (isinstance(pool_id, str) and pool_id):
+        raise InvalidInput(f"pool_id: expected a pool's name, got {pool_id!r}")
+    return Firing(
+        trigger=str(wanted.get("trigger", "event")),
+        machine=Machine(machine),
+        pool_id=pool_id,
+        max_workers=cap,
+        lost_after=None if silent is None else timedelta(seconds=silent),
+    )
+
+
+def _number(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1_000_000_000):
+        raise InvalidInput(f"{name}: expected a whole number from 0, got {value!r}")
+    return value
+
+
+async def _answer_http(event: Mapping[str, Any], deliveries: Deliveries | None) -> Mapping[str, Any]:
+    if deliveries is None:
+        raise InvalidInput("expected a triggers.yml with a webhook for an HTTP event, got none")
+    context = event.get("requestContext") or {}
+    http = context.get("http") or {}
+    method = str(http.get("method") or event.get("httpMethod") or "POST")
+    path = str(event.get("rawPath") or event.get("path") or "")
+    answer = await deliveries.answer(method, path, event["headers"], _body(event))
+    return {
+        "statusCode": answer.status.value,
+        "headers": {"Content-Type": "application/json"},
+        "body": json.dumps(answer.body, default=str),
+    }
+
+
+def _body(event: Mapping[str, Any]) -> bytes:
+    body = str(event.get("body") or "")
+    if not event.get("isBase64Encoded"):
+        return body.encode()
+    try:
+        return base64.b64decode(body, validate=True)
+    except binascii.Error as exc:
+        raise InvalidInput(f"body: expected base64, as the event says: {exc}") from exc
+
+
+def cron_job(trigger: Trigger, image: str, secret: str, arguments: Sequence[str]) -> Mapping[str, Any]:
+    """A Kubernetes CronJob that runs a trigger's beat; the store's URL comes from a secret of the cluster.
+
+    Raises InvalidInput for a trigger without a schedule.
+    """
+    if trigger.schedule is None:
+        raise InvalidInput(f"trigger {trigger.name} has no schedule; expected one, for a CronJob to keep")
+    parse_schedule(trigger.schedule)
+    name = kubernetes_name(trigger.name)
+    container = {
+        "name": "beat",
+        "image": image,
+        "command": ["drumbeat", *arguments],
+        "env": [{"name": "DRUMBEAT_STORE", "valueFrom": {"secretKeyRef": {"name": secret, "key": "DRUMBEAT_STORE"}}}],
+    }
+    pod = {"restartPolicy": "Never", "containers": [container]}
+    job = {"backoffLimit": 0, "template": {"spec": pod}}
+    spec = {
+        "schedule": trigger.schedule,
+        "timeZone": trigger.timezone or "Etc/UTC",
+        "concurrencyPolicy": "Allow",  # the pool's lease and its cap see to it that no two start too many
+        "successfulJobsHistoryLimit": 1,
+        "failedJobsHistoryLimit": 3,
+        "jobTemplate": {"spec": job},
+    }
+    labels = {"app.kubernetes.io/name": "drumbeat", "app.kubernetes.io/component": "trigger"}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def kubernetes_name(name: str) -> str:
+    """A trigger's name as Kubernetes allows it: small letters, digits and dashes, at most 52 of them."""
+    plain = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
+    return f"drumbeat-{plain}"[:52].strip("-")

@@ -1,0 +1,102 @@
+"""Webhooks: who may pull a trigger over HTTP, and only once per delivery."""
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from http import HTTPStatus
+
+TIMESTAMP = "X-Drumbeat-Timestamp"  #: seconds since 1970, when it was signed
+SIGNATURE = "X-Drumbeat-Signature"  #: sha256=HEX
+KEY = "Idempotency-Key"  #: optional; two deliveries of one key are one
+
+WINDOW = timedelta(minutes=5)  #: how far the sender's clock may be from ours, either way
+REMEMBERED = timedelta(days=1)  #: for how long a delivery is known again
+LARGEST_BODY = 64 * 1024
+LEAST_SECRET = 16  #: characters
+
+_KEY = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_STAMP = re.compile(r"[0-9]{1,12}")
+
+Seen = Callable[[str], Awaitable[bool]]  #: notes a delivery; True when it was noted before
+
+
+class Unwelcome(Exception):
+    """A request that is refused. Never leaves this package: it becomes an HTTP answer."""
+
+    def __init__(self, status: HTTPStatus, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """A request that was signed with the secret."""
+
+    key: str  #: what it is known by if it comes again
+    pool_id: str | None
+    repeated: bool  #: it came before, and there is nothing to do
+
+
+def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> str:
+    """The signature of a request: HMAC-SHA256 over TIMESTAMP.BODY, or over TIMESTAMP.KEY.BODY where it has a key.
+
+    Neither can be taken for the other: a body is JSON or nothing, and no JSON begins with a key and a dot.
+    """
+    signed = f"{timestamp}." if key is None else f"{timestamp}.{key}."
+    return "sha256=" + hmac.new(secret.encode(), signed.encode() + body, hashlib.sha256).hexdigest()
+
+
+async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: Seen) -> Delivery:
+    """A delivery that is signed, recent and whole. Raises Unwelcome.
+
+    Nothing of the body is looked at before the signature is known to be good, and nothing is noted before all of it is.
+    """
+    if len(body) > LARGEST_BODY:
+        raise Unwelcome(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LARGEST_BODY} bytes, got {len(body)}")
+    given = {name.lower(): value.strip() for name, value in headers.items()}
+    key = _checked_key(given.get(KEY.lower()))
+    signature = _checked_signature(given, body, secret, now, key)
+    pool_id = _pool(body)
+    known_by = f"key-{key}" if key is not None else f"signature-{signature.removeprefix('sha256=')}"
+    return Delivery(key=known_by, pool_id=pool_id, repeated=await seen(known_by))
+
+
+def _checked_key(key: str | None) -> str | None:
+    if key is not None and not _KEY.fullmatch(key):
+        raise Unwelcome(HTTPStatus.BAD_REQUEST, f"{KEY}: expected 1 to 100 letters, digits, dashes or underscores")
+    return key
+
+
+def _checked_signature(given: Mapping[str, str], body: bytes, secret: str, now: datetime, key: str | None) -> str:
+    stamp, signature = given.get(TIMESTAMP.lower(), ""), given.get(SIGNATURE.lower(), "")
+    if not signature:
+        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: expected sha256=HEX, got none; the request is not signed")
+    if not _STAMP.fullmatch(stamp):
+        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected seconds since 1970")
+    if not hmac.compare_digest(sign(secret, int(stamp), body, key).encode(), signature.encode(errors="replace")):
+        raise Unwelcome(HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it is not that of this request under the trigger's secret")
+    if abs(now.timestamp() - int(stamp)) > WINDOW.total_seconds():
+        raise Unwelcome(
+            HTTPStatus.UNAUTHORIZED, f"{TIMESTAMP}: expected a moment within {WINDOW.total_seconds():g} s of now, got {stamp}"
+        )
+    return signature
+
+
+def _pool(body: bytes) -> str | None:
+    """The pool a body names; whatever else it says is the sender's own business."""
+    if not body.strip():
+        return None
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise Unwelcome(HTTPStatus.BAD_REQUEST, "body: expected a JSON object, or nothing") from None
+    if not isinstance(found, dict):
+        raise Unwelcome(HTTPStatus.BAD_REQUEST, f"body: expected a JSON object, got {type(found).__name__}")
+    pool_id = found.get("pool_id")
+    if pool_id is not None and not (isinstance(pool_id, str) and pool_id):
+        raise Unwelcome(HTTPStatus.BAD_REQUEST, "pool_id: expected a pool's name")
+    return pool_id

@@ -1,0 +1,85 @@
+"""The same protocols on every store that outlives its process."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat.adapters.flatmachines import (
+    DrumbeatRegistrationBackend,
+    DrumbeatWorkBackend,
+    PoolHooks,
+    PoolWorkerFilter,
+    PoolWorkerRegistration,
+    open_session,
+)
+from drumbeat.core.job import JobId, JobStatus
+from servers.redis import RedisServer, Unavailable
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "redis"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/jobs.sqlite"
+    elif request.param == "postgresql":
+        new_database: Callable[[], str] = request.getfixturevalue("new_database")
+        yield new_database()
+    else:
+        server = _redis()
+        yield server.new_database()
+        server.close()
+
+
+def _redis() -> RedisServer:
+    try:
+        server = RedisServer()
+        server.start()
+    except Unavailable as exc:
+        pytest.skip(f"Redis is not available: {exc}")
+    return server
+
+
+async def test_a_job_and_a_worker_from_first_to_last(url: str) -> None:
+    async with DrumbeatWorkBackend(url) as work, DrumbeatRegistrationBackend(url, pool_id="papers") as registry:
+        papers = work.pool("papers")
+        ids = [await papers.push({"n": n}, {"max_retries": 1}) for n in range(3)]
+        await registry.register(PoolWorkerRegistration(worker_id="w1", capabilities=["gpu"], pool_id="papers"))
+        await registry.heartbeat("w1", {"seen": 1})
+        first, second, third = [await papers.claim("w1") for _ in range(3)]
+        assert [item.id for item in (first, second, third) if item] == ids
+        assert await papers.size() == 0
+
+        await papers.complete(ids[0], {"ok": True})
+        await papers.fail(ids[1], "broken")
+        record = await registry.get("w1")
+        assert record is not None
+        assert (record.current_task_id, record.metadata, record.capabilities) == (ids[2], {"seen": 1}, ["gpu"])
+        await DrumbeatRegistrationBackend(await work.place.store()).update_status("w1", "lost")
+        assert await papers.release_by_worker("w1") == 1
+        with pytest.raises(KeyError):
+            await papers.complete(ids[2])
+        with pytest.raises(KeyError):
+            await registry.heartbeat("w1")
+
+        jobs = [await (await work.place.store()).jobs.get(JobId(each)) for each in ids]
+        assert [job.status for job in jobs] == [JobStatus.DONE, JobStatus.POISONED, JobStatus.POISONED]
+        assert (jobs[0].result, jobs[1].last_error) == ({"ok": True}, "broken")
+        assert [each.status for each in await registry.list(PoolWorkerFilter(pool_id="papers", statuses=["lost"]))] == ["lost"]
+
+
+async def test_the_hook_on_a_url(url: str) -> None:
+    context: dict[str, Any] = {"pool_id": "papers", "worker_id": "w1", "result": 1}
+    async with open_session(url) as session:
+        hooks = PoolHooks(session)
+        item_id = await session.desk().work.pool("papers").push("text")
+        for action in (
+            "register_worker",
+            "get_pool_state",
+            "claim_job",
+            "complete_job",
+            "list_stale_workers",
+            "deregister_worker",
+        ):
+            context = await hooks.on_action("state", action, context)
+        assert (context["queue_depth"], context["job_id"], context["stale_count"]) == (1, item_id, 0)

@@ -1,0 +1,221 @@
+"""drumbeat pool: jobs in and out, looked at and decided about, and every mistake named."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cli.given import Said, invoke
+from drumbeat.cli.main import app
+from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound
+
+
+def piped(text: str, *arguments: str, store: str) -> Said:
+    """Run a command within this process with something on its standard input."""
+    done = CliRunner().invoke(
+        app, list(arguments), input=text, env={"DRUMBEAT_STORE": store}, prog_name="drumbeat", catch_exceptions=False
+    )
+    return Said(done.exit_code, done.stdout, done.stderr)
+
+
+def pushed(url: str, *payload: Any) -> list[str]:
+    return [invoke("pool", "push", "p", json.dumps(each), store=url).output.strip() for each in payload]
+
+
+def told(url: str, *arguments: str) -> Any:
+    return json.loads(invoke("pool", *arguments, "--json", store=url).output)
+
+
+def jobs(url: str, *more: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in invoke("pool", "list", "p", *more, "--json", store=url).output.splitlines()]
+
+
+def test_a_push_makes_store_and_pool_and_tells_the_id(url: str) -> None:
+    said = invoke("pool", "push", "p", '{"a": 1}', "--priority", "3", "--type", "t", "--json", store=url)
+
+    job = told(url, "show", "p", json.loads(said.output)["job_id"])
+    assert (job["payload"], job["priority"], job["type"], job["status"]) == ({"a": 1}, 3, "t", "pending")
+
+
+def test_lines_become_jobs(url: str) -> None:
+    said = piped('{"n": 1}\n\n2\n"three"\n', "pool", "push", "p", "-", "--batch", "2", store=url)
+
+    assert said.output == "pushed 3 jobs to p\n"
+    assert [job["payload"] for job in jobs(url)] == [{"n": 1}, 2, "three"]
+
+
+def test_each_lines_job_is_told_as_json(url: str) -> None:
+    said = piped("1\n2\n", "pool", "push", "p", "-", "--json", store=url)
+
+    found = [json.loads(line) for line in said.output.splitlines()]
+    assert [each["line"] for each in found] == [1, 2]
+    assert [each["job_id"] for each in found] == [job["job_id"] for job in jobs(url)]
+
+
+def test_a_bad_line_is_named_and_nothing_before_it_is_lost(url: str) -> None:
+    with pytest.raises(InvalidInput, match=r"line 4: expected JSON, got '{oops'.*; the 3 jobs before it are pushed"):
+        piped("1\n2\n3\n{oops\n5\n", "pool", "push", "p", "-", "--batch", "2", store=url)
+
+    assert [job["payload"] for job in jobs(url)] == [1, 2, 3]
+
+
+def test_a_line_with_a_wrong_option_is_named(url: str) -> None:
+    lines = '{"payload": 1}\n{"payload": 2, "prio": 9}\n'
+
+    with pytest.raises(InvalidInput, match="line 2: unknown option 'prio'"):
+        piped(lines, "pool", "push", "p", "-", "--jobs", store=url)
+
+
+def test_what_was_listed_can_be_imported(url: str, tmp_path: Path) -> None:
+    piped('{"payload": 1, "priority": 2, "group": "g"}\n{"payload": 2}\n', "pool", "push", "p", "-", "--jobs", store=url)
+    listed = invoke("pool", "list", "p", "--json", store=url).output
+    file = tmp_path / "jobs.jsonl"
+    file.write_text(listed)
+
+    said = invoke("pool", "import", "q", str(file), "--jobs", store=url)
+
+    copies = [json.loads(line) for line in invoke("pool", "list", "q", "--json", store=url).output.splitlines()]
+    assert said.output == "pushed 2 jobs to q\n"
+    assert [(job["payload"], job["priority"], job["group"]) for job in copies] == [(1, 2, "g"), (2, 0, None)]
+
+
+def test_a_csv_becomes_one_object_a_row(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "papers.csv"
+    file.write_text('title,pages\n"Queues, and more",3\nLeases,4\n')
+
+    invoke("pool", "import", "p", str(file), store=url)
+
+    assert [job["payload"] for job in jobs(url)] == [
+        {"title": "Queues, and more", "pages": "3"},
+        {"title": "Leases", "pages": "4"},
+    ]
+
+
+def test_jobs_are_listed_by_status_and_type(url: str) -> None:
+    piped('{"payload": 1, "type": "a"}\n{"payload": 2, "type": "b"}\n', "pool", "push", "p", "-", "--jobs", store=url)
+    first = jobs(url)[0]["job_id"]
+    invoke("pool", "cancel", "p", first, store=url)
+
+    assert [job["payload"] for job in jobs(url, "--status", "cancelled")] == [1]
+    assert [job["payload"] for job in jobs(url, "--type", "b")] == [2]
+    assert [job["payload"] for job in jobs(url, "--after", first)] == [2]
+
+
+def test_pools_are_listed_with_their_counts(url: str) -> None:
+    pushed(url, 1, 2)
+
+    assert [(each["pool_id"], each["ready"]) for each in told(url, "list")] == [("p", 2)]
+    assert invoke("pool", "list", store=url).output.split()[9:12] == ["p", "2", "0"]
+
+
+def test_status_shows_counts_and_pause(url: str) -> None:
+    pushed(url, 1, 2)
+    invoke("pool", "pause", "p", "--for", "30m", store=url)
+
+    found = told(url, "status", "p")
+    said = invoke("pool", "status", "p", store=url).output
+
+    assert (found["jobs"]["ready"], found["jobs"]["pending"], found["paused"], found["workers"]) == (2, 2, True, [])
+    assert "paused until" in said
+    assert "2 ready" in said
+    assert told(url, "resume", "p") == {"pool_id": "p", "paused_until": None}
+    assert "is paused until it is resumed" in invoke("pool", "pause", "p", store=url).output
+
+
+def test_a_job_is_shown_explained_cancelled_and_requeued(url: str) -> None:
+    (job_id,) = pushed(url, {"a": 1})
+
+    shown = invoke("pool", "show", "p", job_id, store=url).output
+    why = told(url, "explain", "p", job_id)
+    explained = invoke("pool", "explain", "p", job_id, store=url).output
+    cancelled = told(url, "cancel", "p", job_id)
+    requeued = told(url, "requeue", "p", job_id)
+
+    assert "payload: {'a': 1}" in shown
+    assert why["why"] == "no_workers"
+    assert f"{job_id} is pending: pool p has no live worker" in explained
+    assert (cancelled[0]["status"], requeued) == ("cancelled", [job_id])
+
+
+def test_ended_jobs_are_pruned_by_age(url: str) -> None:
+    (job_id,) = pushed(url, 1)
+    invoke("pool", "cancel", "p", job_id, store=url)
+
+    assert told(url, "prune", "--older-than", "1d") == {"pruned": 0}
+    assert told(url, "prune", "--older-than", "0s") == {"pruned": 1}
+    assert jobs(url) == []
+
+
+def test_how_workers_work_is_kept_with_the_pool(url: str) -> None:
+    handlers = ("--handler", "a=m:f", "--handler", "command:cat", "--executor", "threads", "--concurrency", "4")
+    made = told(url, "create", "p", *handlers, "--mode", "once", "--max-workers", "3", "--heartbeat", "10s", "--lease", "40s")
+
+    assert made["policy"] == {
+        "handlers": {"a": "m:f", "": "command:cat"},
+        "mode": "once",
+        "executor": "threads",
+        "concurrency": 4,
+        "lease": 40.0,
+        "max_workers": 3,
+    }
+    assert (made["thresholds"]["heartbeat_every"], made["thresholds"]["lost_after"]) == ("PT10S", "PT40S")
+
+
+def test_a_pool_is_changed_only_when_asked_to(url: str) -> None:
+    invoke("pool", "create", "p", "--concurrency", "4", store=url)
+
+    with pytest.raises(AlreadyExists):
+        invoke("pool", "create", "p", "--concurrency", "5", store=url)
+    assert told(url, "create", "p", "--handler", "m:f", "--update")["policy"] == {"concurrency": 4, "handlers": {"": "m:f"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("push", "p", "{oops"), "expected JSON, got '{oops'"),
+        (("push", "p", "1", "--delay", "soon"), "expected an age such as"),
+        (("push", "p", "1", "--max-attempts", "0"), "expected max_attempts to be a whole number, 1 or more, got 0"),
+        (("push", "p", "1", "--at", "noon"), "expected run_at to be a datetime or an ISO time, got 'noon'"),
+        (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
+        (("import", "p", "no-such-file"), "expected to read jobs from no-such-file"),
+        (("requeue", "p"), "expected the ids of jobs, or --all, got neither"),
+        (("requeue", "p", "x", "--all"), "got both"),
+        (("prune", "--status", "pending"), "expected --status done, poisoned or cancelled"),
+        (("work", "p", "--once", "--drain"), "expected --once or --drain, got both"),
+        (("work", "p", "--handler", "nowhere"), "expected module:function"),
+        (("create", "q", "--handler", "a=m:f", "--handler", "a=m:g"), "expected one handler for type 'a'"),
+    ],
+)
+def test_what_cannot_be_used_is_named(url: str, arguments: tuple[str, ...], says: str) -> None:
+    pushed(url, 1)
+
+    with pytest.raises(InvalidInput, match=says):
+        invoke("pool", *arguments, store=url)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("status", "q"), ("list", "q"), ("work", "q", "--once"), ("pause", "q"), ("explain", "q", "x"), ("show", "p", "x")],
+)
+def test_what_is_not_there_is_named(url: str, arguments: tuple[str, ...]) -> None:
+    pushed(url, 1)
+
+    with pytest.raises(NotFound, match=r"no pool 'q'|x"):
+        invoke("pool", *arguments, store=url)
+
+
+def test_a_payload_over_the_limit_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput, match="line 2: expected payload to be at most 1048576 bytes"):
+        piped(f'1\n"{"x" * 1_100_000}"\n', "pool", "push", "p", "-", store=url)
+
+    assert len(jobs(url)) == 1
+
+
+def test_a_stream_is_text(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("1\n"))
+
+    assert piped('"\u00fc"\n', "pool", "push", "p", "-", store=url).code == 0
+    assert [job["payload"] for job in jobs(url)] == ["ü"]

@@ -1,0 +1,143 @@
+"""Worker faults open the breaker, provider faults make the provider be left alone; neither is taken for the other."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.fleet.breaker import backoff_leave, breaker_leave, cause_of, delay, fault, next_backoff, next_breaker
+from drumbeat.fleet.model import (
+    BackoffState,
+    BreakerState,
+    FleetPolicy,
+    FleetState,
+    FleetView,
+    LastBeat,
+    SpawnCause,
+    SpawnResult,
+)
+from fleet.given import NOW, queued, ready_worker, seconds, worker
+
+ERROR, LOST, TERMINATED = WorkerStatus.ERROR, WorkerStatus.LOST, WorkerStatus.TERMINATED
+OPEN = BreakerState(opened_at=NOW - seconds(400))
+
+
+def ended(count: int, status: WorkerStatus = ERROR, ago: float = 10, first: int = 0, **fields: Any) -> list[Worker]:
+    return [worker(first + n, status=status, reaped=True, ended_at=NOW - seconds(ago), **fields) for n in range(count)]
+
+
+def refused(count: int) -> list[Worker]:
+    return ended(count, TERMINATED, meta={"spawn_failed": True, "cause": "no_capacity"})
+
+
+@pytest.mark.parametrize(
+    ("rows", "opens"),
+    [
+        (ended(5), True),
+        (ended(4), False),
+        ([*ended(4), *ended(1, TERMINATED, first=4)], True),
+        ([*ended(3), *ended(2, TERMINATED, first=3)], False),
+        (ended(5, LOST), True),
+        (ended(5, ago=301), False),
+        (ended(5, TERMINATED), False),
+        (refused(20), False),
+        ([*refused(20), *ended(4, first=20)], False),
+        ([*ended(4), ready_worker(9, ready_at=NOW - seconds(5))], True),
+        ([*ended(5), *(ready_worker(n, ready_at=NOW - seconds(5)) for n in (7, 8))], False),
+    ],
+    ids=[
+        "five crashes",
+        "too few to tell",
+        "four in five",
+        "three in five",
+        "five lost",
+        "long ago",
+        "planned stops",
+        "refusals are the provider's",
+        "refusals are no starts",
+        "one good start",
+        "two good starts",
+    ],
+)
+def test_when_the_breaker_opens(rows: list[Worker], opens: bool) -> None:
+    assert (next_breaker(queued(*rows)).opened_at is not None) is opens
+
+
+def test_with_nothing_remembered_it_looks_further_back() -> None:
+    rows = ended(5, ago=400)
+
+    assert next_breaker(queued(*rows)).opened_at is None
+    assert next_breaker(queued(*rows, state=None)).opened_at == NOW
+
+
+def on_trial(row: Worker) -> FleetView:
+    return queued(row, state=FleetState(breaker=replace(OPEN, trial=row.worker_id)))
+
+
+def test_the_trial_decides() -> None:
+    trying = worker(9, status=WorkerStatus.STARTING)
+
+    assert breaker_leave(queued(), OPEN).most == 1
+    assert breaker_leave(on_trial(trying), next_breaker(on_trial(trying))).most == 0
+    assert next_breaker(on_trial(replace(trying, ready_at=NOW))) == BreakerState()
+    assert next_breaker(on_trial(ended(1)[0])) == BreakerState(opened_at=NOW)
+    assert next_breaker(on_trial(refused(1)[0])) == replace(OPEN, trial=None)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        (ended(1)[0], SpawnCause.BOOT_CRASH),
+        (ended(1, ready_at=NOW - seconds(50))[0], SpawnCause.TRANSIENT),
+        (ended(1, TERMINATED)[0], None),
+        (refused(1)[0], None),
+        (ready_worker(0), None),
+    ],
+)
+def test_whose_fault_an_end_was(row: Worker, expected: SpawnCause | None) -> None:
+    assert fault(row) is expected
+
+
+def after(*causes: SpawnCause | None, state: FleetState | None = None, retry_after: timedelta | None = None) -> BackoffState:
+    calls = tuple(SpawnResult(worker_id=WorkerId("w"), at=NOW, cause=cause, retry_after=retry_after) for cause in causes)
+    return next_backoff(queued(state=state or FleetState(), last=LastBeat(at=NOW, spawns=calls)))
+
+
+@pytest.mark.parametrize(
+    ("faults", "wait"), [(1, 0), (2, 40), (3, 80), (4, 160), (5, 320), (6, 600), (60, 600)], ids=lambda value: str(value)
+)
+def test_the_provider_is_left_alone_longer_and_longer(faults: int, wait: float) -> None:
+    assert delay(FleetPolicy(), faults, SpawnCause.NO_CAPACITY) == seconds(wait)
+
+
+@pytest.mark.parametrize("cause", [SpawnCause.BAD_REQUEST, SpawnCause.AUTH, SpawnCause.NO_MONEY])
+def test_what_waiting_does_not_mend_waits_longest(cause: SpawnCause) -> None:
+    assert after(cause).until == NOW + seconds(600)
+
+
+def test_a_provider_that_says_when_is_heeded() -> None:
+    assert after(SpawnCause.RATE_LIMITED, retry_after=seconds(90)).until == NOW + seconds(90)
+
+
+def test_one_success_forgives_all() -> None:
+    assert after(SpawnCause.TRANSIENT, SpawnCause.AMBIGUOUS).faults == 2
+    assert after(SpawnCause.TRANSIENT, None) == BackoffState()
+
+
+def test_refusals_are_remembered_by_the_rows_alone() -> None:
+    told = next_backoff(queued(*refused(3), state=None))
+
+    assert (told.faults, told.cause) == (3, SpawnCause.NO_CAPACITY)
+    assert backoff_leave(queued(), told).most == 0
+
+
+def test_a_worker_that_came_since_makes_them_past() -> None:
+    came = ready_worker(9, created_at=NOW - seconds(5))
+
+    assert next_backoff(queued(*refused(3), came, state=None)).faults == 0
+
+
+def test_a_cause_nobody_knows_is_passing() -> None:
+    assert cause_of(worker(0, meta={"cause": "gremlins"})) is SpawnCause.TRANSIENT

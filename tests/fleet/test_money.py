@@ -1,0 +1,139 @@
+"""What workers cost, and how many may be before a ceiling would be passed."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.fleet.decide import decide
+from drumbeat.fleet.model import AskToDrain, FleetView, Provider, Spawn, Spending
+from drumbeat.fleet.money import Tariff, affordable, burn, granule_left, paid_until, spend
+from fleet.given import NOW, job, queued, ready_worker, seconds, worker
+
+HOURLY = timedelta(hours=1)
+BY_SECOND = Tariff(price=2.0, granule=seconds(1))
+BY_HOUR = Tariff(price=2.0, granule=HOURLY)
+AT = NOW + timedelta(minutes=30)  # 12:30 on the first of January
+
+
+def made(ago: float, **fields: Any) -> Worker:
+    return worker(0, created_at=AT - seconds(ago), **fields)
+
+
+def gone(lived: float, ago: float, **fields: Any) -> Worker:
+    ended = AT - seconds(ago)
+    return made(ago + lived, status=WorkerStatus.TERMINATED, reaped_at=ended, ended_at=ended, **fields)
+
+
+@pytest.mark.parametrize(
+    ("row", "tariff", "expected"),
+    [
+        (made(900), BY_SECOND, (0.5, 0.5, 0.5)),
+        (made(3600), BY_SECOND, (1.0, 2.0, 2.0)),
+        (made(900), BY_HOUR, (2.0, 2.0, 2.0)),
+        (gone(900, ago=0), BY_SECOND, (0.5, 0.5, 0.5)),
+        (gone(900, ago=7200), BY_SECOND, (0.0, 0.5, 0.5)),
+        (gone(900, ago=7200), BY_HOUR, (0.0, 2.0, 2.0)),
+        (made(900, meta={"price_per_hour": 4.0}), BY_SECOND, (1.0, 1.0, 1.0)),
+        (made(900, meta={"spawn_failed": True}), BY_SECOND, (0.0, 0.0, 0.0)),
+        (made(900, status=WorkerStatus.LOST), BY_SECOND, (0.5, 0.5, 0.5)),
+    ],
+    ids=[
+        "now",
+        "over the hour",
+        "a whole granule",
+        "ended",
+        "ended before",
+        "its granule",
+        "its price",
+        "never was",
+        "not reaped",
+    ],
+)
+def test_what_a_worker_costs_in_the_hour_the_day_and_the_month(
+    row: Worker, tariff: Tariff, expected: tuple[float, float, float]
+) -> None:
+    told = spend([row], AT, tariff)
+
+    assert (told.hour, told.day, told.month) == pytest.approx(expected)
+
+
+def test_paid_time_is_rounded_up() -> None:
+    assert paid_until(made(10), AT, HOURLY) == AT - seconds(10) + HOURLY
+    assert paid_until(made(3601), AT, HOURLY) == AT - seconds(3601) + 2 * HOURLY
+    hourly = queued(ready_worker(0, age=3590), provider=Provider(billing_granule=HOURLY))
+    assert granule_left(hourly.workers[0], hourly) == seconds(10)
+
+
+def test_everyone_whose_instance_may_exist_burns() -> None:
+    rows = [made(1), made(1, status=WorkerStatus.LOST), gone(5, ago=1), made(1, meta={"spawn_failed": True})]
+
+    assert burn(rows, BY_SECOND) == 4.0
+
+
+def priced(*rows: Worker, price: float = 1.0, spent: Spending | None = None, **fields: Any) -> FleetView:
+    return queued(*rows, price_per_hour=price, spent=spent or Spending(), **fields)
+
+
+def test_the_hours_ceiling_is_also_on_what_runs_at_once() -> None:
+    seen = priced(ready=90, max_per_hour=3.5, max_workers=50)
+
+    assert affordable(seen, ()) == (3, "hour")
+    assert sum(isinstance(each, Spawn) for each in decide(seen).actions) == 3
+
+
+def test_who_leaves_or_is_not_reaped_is_reserved_for() -> None:
+    rows = (ready_worker(0), worker(1, status=WorkerStatus.LOST), worker(2, status=WorkerStatus.DRAINING))
+
+    assert affordable(priced(*rows, max_per_hour=4.0), rows[:1])[0] == 2
+
+
+def test_no_ceiling_no_limit() -> None:
+    assert affordable(priced(), ())[0] >= 1_000_000
+
+
+def test_a_new_worker_is_counted_until_it_could_be_gone() -> None:
+    each = (90 + 600 + 1) / 3600
+
+    assert affordable(priced(max_per_day=each * 2 + 0.001, max_per_hour=None), ())[0] == 2
+    assert affordable(priced(max_per_day=each * 2 - 0.001), ())[0] == 1
+
+
+def test_a_whole_granule_is_reserved() -> None:
+    hourly = Provider(billing_granule=HOURLY)
+
+    assert affordable(priced(max_per_day=2.5, provider=hourly), ())[0] == 2
+
+
+@pytest.mark.parametrize(("spent", "leave"), [(9.0, 0), (9.9, 2), (10.0, 3)])
+def test_workers_are_asked_to_leave_before_the_ceiling_is_passed(spent: float, leave: int) -> None:
+    rows = [ready_worker(n) for n in range(3)]
+    held = tuple(job(f"j{n}", n) for n in range(3))
+    seen = priced(*rows, held=held, max_per_day=10.0, spent=Spending(day=spent))
+
+    asked = [each for each in decide(seen).actions if isinstance(each, AskToDrain)]
+
+    assert len(asked) == leave
+    assert all(each.within == timedelta(minutes=10) for each in asked)
+
+
+def test_the_minimum_does_not_pass_a_ceiling() -> None:
+    seen = priced(min_workers=5, max_per_hour=2.0)
+
+    assert sum(isinstance(each, Spawn) for each in decide(seen).actions) == 2
+    assert decide(seen).summary["limits"][-1]["name"] == "money per hour"
+
+
+def test_at_the_end_of_a_period_only_its_rest_is_reserved() -> None:
+    late = replace(priced(max_per_hour=10.0, spent=Spending(hour=9.0)), now=NOW + timedelta(minutes=59))
+
+    assert affordable(late, ())[0] == 10
+
+
+def test_prices_and_ceilings_are_kept_with_what_is_spawned() -> None:
+    (spawned,) = decide(priced(ready=1, price=0.4)).actions
+
+    assert isinstance(spawned, Spawn)
+    assert spawned.price_per_hour == 0.4

@@ -1,0 +1,111 @@
+"""How many workers each policy wants, as tables."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.fleet.model import FleetPolicy, PolicyName, Queue
+from drumbeat.fleet.policies import POLICIES, Level, Scene
+from fleet.given import NOW
+
+
+def desired(policy: str, *, ready: int = 0, rules: dict[str, Any] | None = None, **scene: Any) -> int:
+    chosen = FleetPolicy(policy=PolicyName(policy), **(rules or {}))
+    queue = Queue(ready=ready, claimed=scene.get("busy", 0) * chosen.concurrency)
+    return POLICIES[PolicyName(policy)](Scene(now=NOW, policy=chosen, queue=queue, **scene)).desired
+
+
+def test_every_policy_has_a_function() -> None:
+    assert set(POLICIES) == set(PolicyName)
+
+
+@pytest.mark.parametrize(
+    ("ready", "scene", "expected"),
+    [
+        (0, {}, 0),
+        (1, {}, 1),  # C70: capacity 0 and MIN 0 is no deadlock
+        (100, {}, 34),  # C71: the formula counts from the first beat on
+        (100, {"starting": 34}, 34),
+        (3, {"busy": 1}, 1),  # C72: no trigger, only the difference
+        (4, {"busy": 1}, 2),
+        (15, {"busy": 5}, 5),
+        (0, {"busy": 5}, 0),
+    ],
+)
+def test_queue_ratio_is_the_queue_over_what_a_worker_is_worth(ready: int, scene: dict[str, int], expected: int) -> None:
+    assert desired("queue_ratio", ready=ready, **scene) == expected
+
+
+@pytest.mark.parametrize(
+    ("ready", "scene", "rules", "expected"),
+    [
+        (0, {}, {}, 0),
+        (5, {}, {}, 5),
+        (5, {"idle": 2, "starting": 1}, {}, 5),  # three are covered, two are added
+        (3, {"idle": 2, "starting": 1}, {}, 3),
+        (5, {"busy": 4}, {}, 9),
+        (0, {"busy": 4}, {"keep_idle": 2}, 6),
+        (2, {"busy": 4}, {"keep_idle": 2}, 6),  # buffer and demand are one need
+        (40, {}, {"concurrency": 20}, 2),
+        (10, {}, {"headroom": 1.5}, 15),
+    ],
+)
+def test_queue_cover_gives_every_job_a_place(ready: int, scene: dict[str, int], rules: dict[str, Any], expected: int) -> None:
+    assert desired("queue_cover", ready=ready, rules=rules, **scene) == expected
+
+
+LAG: dict[str, Any] = {"lag": 120.0, "service": 60.0}
+
+
+@pytest.mark.parametrize(
+    ("ready", "scene", "expected"),
+    [
+        (0, LAG, 0),
+        (1, LAG, 1),
+        (3, LAG, 3),
+        (3, {**LAG, "busy": 1, "free_in": (30.0,)}, 1),  # all can begin before a new worker could: at 30, 90 and 150 s
+        (4, {**LAG, "busy": 1, "free_in": (30.0,)}, 2),  # one of them cannot
+        (1, {**LAG, "starting": 1, "free_in": (100.0,)}, 1),
+        (4, {**LAG, "service": None, "busy": 1, "free_in": (30.0,)}, 4),  # nothing is known: a place begins one job
+        (0, {**LAG, "rate": 0.02, "busy": 1, "free_in": (0.0,)}, 2),  # 1.2 are kept busy, and some to spare
+        (0, {**LAG, "rate": 0.1}, 7),
+        (0, {**LAG, "rate": 0.001}, 0),
+        (0, {**LAG, "coming": 2}, 2),
+    ],
+)
+def test_lag_aware_asks_only_for_whom_it_cannot_wait(ready: int, scene: dict[str, Any], expected: int) -> None:
+    assert desired("lag_aware", ready=ready, **scene) == expected
+
+
+@pytest.mark.parametrize(
+    ("levels", "expected"),
+    [
+        ((), 1),
+        (((10, 120),), 2),
+        (((200, 120),), 1),
+        (((10, 120), (200, 120)), 2),
+        (((200, 120), (10, 120)), 3),  # who is kept keeps all below it
+    ],
+)
+def test_lag_aware_keeps_whom_it_would_miss(levels: tuple[tuple[float, float], ...], expected: int) -> None:
+    kept = tuple(Level(idle=idle, keep=keep) for idle, keep in levels)
+
+    assert desired("lag_aware", busy=1, idle=len(kept), free_in=(30.0,), levels=kept, **LAG) == expected
+
+
+def test_shorter_jobs_need_fewer_workers() -> None:
+    wanted = [desired("lag_aware", ready=60, lag=120.0, service=service) for service in (1.0, 5.0, 10.0, 30.0, 600.0)]
+
+    assert wanted == sorted(wanted)
+    assert wanted[0] < wanted[-1] == 60
+
+
+def test_what_flows_in_is_met_by_work_not_by_lag() -> None:
+    wanted = [desired("lag_aware", rate=0.5, lag=lag, service=4.0) for lag in (15.0, 120.0, 300.0)]
+
+    assert wanted == [3, 3, 3]
+
+
+def test_the_policy_beats_as_often_as_it_is_told() -> None:
+    assert FleetPolicy().every == timedelta(seconds=30)

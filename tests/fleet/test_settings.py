@@ -1,0 +1,125 @@
+"""A fleet's policy from a file, from the seed's variables and by hand."""
+
+from dataclasses import fields
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.fleet.model import FleetPolicy, PolicyName, Schedule
+from drumbeat.fleet.settings import LATER, SEED, VARIABLES, load_policy, poll_interval, read_policy, seed_policy, with_settings
+from fleet.given import seconds
+
+SEED_TEXT = {  # as seed 004 lists them, and C82
+    "MIN_ACTIVE_GPUS": 2,
+    "MAX_ACTIVE_GPUS": 10,
+    "TASKS_PER_GPU_THRESHOLD": 3,
+    "GPU_IDLE_TIMEOUT_SEC": 300,
+    "TASK_STUCK_TIMEOUT_SEC": 300,
+    "SPAWNING_TIMEOUT_SEC": 300,
+    "GRACEFUL_SHUTDOWN_TIMEOUT_SEC": 600,
+    "ORCHESTRATOR_POLL_SEC": 30,
+    "GPU_HEALTH_CHECK_TIMEOUT_SEC": 120,
+}
+
+
+def test_every_variable_of_the_seed_is_there_with_its_default() -> None:
+    assert {each.name: each.default for each in SEED} == SEED_TEXT
+
+
+def test_every_variable_sets_a_field_and_means_it() -> None:
+    for each in VARIABLES:
+        text = "x" if each.default == "" else "7"
+        told = getattr(load_policy({each.name: text}, min_workers=None if each.field == "min_workers" else 0), each.field)
+        assert told == ("x" if each.default == "" else seconds(7 * each.unit) if each.unit else 7), each.name
+
+
+def test_the_defaults_of_later_variables_are_the_policys() -> None:
+    usual = {each.name: each.default for each in fields(FleetPolicy)}
+    for each in LATER:
+        if usual[each.field] is None or each.default == "":
+            continue
+        assert usual[each.field] == (seconds(float(each.default) * each.unit) if each.unit else each.default), each.name
+
+
+def test_the_seeds_own_policy() -> None:
+    policy = seed_policy()
+
+    assert (policy.policy, policy.min_workers, policy.max_workers) == (PolicyName.QUEUE_RATIO, 2, 10)
+    assert (policy.spawning_timeout, policy.graceful_shutdown_timeout) == (seconds(300), seconds(600))
+
+
+def test_hand_counts_more_than_environment_and_that_more_than_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yml"
+    file.write_text("policy: lag_aware\nmin_workers: 1\nmax_workers: 3\nkeep_idle: 1\nidle_timeout: 10m\nwait_slo: 90\n")
+
+    policy = load_policy({"MAX_ACTIVE_GPUS": "4", "MACHINES_TO_KEEP_IDLE": "2"}, file, keep_idle=3)
+
+    assert policy == FleetPolicy(
+        policy=PolicyName.LAG_AWARE, min_workers=1, max_workers=4, keep_idle=3, idle_timeout=seconds(600), wait_slo=seconds(90)
+    )
+
+
+def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yml"
+    file.write_text('schedules:\n  - {from: "08:00", to: "18:30", days: [mon, Friday], utc_offset: "-01:00", max_workers: 4}\n')
+
+    assert load_policy({}, file).schedules == (
+        Schedule(begin=480, end=1110, days=(0, 4), utc_offset=timedelta(hours=-1), max_workers=4),
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"max_wrokers": 3}, "has no max_wrokers"),
+        ({"idle_timeout": "soon"}, "expected idle_timeout as seconds or like 90s"),
+        ({"idle_timeout": True}, "expected idle_timeout"),
+        ({"max_workers": "many"}, "expected numbers"),
+        ({"max_workers": 1.5}, "expected numbers"),
+        ({"policy": "magic"}, "expected numbers"),
+        ({"max_workers": 1}, "min_workers ≤ max_workers"),
+        ({"schedules": "always"}, "list of schedules"),
+        ({"schedules": [{"from": "08:00"}]}, "from and to"),
+        ({"schedules": [{"from": 480, "to": "18:00"}]}, "in quotes"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "days": ["someday"]}]}, "expected days"),
+        ({"concurrency": 0}, "concurrency to be 1 or more"),
+        ({"max_per_day": -1}, "max_per_day to be 0 or more"),
+    ],
+)
+def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidSettings, match=said):
+        read_policy(settings)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"), [("- a\n", "fields of a policy"), ("a: [\n", "expected YAML"), (None, "expected to read")]
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "fleet.yml"
+    if text is not None:
+        file.write_text(text)
+
+    with pytest.raises(InvalidSettings, match=said):
+        load_policy({}, file)
+
+
+def test_a_variable_that_is_no_number_is_named() -> None:
+    with pytest.raises(InvalidSettings, match="expected a number in MAX_ACTIVE_GPUS, got 'ten'"):
+        load_policy({"MAX_ACTIVE_GPUS": "ten"})
+
+
+def test_another_policy_by_hand_keeps_the_rest() -> None:
+    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, keep_idle=2, max_lifetime=seconds(60))
+
+    changed = with_settings(policy, {"max_workers": "6", "idle_timeout": "2m"})
+
+    assert (changed.max_workers, changed.idle_timeout, changed.keep_idle) == (6, seconds(120), 2)
+    assert changed.max_lifetime == seconds(60)
+
+
+def test_the_daemon_beats_as_the_environment_says() -> None:
+    assert poll_interval({}) == seconds(30)
+    assert poll_interval({"ORCHESTRATOR_POLL_SEC": "5", "MAX_ACTIVE_GPUS": "1"}) == seconds(5)

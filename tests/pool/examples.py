@@ -1,0 +1,107 @@
+"""Handlers that tests find by name."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from drumbeat.pool.context import JobContext, JobFailure
+
+
+class Paper(BaseModel):
+    title: str
+    pages: int = 1
+
+
+@dataclass
+class Author:
+    name: str
+    age: int
+
+
+def echo(payload: Any) -> Any:
+    return payload
+
+
+async def echo_async(payload: Any) -> Any:
+    await asyncio.sleep(0)
+    return payload
+
+
+def read_paper(paper: Paper) -> Paper:
+    return Paper(title=paper.title.upper(), pages=paper.pages + 1)
+
+
+def greet(author: Author, context: JobContext) -> dict[str, Any]:
+    return {"hello": author.name, "attempt": context.attempt}
+
+
+def nothing_given() -> str:
+    return "done"
+
+
+def only_context(context: JobContext) -> str:
+    return context.job_id
+
+
+def too_many(payload: Any, other: Any) -> None: ...
+
+
+def fail(payload: Any) -> None:
+    raise ValueError(f"cannot read {payload}")
+
+
+def fail_for_good(payload: Any) -> None:
+    raise JobFailure("withdrawn", fatal=True)
+
+
+def leave(payload: Any) -> None:
+    sys.exit(3)
+
+
+def kill_oneself(payload: Any) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def chatter(payload: Any) -> str:
+    print("this is not the answer", flush=True)
+    return "the answer"
+
+
+def where(payload: Any) -> int:
+    return os.getpid()
+
+
+def in_steps(payload: Any, context: JobContext) -> None:
+    context.progress(0.5, "half")
+    time.sleep(0.05)
+
+
+def sleep(seconds: float) -> str:
+    time.sleep(seconds)
+    return "rested"
+
+
+def spin(seconds: float) -> str:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    return "dizzy"
+
+
+def mark_and_wait(payload: dict[str, Any]) -> str:
+    """Note that it has begun; wait until there is a file that lets it go on."""
+    with Path(payload["began"]).open("a") as file:
+        file.write(f"{os.getpid()}\n")
+    while not Path(payload["go"]).exists():
+        time.sleep(0.01)
+    return "done"
+
+
+not_a_function = 3

@@ -1,0 +1,156 @@
+"""Why is it not running? Each reason is a row, and on a real pool each can be met."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome, RateLimit
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.pool.explain import Facts, Why, explain
+from drumbeat.pool.facts import read_facts
+from pool.working import Shop, seconds
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LATER = NOW + timedelta(minutes=5)
+HOME = pool("p", PoolKind.JOBS)
+
+
+def job(**more: Any) -> Job:
+    return Job(**{"job_id": JobId("j"), "pool_id": PoolId("p"), "payload": {}, **more})
+
+
+def worker(name: str, silent: float = 1, **more: Any) -> Worker:
+    return Worker(
+        **{
+            "pool_id": PoolId("p"),
+            "worker_id": WorkerId(name),
+            "slot": 0,
+            "status": WorkerStatus.ACTIVE,
+            "heartbeat_at": NOW - timedelta(seconds=silent),
+            **more,
+        }
+    )
+
+
+def claimed(**more: Any) -> Job:
+    return job(status=JobStatus.CLAIMED, lease_owner=WorkerId("w"), lease_epoch=1, claimed_at=NOW, **more)
+
+
+def facts(its: Job, *workers: Worker, **more: Any) -> Facts:
+    return Facts(**{"now": NOW, "pool": HOME, "job": its, "workers": workers, **more})
+
+
+FULL = {"group": "site", "group_limit": 2}
+RATED = {"group": "site", "group_rate": RateLimit(count=3, per=seconds(60))}
+HELD = (JobId("a"), JobId("b"))
+
+CASES = [
+    (facts(job(not_before=LATER), worker("w")), Why.DELAYED, "delayed until 2026-01-01 12:05:00 UTC, 5 min from now"),
+    (facts(job(not_before=LATER, failures=2), worker("w")), Why.DELAYED, "after 2 failures"),
+    (facts(job(**FULL), worker("w"), group_held=HELD), Why.GROUP_FULL, "waits for group 'site': held by a, b, limit 2"),
+    (facts(job(**FULL), worker("w"), group_held=HELD[:1]), Why.NEXT, "it is next"),
+    (facts(job(**RATED), worker("w"), group_recent=3), Why.RATE_LIMITED, "3 claims in 60.0 s, limit 3"),
+    (facts(job(), pool=replace(HOME, paused_until=LATER)), Why.PAUSED, "pool p is paused until 2026-01-01 12:05:00 UTC"),
+    (facts(job(), worker("w"), pool=replace(HOME, paused_until=NOW)), Why.NEXT, "0 of 1 worker are busy"),
+    (facts(job()), Why.NO_WORKERS, "pool p has no live worker, and nothing starts any: drumbeat pool work p"),
+    (facts(job(), triggered=True), Why.NO_WORKERS, "pool p has no live worker"),
+    (facts(job(capability="gpu"), worker("w")), Why.NO_CAPABILITY, "none of 1 live worker has capability 'gpu'"),
+    (facts(job(capability="gpu"), worker("w", capabilities=("gpu",))), Why.NEXT, "it is next"),
+    (facts(job(type="b"), worker("w"), types=("a",)), Why.NO_HANDLER, "no handler for type 'b'; it has: a"),
+    (facts(job(), worker("w", active=1), ahead=7), Why.BEHIND_OTHERS, "7 jobs are before it, and 1 of 1 worker are busy"),
+    (facts(job(), worker("w"), ahead=9000, ahead_is_more=True), Why.BEHIND_OTHERS, "more than 9000 jobs"),
+    (
+        facts(claimed(), worker("w", silent=3)),
+        Why.RUNNING,
+        "claimed by w since 2026-01-01 12:00:00 UTC; its last heartbeat was 3.0 s",
+    ),
+    (facts(claimed(progress=0.25, progress_note="page 3"), worker("w")), Why.RUNNING, "25% done (page 3)"),
+    (facts(claimed(cancel_requested=True), worker("w")), Why.RUNNING, "asked to stop"),
+    (facts(claimed(lease_until=LATER), worker("w", silent=90)), Why.STRANDED, "is silent: its last heartbeat was 90.0 s ago"),
+    (facts(claimed(lease_until=NOW)), Why.STRANDED, "its lease has run out"),
+    (
+        facts(job(status=JobStatus.POISONED, failures=3, last_error="boom\nline 2")),
+        Why.POISONED,
+        "it failed 3 times (limit 3); at last: boom;",
+    ),
+    (facts(job(status=JobStatus.POISONED, crashes=3)), Why.POISONED, "it took 3 workers with it (limit 3)"),
+    (facts(job(status=JobStatus.POISONED, failures=1)), Why.POISONED, "cannot be mended by trying again"),
+    (facts(job(status=JobStatus.CANCELLED)), Why.CANCELLED, "it was cancelled"),
+    (facts(job(status=JobStatus.DONE, finished_at=NOW)), Why.DONE, "it was done at 2026-01-01 12:00:00 UTC"),
+]
+
+
+@pytest.mark.parametrize(("seen", "why", "says"), CASES)
+def test_the_reason_is_told(seen: Facts, why: Why, says: str) -> None:
+    found = explain(seen)
+
+    assert found.why is why
+    assert says in str(found)
+
+
+def test_every_reason_there_is_is_told_at_once() -> None:
+    both = facts(job(not_before=LATER, **FULL), group_held=HELD, pool=replace(HOME, paused_until=LATER))
+
+    assert [reason.why for reason in explain(both).reasons] == [Why.PAUSED, Why.DELAYED, Why.GROUP_FULL, Why.NO_WORKERS]
+
+
+def test_attempts_are_told() -> None:
+    tried = Attempt(job_id=JobId("j"), n=1, worker_id=WorkerId("w"), started_at=NOW, outcome=Outcome.FAILED, error="boom\nx")
+
+    assert explain(facts(job(), attempts=(tried,))).history == ("attempt 1 by w at 2026-01-01 12:00:00 UTC: failed: boom",)
+
+
+@pytest.fixture
+async def shop() -> Shop:
+    return await Shop().opened()
+
+
+async def test_facts_are_read_from_a_pool(shop: Shop) -> None:
+    delayed = await shop.desk.push(3, delay=60)
+    running = await shop.desk.push(1)
+    taken = await shop.desk.claim(lease=seconds(30))
+    waits = await shop.desk.push(2)
+
+    before = [(await shop.desk.explain(each)).why for each in (delayed, running, waits)]
+    await shop.passes(31)
+    stranded = await shop.desk.explain(running)
+
+    assert taken is not None
+    assert before == [Why.DELAYED, Why.RUNNING, Why.NO_WORKERS]
+    assert (stranded.why, stranded.history[0].split(" at ")[0]) == (Why.STRANDED, "attempt 1 by somebody")
+
+
+async def test_jobs_before_it_are_counted_by_priority_and_age(shop: Shop) -> None:
+    await shop.desk.push(0, delay=60)
+    old = await shop.desk.push(1)
+    await shop.desk.push(2, priority=5)
+    young = await shop.desk.push(3)
+
+    counts = [(await read_facts(shop.store, shop.home, await shop.job(each))).ahead for each in (old, young)]
+
+    assert counts == [1, 2]
+
+
+async def test_a_full_group_names_who_holds_it(shop: Shop) -> None:
+    holder = await shop.desk.push(1, group="site", group_limit=1)
+    waits = await shop.desk.push(2, group="site", group_limit=1)
+    await shop.desk.claim()
+
+    found = await shop.desk.explain(waits)
+
+    assert found.why is Why.GROUP_FULL
+    assert f"held by {holder}" in str(found)
+
+
+async def test_a_rate_is_seen(shop: Shop) -> None:
+    rate = {"group": "site", "group_rate": {"count": 1, "per": 60}}
+    await shop.desk.push(1, **rate)
+    waits = await shop.desk.push(2, **rate)
+    taken = await shop.desk.claim()
+    assert taken is not None
+    await shop.desk.complete(taken)
+
+    assert (await shop.desk.explain(waits)).why is Why.RATE_LIMITED

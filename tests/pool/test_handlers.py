@@ -1,0 +1,124 @@
+"""Handlers are found by name, understood once, and called with what they ask for."""
+
+import asyncio
+import sys
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import Job, JobId
+from drumbeat.core.pool import PoolId
+from drumbeat.pool.context import JobContext, JobFailure
+from drumbeat.pool.executors import call
+from drumbeat.pool.handlers import handler_for, load, load_all
+
+HERE = "pool.examples"
+
+
+def context(payload: Any) -> JobContext:
+    return JobContext(Job(job_id=JobId("j1"), pool_id=PoolId("p"), payload=payload, attempts=2, type="t"))
+
+
+async def ask(spec: str, payload: Any) -> Any:
+    return await asyncio.to_thread(call, load(spec), context(payload))
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "result"),
+    [
+        ("echo", {"a": [1, None]}, {"a": [1, None]}),
+        ("echo_async", "x", "x"),
+        ("greet", {"name": "Ada", "age": 36}, {"hello": "Ada", "attempt": 2}),
+        ("nothing_given", {"ignored": True}, "done"),
+        ("only_context", {}, "j1"),
+    ],
+)
+async def test_a_handler_is_given_what_it_takes(name: str, payload: Any, result: Any) -> None:
+    assert await ask(f"{HERE}:{name}", payload) == result
+
+
+async def test_a_typed_payload_is_built_and_its_result_can_be_dumped() -> None:
+    found = await ask(f"{HERE}:read_paper", {"title": "on queues"})
+
+    assert (found.title, found.pages) == ("ON QUEUES", 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "field"),
+    [
+        ("read_paper", {"title": "x", "pages": "many"}, "pages"),
+        ("read_paper", {"pages": 3}, "title"),
+        ("read_paper", "just text", "Paper"),
+        ("greet", {"name": "Ada", "age": "old"}, "age"),
+        ("greet", {"name": "Ada"}, "age"),
+    ],
+)
+async def test_a_payload_that_does_not_fit_names_the_field(name: str, payload: Any, field: str) -> None:
+    with pytest.raises(InvalidInput, match=field):
+        await ask(f"{HERE}:{name}", payload)
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("echo", "expected module:function"),
+        (":echo", "expected module:function"),
+        ("no.such.module:f", "cannot import 'no.such.module'"),
+        (f"{HERE}:nobody", "has no 'nobody'"),
+        (f"{HERE}:not_a_function", "expected a function, got int"),
+        (f"{HERE}:too_many", "got 'other' too"),
+        ("command:no-such-program-here x", "not on the PATH"),
+        ("command:echo 'unclosed", "cannot be split"),
+    ],
+)
+def test_a_handler_that_cannot_be_had_is_refused_by_name(spec: str, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        load(spec)
+
+
+def test_a_plan_without_handlers_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="expected a handler, got none"):
+        load_all({})
+
+
+def test_a_type_without_a_handler_is_refused_and_the_others_named() -> None:
+    handlers = load_all({"a": f"{HERE}:echo"})
+
+    assert handler_for(handlers, "a").name == f"{HERE}:echo"
+    with pytest.raises(InvalidInput, match="no handler for type 'b'; this worker has: a"):
+        handler_for(handlers, "b")
+
+
+@pytest.mark.parametrize(
+    ("command", "payload", "result"),
+    [
+        ("cat", {"a": 1}, {"a": 1}),
+        ("echo plain words", {}, "plain words"),
+        ("echo $HOME; id", {}, "$HOME; id"),
+        ("sh -c 'echo $DRUMBEAT_JOB_ID $DRUMBEAT_JOB_ATTEMPT $DRUMBEAT_JOB_TYPE'", {}, "j1 2 t"),
+        ("true", {"never": "read" * 100_000}, ""),
+    ],
+)
+async def test_a_command_reads_the_payload_and_prints_the_result(command: str, payload: Any, result: Any) -> None:
+    assert await ask(f"command:{command}", payload) == result
+
+
+async def test_a_command_that_fails_tells_the_end_of_its_complaint() -> None:
+    with pytest.raises(JobFailure, match=r"exit code 7: [0-9\n]*too late") as caught:
+        await ask("command:sh -c 'seq 100000 >&2; echo too late >&2; exit 7'", {})
+
+    assert len(str(caught.value)) < 5000
+
+
+async def test_a_command_that_prints_too_much_fails() -> None:
+    with pytest.raises(InvalidInput, match="at most 1048576 bytes"):
+        await ask(f"command:{sys.executable} -c 'print(\"x\" * 3000000)'", {})
+
+
+async def test_a_cancelled_command_is_killed() -> None:
+    handler = load("command:sleep 60")
+    work = asyncio.wait_for(handler.invoke(context({})), 0.2)
+
+    with pytest.raises(TimeoutError):
+        await work

@@ -1,0 +1,157 @@
+"""Payloads are JSON within a limit; what is wrong is named. Options are read, and refused, by name."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import Backoff, RateLimit
+from drumbeat.core.pool import PoolKind, pool
+from drumbeat.pool.payload import as_json
+from drumbeat.pool.pushing import job_from_line, new_job
+from drumbeat.pool.work import ExecutorKind, Mode, WorkPlan, parse_handlers, plan_of
+from pool.examples import Paper
+
+
+@dataclass
+class Box:
+    inside: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [
+        ({"a": [1, 2.5, None, True, "ü"]}, {"a": [1, 2.5, None, True, "ü"]}),
+        (Paper(title="x"), {"title": "x", "pages": 1}),
+        (Box(inside=[Paper(title="y")]), {"inside": [{"title": "y", "pages": 1}]}),
+        ({"when": datetime(2026, 1, 1, tzinfo=UTC)}, {"when": "2026-01-01T00:00:00+00:00"}),
+    ],
+)
+def test_what_can_be_json_is_made_json(value: Any, written: Any) -> None:
+    assert as_json(value) == written
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({"a": {"b": [1, object()]}}, r"payload\.a\.b\[1\] to be JSON, got object"),
+        ({"rate": float("nan")}, r"payload\.rate to be JSON, got nan"),
+        ({"a": {1: object()}}, r"keys of payload\.a to be text, got 1"),
+        ({"file": b"bytes"}, r"payload\.file to be JSON, got bytes"),
+        (
+            {"big": "x" * 2_000_000, "small": 1},
+            r"at most 1048576 bytes of JSON, got 20000\d\d; the biggest part is payload\.big",
+        ),
+    ],
+)
+def test_what_cannot_be_json_is_refused_by_name(value: Any, says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        as_json(value)
+
+
+def test_something_that_holds_itself_is_refused() -> None:
+    loop: list[Any] = []
+    loop.append(loop)
+
+    with pytest.raises(InvalidInput, match="100 deep"):
+        as_json(loop)
+
+
+def test_options_are_read() -> None:
+    job = new_job(
+        1,
+        delay=90,
+        run_at="2026-12-24T18:00:00",
+        timeout=timedelta(minutes=1),
+        backoff={"first": 5},
+        group_rate={"count": 3, "per": 60},
+    )
+
+    assert (job.delay, job.timeout) == (timedelta(seconds=90), timedelta(minutes=1))
+    assert job.run_at == datetime(2026, 12, 24, 18, tzinfo=UTC)
+    assert job.backoff == Backoff(first=timedelta(seconds=5))
+    assert job.group_rate == RateLimit(count=3, per=timedelta(minutes=1))
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"prio": 1}, "unknown option 'prio'; expected one of type, job_id, priority"),
+        ({"priority": "high"}, "expected priority to be a whole number, got 'high'"),
+        ({"delay": -1}, "expected delay to be a timedelta or seconds, 0 or more, got -1"),
+        ({"max_attempts": 0}, "expected max_attempts to be a whole number, 1 or more, got 0"),
+        ({"run_at": "tomorrow"}, "expected run_at to be a datetime or an ISO time, got 'tomorrow'"),
+        ({"group_rate": {"count": 3}}, "expected group_rate to be a RateLimit"),
+        ({"backoff": {"fist": 1}}, "expected backoff to be a Backoff"),
+        ({"type": 7}, "expected type to be text, got 7"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=says):
+        new_job({}, **options)
+
+
+def test_a_line_may_be_a_whole_job_as_it_was_listed() -> None:
+    line = {"payload": {"n": 1}, "priority": 3, "status": "done", "attempts": 2, "result": 5, "timeout": None, "type": ""}
+
+    job = job_from_line(line)
+
+    assert (job.payload, job.priority, job.job_id, job.type) == ({"n": 1}, 3, None, "")
+
+
+@pytest.mark.parametrize("line", [7, ["payload"], {"priority": 1}])
+def test_a_line_that_is_no_job_is_refused(line: Any) -> None:
+    with pytest.raises(InvalidInput, match="expected an object with a payload"):
+        job_from_line(line)
+
+
+def test_a_plan_is_kept_in_a_pools_policy_and_read_back() -> None:
+    plan = WorkPlan(
+        handlers={"a": "m:f", "": "command:cat"},
+        mode=Mode.ONCE,
+        executor=ExecutorKind.PROCESSES,
+        concurrency=4,
+        capabilities=("gpu",),
+        lease=timedelta(seconds=30),
+        max_jobs=10,
+    )
+
+    kept = pool("p", PoolKind.JOBS, None, max_workers=3, **plan.to_json())
+
+    assert plan_of(kept) == plan
+
+
+@pytest.mark.parametrize(
+    ("policy", "says"),
+    [
+        ({"mode": "twice"}, "expected mode to be one of once, drain, loop, got 'twice'"),
+        ({"concurrency": "many"}, "expected concurrency to be a whole number, got 'many'"),
+        ({"concurrency": 0}, "expected concurrency to be between 1 and"),
+        ({"handlers": {"a": "nowhere"}}, "expected module:function"),
+        ({"handlers": ["m:f"]}, "expected handlers to be an object"),
+        ({"lease": 0}, "expected lease to be above 0"),
+    ],
+)
+def test_a_wrong_policy_names_the_pool_and_the_key(policy: dict[str, Any], says: str) -> None:
+    with pytest.raises(InvalidInput, match=f"pool p, policy: {says}"):
+        plan_of(pool("p", PoolKind.JOBS, None, **policy))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (["m:f"], {"": "m:f"}),
+        (["echo=m:f", "m:g"], {"echo": "m:f", "": "m:g"}),
+        (["command:env A=1 cat"], {"": "command:env A=1 cat"}),
+        (["x=command:env A=1 cat"], {"x": "command:env A=1 cat"}),
+    ],
+)
+def test_handlers_are_read_by_type(given: list[str], found: dict[str, str]) -> None:
+    assert parse_handlers(given) == found
+
+
+def test_two_handlers_for_one_type_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="got two: 'm:f' and 'm:g'"):
+        parse_handlers(["a=m:f", "a=m:g"])

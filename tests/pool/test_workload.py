@@ -1,0 +1,499 @@
+"""Job workers: what they claim, run, settle, renew, give back, and how they leave."""
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from drumbeat.core.job import JobStatus, Outcome
+from drumbeat.core.worker import ExitCode, WorkerStatus
+from drumbeat.pool.context import JobContext, JobFailure
+from drumbeat.pool.work import ExecutorKind, Mode
+from pool.working import ME, POOL, Shop, seconds, settle
+
+
+@pytest.fixture
+async def shop() -> Shop:
+    return await Shop().opened()
+
+
+async def double(n: int) -> int:
+    return 2 * n
+
+
+class Gate:
+    """A handler that waits until it is let through."""
+
+    def __init__(self) -> None:
+        self.open = asyncio.Event()
+        self.begun: list[Any] = []
+        self.cancelled: list[Any] = []
+
+    async def __call__(self, payload: Any) -> Any:
+        self.begun.append(payload)
+        try:
+            await self.open.wait()
+        except asyncio.CancelledError:
+            self.cancelled.append(payload)
+            raise
+        return payload
+
+
+async def test_a_draining_worker_does_every_job_and_leaves(shop: Shop) -> None:
+    ids = await shop.desk.push_many(range(250))
+
+    code = await shop.work(shop.workload(double, mode=Mode.DRAIN, concurrency=7))
+
+    assert code is ExitCode.CLEAN
+    assert [(await shop.job(job_id)).result for job_id in ids] == [2 * n for n in range(250)]
+    assert (await shop.store.workers.get(POOL, ME)).status is WorkerStatus.TERMINATED
+
+
+async def test_once_is_one_job(shop: Shop) -> None:
+    first, second = await shop.desk.push_many([1, 2])
+    workload = shop.workload(double, mode=Mode.ONCE)
+
+    code = await shop.work(workload)
+
+    assert (code, workload.figures.operations) == (ExitCode.CLEAN, 1)
+    assert (await shop.status(first), await shop.status(second)) == (JobStatus.DONE, JobStatus.PENDING)
+
+
+@pytest.mark.parametrize("mode", [Mode.ONCE, Mode.DRAIN])
+async def test_nothing_to_do_is_a_clean_end(shop: Shop, mode: Mode) -> None:
+    workload = shop.workload(double, mode=mode)
+
+    assert await shop.work(workload) is ExitCode.CLEAN
+    assert workload.figures.operations == 0
+
+
+async def test_never_more_run_than_there_is_room_for(shop: Shop) -> None:
+    await shop.desk.push_many(range(10))
+    gate = Gate()
+
+    async with shop.working(shop.workload(gate, concurrency=3)):
+        begun = len(gate.begun)
+        gate.open.set()
+        await settle()
+
+    assert begun == 3
+    assert sorted(gate.begun) == list(range(10))
+
+
+async def test_a_waiting_worker_hears_of_a_push(shop: Shop) -> None:
+    async with shop.working(shop.workload(double)):
+        await settle()
+        job_id = await shop.desk.push(4)
+        await settle()
+
+        assert (await shop.job(job_id)).result == 8
+
+
+async def test_a_delayed_job_is_done_when_its_time_has_come(shop: Shop) -> None:
+    async with shop.working(shop.workload(double)):
+        job_id = await shop.desk.push(4, delay=60)
+        await shop.passes(59)
+        early = await shop.status(job_id)
+        await shop.passes(2)
+
+        assert (early, await shop.status(job_id)) == (JobStatus.PENDING, JobStatus.DONE)
+
+
+def fail_plainly() -> None:
+    raise ValueError("no such paper")
+
+
+def fail_for_good() -> None:
+    raise JobFailure("the paper is withdrawn", fatal=True)
+
+
+def leave() -> None:
+    raise SystemExit(3)
+
+
+async def leave_async() -> None:
+    raise SystemExit(3)
+
+
+async def cancel_oneself() -> None:
+    raise asyncio.CancelledError
+
+
+def not_json() -> object:
+    return object()
+
+
+@pytest.mark.parametrize(
+    ("handler", "status", "says"),
+    [
+        (fail_plainly, JobStatus.PENDING, "ValueError: no such paper"),
+        (fail_for_good, JobStatus.POISONED, "the paper is withdrawn"),
+        (leave, JobStatus.PENDING, "the handler raised SystemExit: 3"),
+        (leave_async, JobStatus.PENDING, "the handler raised SystemExit: 3"),
+        (cancel_oneself, JobStatus.PENDING, "CancelledError"),
+        (not_json, JobStatus.POISONED, "expected result to be JSON, got object"),
+    ],
+)
+async def test_a_failing_handler_never_takes_the_worker_down(shop: Shop, handler: Any, status: JobStatus, says: str) -> None:
+    bad = await shop.desk.push({}, type=handler.__name__, backoff={"first": 3600, "most": 3600})
+    good = await shop.desk.push(1, type="double")
+
+    code = await shop.work(shop.workload(handler, double, mode=Mode.DRAIN))
+
+    job = await shop.job(bad)
+    assert code is ExitCode.CLEAN
+    assert (job.status, await shop.status(good)) == (status, JobStatus.DONE)
+    assert says in (job.last_error or "")
+
+
+async def test_a_failure_keeps_the_handlers_own_traceback_and_not_ours(shop: Shop) -> None:
+    job_id = await shop.desk.push({})
+
+    await shop.work(shop.workload(fail_plainly, mode=Mode.ONCE))
+
+    error = (await shop.job(job_id)).last_error or ""
+    assert "in fail_plainly" in error
+    assert "drumbeat/pool" not in error
+
+
+async def test_failures_wait_longer_each_time_and_poison_at_the_limit(shop: Shop) -> None:
+    async def fail(payload: Any) -> None:
+        raise ValueError(payload)
+
+    job_id = await shop.desk.push({}, max_attempts=3, backoff={"first": 10, "jitter": 0})
+
+    async with shop.working(shop.workload(fail)):
+        waits = []
+        for wait in (10, 20):
+            job = await shop.job(job_id)
+            waits.append((job.failures, job.not_before and job.not_before - shop.clock.now()))
+            await shop.passes(wait)
+
+        assert waits == [(1, seconds(10)), (2, seconds(20))]
+        assert await shop.status(job_id) is JobStatus.POISONED
+
+
+async def test_an_attempt_that_takes_too_long_has_failed(shop: Shop) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("slow", timeout=5, max_attempts=1)
+
+    async with shop.working(shop.workload(gate)):
+        await shop.passes(5.1)
+
+        job = await shop.job(job_id)
+        assert (job.status, job.last_error, gate.cancelled) == (JobStatus.POISONED, "took longer than 5 s", ["slow"])
+        assert [attempt.outcome for attempt in await shop.desk.attempts(job_id)] == [Outcome.TIMED_OUT]
+
+
+async def test_a_long_job_keeps_its_lease(shop: Shop) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("long")
+
+    async with shop.working(shop.workload(gate)):
+        await shop.passes(600)
+        taken = await shop.store.queue.expire()
+        gate.open.set()
+        await settle()
+
+        assert taken == []
+        assert await shop.status(job_id) is JobStatus.DONE
+
+
+async def test_a_cancelled_job_is_stopped_by_its_worker(shop: Shop) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("unwanted")
+
+    async with shop.working(shop.workload(gate)):
+        await shop.desk.cancel(job_id)
+        await shop.passes(21)
+
+        assert gate.cancelled == ["unwanted"]
+        assert await shop.status(job_id) is JobStatus.CANCELLED
+
+
+async def test_a_job_that_was_taken_away_is_stopped_and_its_result_dropped(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("taken")
+
+    async with shop.working(shop.workload(gate)):
+        await shop.store.queue.release(ME, "somebody thought it lost")
+        other = await shop.desk.claim()
+        await shop.passes(21)
+
+        assert other is not None
+        assert gate.cancelled == ["taken"]
+        assert (await shop.job(job_id)).lease_owner == "somebody"
+    assert "is no longer this worker's" in caplog.text
+
+
+async def test_a_late_result_is_refused_and_logged(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("late")
+
+    async with shop.working(shop.workload(gate)):
+        await shop.store.queue.release(ME, "somebody thought it lost")
+        other = await shop.desk.claim()
+        gate.open.set()
+        await settle()
+
+        assert other is not None
+        assert await shop.status(job_id) is JobStatus.CLAIMED
+    assert f"the result of job {job_id} came too late" in caplog.text
+
+
+async def test_a_drain_finishes_what_runs_and_gives_back_what_does_not(shop: Shop) -> None:
+    gate = Gate()
+    first, second = await shop.desk.push_many(["runs", "waits"])
+    workload = shop.workload(gate, prefetch=1)
+
+    async with shop.working(workload) as life:
+        life.request_stop("drain")
+        await settle()
+        midway = (await shop.status(first), await shop.status(second))
+        gate.open.set()
+        await settle()
+
+    assert midway == (JobStatus.CLAIMED, JobStatus.PENDING)
+    given_back = await shop.job(second)
+    assert await shop.status(first) is JobStatus.DONE
+    assert (given_back.attempts, given_back.failures, given_back.crashes) == (0, 0, 0)
+
+
+async def test_what_a_claim_brings_after_the_drain_began_is_given_back(shop: Shop) -> None:
+    gate, answer = Gate(), asyncio.Event()
+    claim = shop.store.queue.claim
+
+    async def slow(claiming: Any) -> Any:
+        claimed = await claim(claiming)
+        if claimed:
+            await answer.wait()
+        return claimed
+
+    shop.store.queue.claim = slow  # type: ignore[method-assign]
+    async with shop.working(shop.workload(gate)) as life:
+        job_id = await shop.desk.push("too late")
+        await settle()
+        taken = await shop.status(job_id)
+        life.request_stop("drain")
+        await settle()
+        answer.set()
+        await settle()
+
+    job = await shop.job(job_id)
+    assert taken is JobStatus.CLAIMED
+    assert (job.status, job.attempts, gate.begun) == (JobStatus.PENDING, 0, [])
+
+
+async def test_a_job_that_is_being_settled_is_not_taken_for_lost(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    answer = asyncio.Event()
+    settling = shop.store.queue.settle
+
+    async def slow(*given: Any) -> Any:
+        settled = await settling(*given)
+        await answer.wait()
+        return settled
+
+    shop.store.queue.settle = slow  # type: ignore[method-assign, assignment]
+    async with shop.working(shop.workload(double)):
+        job_id = await shop.desk.push(1)
+        await shop.passes(21)
+        answer.set()
+        await settle()
+
+        assert await shop.status(job_id) is JobStatus.DONE
+    assert "no longer this worker's" not in caplog.text
+
+
+async def test_at_the_drain_limit_jobs_are_stopped_and_given_back(shop: Shop) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("endless")
+
+    async with shop.working(shop.workload(gate)) as life:
+        life.request_stop("drain")
+        await shop.passes(601)
+
+    job = await shop.job(job_id)
+    assert (job.status, job.attempts, job.failures, gate.cancelled) == (JobStatus.PENDING, 0, 0, ["endless"])
+
+
+async def test_a_second_signal_gives_everything_back_at_once(shop: Shop) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("running")
+
+    async with shop.working(shop.workload(gate)) as life:
+        life.request_stop("SIGTERM")
+        await settle()
+        life.request_stop("SIGTERM")
+        await settle(1000)
+
+    assert await shop.status(job_id) is JobStatus.PENDING
+
+
+async def test_a_worker_is_recycled_after_so_many_jobs(shop: Shop) -> None:
+    ids = await shop.desk.push_many(range(10))
+
+    code = await shop.work(shop.workload(double, max_jobs=4, concurrency=3))
+
+    done = [job_id for job_id in ids if await shop.status(job_id) is JobStatus.DONE]
+    assert (code, len(done)) == (ExitCode.CLEAN, 4)
+
+
+async def test_a_worker_that_has_grown_too_big_leaves(shop: Shop) -> None:
+    await shop.desk.push_many(range(10))
+
+    code = await shop.work(shop.workload(double, max_memory_mb=1, concurrency=1))
+
+    assert code is ExitCode.CLEAN
+
+
+async def test_progress_is_kept(shop: Shop) -> None:
+    gate = Gate()
+
+    async def slow(payload: str, context: JobContext) -> None:
+        context.progress(0.25, "a quarter")
+        await gate(payload)
+
+    job_id = await shop.desk.push("x")
+
+    async with shop.working(shop.workload(slow)):
+        job = await shop.job(job_id)
+
+        assert (job.progress, job.progress_note) == (0.25, "a quarter")
+
+
+async def test_while_the_store_is_away_the_work_goes_on_and_is_settled_later(shop: Shop) -> None:
+    gate = Gate()
+    job_id = await shop.desk.push("patient")
+
+    async with shop.working(shop.workload(gate)):
+        with shop.store.unavailable():
+            gate.open.set()
+            await shop.passes(15)
+        await shop.passes(6)
+
+        assert await shop.status(job_id) is JobStatus.DONE
+
+
+async def test_a_claim_whose_answer_was_lost_is_taken_up(shop: Shop) -> None:
+    workload = shop.workload(double)
+    async with shop.working(workload):
+        await settle()
+        shop.store.fail_next(0)
+        job_id = await shop.desk.push(3)
+        shop.store.fail_next(1, kept=True)
+        await settle()
+        lost = await shop.status(job_id)
+        await shop.passes(1)
+
+        assert (lost, await shop.status(job_id)) == (JobStatus.CLAIMED, JobStatus.DONE)
+
+
+async def test_a_result_the_store_will_not_have_fails_its_job_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = await shop.desk.push_many([1, 2])
+
+    async def odd(n: int) -> Any:
+        return n
+
+    monkeypatch.setattr("drumbeat.pool.attempt.as_json", lambda value, what: object() if value == 2 else value)
+    await shop.work(shop.workload(odd, mode=Mode.DRAIN, concurrency=2))
+
+    assert (await shop.status(good), await shop.status(bad)) == (JobStatus.DONE, JobStatus.POISONED)
+    assert "its result could not be kept" in ((await shop.job(bad)).last_error or "")
+
+
+async def test_a_worker_takes_back_what_a_dead_one_held(shop: Shop) -> None:
+    job_id = await shop.desk.push(21)
+    await shop.desk.claim(lease=seconds(30), worker_id="dead")
+
+    async with shop.working(shop.workload(double)):
+        await shop.passes(61)
+
+        job = await shop.job(job_id)
+        assert (job.status, job.result, job.crashes) == (JobStatus.DONE, 42, 1)
+
+
+async def test_only_types_with_a_handler_are_claimed(shop: Shop) -> None:
+    other = await shop.desk.push(1, type="other")
+    mine = await shop.desk.push(1, type="double")
+
+    await shop.work(shop.workload(double, fail_plainly, mode=Mode.DRAIN))
+
+    assert (await shop.status(other), await shop.status(mine)) == (JobStatus.PENDING, JobStatus.DONE)
+
+
+async def test_a_thread_that_cannot_be_stopped_takes_up_room_until_it_ends(shop: Shop) -> None:
+    stuck = threading.Event()
+
+    def block(payload: str) -> None:
+        if payload == "stuck":
+            stuck.wait(30)
+
+    first = await shop.desk.push("stuck", timeout=5, max_attempts=1)
+    second = await shop.desk.push("next")
+    async with shop.working(shop.workload(block, executor=ExecutorKind.THREADS)):
+        await shop.passes(6)
+        midway = (await shop.status(first), await shop.status(second))
+        stuck.set()
+        for _ in range(1000):
+            await asyncio.sleep(0.002)
+            if await shop.status(second) is JobStatus.DONE:
+                break
+
+        assert midway == (JobStatus.POISONED, JobStatus.PENDING)
+        assert await shop.status(second) is JobStatus.DONE
+
+
+async def test_quick_jobs_are_settled_many_at_a_time(shop: Shop) -> None:
+    await shop.desk.push_many(range(1000))
+    calls = 0
+    settling = shop.store.queue.settle
+
+    async def counted(*args: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return await settling(*args)
+
+    shop.store.queue.settle = counted  # type: ignore[method-assign, assignment]
+    await shop.work(shop.workload(double, mode=Mode.DRAIN, concurrency=10))
+
+    assert calls < 100
+
+
+async def test_an_idle_worker_asks_little(shop: Shop) -> None:
+    asked: list[str] = []
+    for name in ("claim", "settle", "renew", "expire"):
+        _count(shop.store.queue, name, asked)
+
+    async with shop.working(shop.workload(double)):
+        asked.clear()
+        await shop.passes(600)
+
+        assert len(asked) <= 600 / 5
+
+
+def _count(table: Any, name: str, asked: list[str]) -> None:
+    before = getattr(table, name)
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        asked.append(name)
+        return await before(*args, **kwargs)
+
+    setattr(table, name, call)
+
+
+async def test_two_workers_never_do_the_same_job(shop: Shop) -> None:
+    done: list[int] = []
+
+    async def note(n: int) -> None:
+        await asyncio.sleep(0)
+        done.append(n)
+
+    await shop.desk.push_many(range(300))
+    await asyncio.gather(
+        *(shop.work(shop.workload(note, worker_id=f"w{n}", mode=Mode.DRAIN, concurrency=3), f"w{n}") for n in range(3))
+    )
+
+    assert sorted(done) == list(range(300))

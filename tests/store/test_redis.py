@@ -1,0 +1,590 @@
+"""Redis keeps the promises it makes, and says which it does not make."""
+
+import asyncio
+import inspect
+import sys
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import (
+    InvalidInput,
+    InvalidSettings,
+    MissingExtra,
+    Refused,
+    StoreNotReady,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from drumbeat.core.event import NewEvent, start
+from drumbeat.core.job import JobStatus, NewJob, Outcome, Verdict
+from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
+from drumbeat.core.run import RunId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store import Store, interface, open_store
+from drumbeat.store.contract import Elapse, JobsContract, QueueContract
+from drumbeat.store.contract.beats import BeatsContract
+from drumbeat.store.contract.events import EventsContract
+from drumbeat.store.contract.given import (
+    DAY,
+    MINUTE,
+    W1,
+    W2,
+    heartbeat,
+    joined,
+    new_pool,
+    sample,
+    taken,
+    told,
+)
+from drumbeat.store.contract.leases import LeasesContract
+from drumbeat.store.contract.logs import LogsContract
+from drumbeat.store.contract.membership import MembershipContract
+from drumbeat.store.contract.pools import PoolsContract
+from drumbeat.store.contract.queue import claimed, claiming, pushed, verdict
+from drumbeat.store.contract.samples import SamplesContract
+from drumbeat.store.contract.upkeep import UpkeepContract, fill, left
+from drumbeat.store.contract.workers import WorkersContract
+from drumbeat.store.interface import Claiming
+from drumbeat.store.redis.database import RedisDatabase, _driver
+from drumbeat.store.redis.record import KEPT
+from drumbeat.store.redis.scripts import load_scripts
+from drumbeat.store.redis.store import RedisStore
+from drumbeat.store.redis.wire import ServerSaidNo, Wire
+from servers.places import memory_folder
+from servers.redis import DURABLE, RedisServer, Unavailable
+
+SHIFTED_CLOCK = """
+local function now()
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2] + (call('GET', prefix .. 'passed') or 0)
+end
+"""
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    try:
+        with RedisServer(folder=memory_folder()) as server:
+            yield server
+    except Unavailable as exc:
+        pytest.skip(f"Redis is not available: {exc}")
+
+
+@pytest.fixture
+def private_redis(redis: RedisServer) -> Iterator[RedisServer]:
+    """A server of the test's own, which loses nothing when it is killed."""
+    with RedisServer(settings=DURABLE) as server:
+        yield server
+
+
+@pytest.fixture
+def url(redis: RedisServer) -> str:
+    """A prefix that only this test knows."""
+    return redis.new_database()
+
+
+@pytest.fixture(scope="module")
+async def store(redis: RedisServer) -> AsyncIterator[RedisStore]:
+    """A store whose clock is the server's and what was let pass."""
+    store = open_store(redis.new_database(), create=True)
+    assert isinstance(store, RedisStore)
+    store.database.scripts = load_scripts(SHIFTED_CLOCK)
+    async with store:
+        yield store
+
+
+@pytest.fixture
+def elapse(store: RedisStore) -> Elapse:
+    async def pass_time(passed: timedelta) -> None:
+        await store.database.command(b"INCRBY", store.database.key("passed"), passed // timedelta(microseconds=1))
+
+    return pass_time
+
+
+class TestRedisStore(
+    PoolsContract,
+    WorkersContract,
+    MembershipContract,
+    EventsContract,
+    LeasesContract,
+    BeatsContract,
+    SamplesContract,
+    LogsContract,
+    UpkeepContract,
+):
+    """Every promise of what Redis keeps. Where a promise is told of a run, it is told here of a pool that is no run's."""
+
+    async def test_all_that_belongs_to_a_pool_goes_with_it(self, store: Store) -> None:
+        pool = await store.pools.create(new_pool())
+        await fill(store, pool.pool_id)
+        await pushed(store, pool, 1, 2, type="t", group="g", group_limit=1)
+        await claimed(store, pool, W2)
+
+        await store.pools.delete(pool.pool_id)
+
+        assert await store.pools.find(pool.pool_id) is None
+        assert await left(store, pool.pool_id) == dict.fromkeys(("samples", "logs", "beats", "workers", "events"), 0)
+        assert await store.beats.last(pool.pool_id) is None
+        assert [*await store.jobs.list(pool.pool_id)] == []
+
+    async def test_a_heartbeat_brings_the_runs_status_and_phase(self, store: Store) -> None:
+        worker = await joined(store, await store.pools.create(new_pool(PoolKind.BENCH)))
+
+        orders = await store.membership.beat(heartbeat(worker))
+
+        assert (orders.run_status, orders.run_phase) == (None, None)
+
+    async def test_a_check_counts_every_tables_rows(self, store: Store) -> None:
+        before = (await store.upkeep.check()).rows
+        pool = await store.pools.create(new_pool())
+        await fill(store, pool.pool_id)
+        await taken(store, pool.pool_id)
+        await pushed(store, pool, 1, 2, 3)
+
+        after = (await store.upkeep.check()).rows
+
+        counted = {table: after[table] - before[table] for table in before}
+        assert counted == {
+            "pools": 1,
+            "leases": 1,
+            "workers": 1,
+            "events": 4,
+            "beats": 2,
+            "samples": 1,
+            "logs": 1,
+            "jobs": 3,
+        }
+
+    async def test_pruning_takes_what_is_old_and_counts_it(self, store: Store, elapse: Elapse) -> None:
+        await elapse(DAY)
+        await store.upkeep.prune(MINUTE)
+        pool = await store.pools.create(new_pool())
+        await fill(store, pool.pool_id)
+        await elapse(DAY)
+
+        gone = await store.upkeep.prune(timedelta(hours=1))
+
+        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 0}
+        assert await left(store, pool.pool_id) == {"samples": 0, "logs": 0, "beats": 1, "workers": 0, "events": 4}
+
+    async def test_pruning_leaves_what_is_young(self, store: Store, elapse: Elapse) -> None:
+        pool = await store.pools.create(new_pool())
+        await fill(store, pool.pool_id)
+        before = await left(store, pool.pool_id)
+        await elapse(30 * MINUTE)
+
+        await store.upkeep.prune(timedelta(hours=1))
+
+        assert await left(store, pool.pool_id) == before
+
+    async def test_pruning_keeps_the_events_of_what_has_not_ended(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await store.events.append(pool.pool_id, [start(1)])
+        await elapse(DAY)
+
+        await store.upkeep.prune(MINUTE)
+
+        assert await told(store, pool.pool_id) == [(1, "START")]
+
+    async def test_pruned_events_numbers_are_not_used_again(self, store: Store, elapse: Elapse) -> None:
+        pool = await store.pools.create(new_pool())
+        await store.events.append(pool.pool_id, [start(1), start(2)])
+        await elapse(DAY)
+        await store.upkeep.prune(MINUTE)
+
+        await store.events.append(pool.pool_id, [start(3)])
+
+        assert [number for number, _ in await told(store, pool.pool_id)] == [1, 2, 3]
+
+
+class TestRedisQueue(QueueContract, JobsContract):
+    """Every promise about jobs."""
+
+
+async def test_lanes_of_equal_priority_are_claimed_in_the_order_of_pushing(store: Store) -> None:
+    pool = await store.pools.create(new_pool(PoolKind.JOBS))
+    for n in range(12):
+        await pushed(store, pool, n, type=f"t{n % 3}", group=f"g{n % 2}", priority=n % 4 // 2)
+
+    first = await store.queue.claim(claiming(pool, limit=5))
+    rest = await store.queue.claim(claiming(pool, limit=20))
+
+    assert [job.payload for job in (*first, *rest)] == [2, 3, 6, 7, 10, 11, 0, 1, 4, 5, 8, 9]
+
+
+async def test_what_was_claimed_leaves_no_trace_in_the_queue(store: RedisStore) -> None:
+    pool = await store.pools.create(new_pool(PoolKind.JOBS))
+    for n in range(6):
+        await pushed(store, pool, n, type=f"t{n % 2}", group="g", group_limit=9)
+    jobs = await store.queue.claim(claiming(pool, limit=9))
+    await store.queue.settle(W1, [verdict(job) for job in jobs])
+    await store.jobs.prune(timedelta(microseconds=-1))
+
+    tag = f"{{{pool.pool_id}}}".encode()
+    keys = [key for key in await store.database.command(b"KEYS", b"*") if tag in key]
+
+    assert sorted(key.rpartition(b":")[2] for key in keys) == [b"news", b"pool"]
+
+
+async def test_however_many_come_due_at_once_all_are_claimed(store: Store, elapse: Elapse) -> None:
+    pool = await store.pools.create(new_pool(PoolKind.JOBS))
+    await pushed(store, pool, *range(2500), delay=MINUTE)
+    await elapse(2 * MINUTE)
+
+    seen = []
+    while jobs := await store.queue.claim(claiming(pool, limit=500)):
+        seen += [job.payload for job in jobs]
+
+    assert seen == [*range(2500)]
+
+
+async def test_of_samples_the_newest_stay(store: Store) -> None:
+    pool = await store.pools.create(new_pool())
+    worker = await joined(store, pool)
+    for first in range(0, KEPT + 100, 1010):
+        await store.samples.append(pool.pool_id, W1, "i1", [sample(n) for n in range(first, first + 1010)])
+
+    kept = await store.samples.list(pool.pool_id, limit=2 * KEPT)
+
+    assert worker.instance == "i1"
+    assert [one.n for one in kept] == [*range(100, KEPT + 100)]
+
+
+async def test_pools_of_awkward_names_do_not_meet(store: Store) -> None:
+    names = ["x", "x}:worker:", "{x}", "x%7D", "", "ünïcode 🥁", "a:b"]
+    for name in names:
+        await store.pools.create(pool(f"odd {name}", PoolKind.JOBS))
+    for n, name in enumerate(names):
+        made = await store.pools.get(PoolId(f"odd {name}"))
+        await joined(store, made, WorkerId("}:worker:q"), slot=n)
+        await store.queue.push(made.pool_id, [NewJob(payload=name)])
+
+    for n, name in enumerate(names):
+        made = await store.pools.get(PoolId(f"odd {name}"))
+        assert [worker.slot for worker in await store.workers.list(made.pool_id)] == [n]
+        assert await store.queue.wait(made.pool_id, timedelta())
+        assert (await claimed(store, made)).payload == name
+
+
+async def test_a_delayed_job_ends_a_wait_when_it_comes_due(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        made = await store.pools.create(pool("p", PoolKind.JOBS))
+        await pushed(store, made, 1, delay=timedelta(milliseconds=200))
+        assert await store.queue.claim(claiming(made)) == []
+
+        assert await store.queue.wait(made.pool_id, timedelta(seconds=20))
+
+        assert await eventually_claimed(store, made) == [1]
+
+
+async def eventually_claimed(store: Store, made: Pool) -> list[Any]:
+    for _ in range(200):
+        if jobs := await store.queue.claim(claiming(made)):
+            return [job.payload for job in jobs]
+        await store.queue.wait(made.pool_id, timedelta(milliseconds=50))
+    return []
+
+
+async def test_who_waits_in_another_process_hears_of_a_push(url: str) -> None:
+    async with open_store(url, create=True) as one, open_store(url) as other:
+        made = await one.pools.create(pool("p", PoolKind.JOBS))
+        await other.queue.claim(claiming(made))
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(other.queue.wait(made.pool_id, timedelta(seconds=20)))
+            await asyncio.sleep(0.05)
+            await pushed(one, made, 1)
+
+        assert waiting.result()
+
+
+async def test_an_idle_wait_is_one_statement(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        made = await store.pools.create(pool("p", PoolKind.JOBS))
+        await store.queue.claim(claiming(made))
+        before = await reads(store)
+
+        for _ in range(3):
+            assert not await store.queue.wait(made.pool_id, timedelta(milliseconds=50))
+
+        assert await reads(store) - before == 3
+
+
+async def reads(store: RedisStore) -> int:
+    """How often the server was asked for news."""
+    text = (await store.database.command(b"INFO", b"commandstats")).decode()
+    calls = [line.partition("calls=")[2].partition(",")[0] for line in text.splitlines() if line.startswith("cmdstat_xread")]
+    return int(calls[0]) if calls else 0
+
+
+async def test_two_prefixes_in_one_redis_do_not_see_each_other(redis: RedisServer) -> None:
+    async with open_store(redis.new_database(), create=True) as one, open_store(redis.new_database(), create=True) as two:
+        await one.pools.create(pool("p", PoolKind.FLEET))
+
+        assert await two.pools.list() == []
+
+
+async def test_a_server_that_forgot_its_scripts_is_told_again(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        await store.database.command(b"SCRIPT", b"FLUSH")
+
+        assert [found.pool_id for found in await store.pools.list()] == ["p"]
+
+
+async def test_a_store_carries_on_after_its_server_came_back(private_redis: RedisServer) -> None:
+    async with open_store(f"{private_redis.url()}?command_timeout=2", create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        private_redis.stop()
+        with pytest.raises(StoreUnavailable):
+            await store.events.append(PoolId("p"), [NewEvent(type="X")])
+        private_redis.start()
+
+        appended = await store.events.append(PoolId("p"), [NewEvent(type="X")])
+
+        assert [event.sequence_id for event in appended] == [1]
+
+
+async def test_a_server_that_does_not_answer_is_unavailable(private_redis: RedisServer) -> None:
+    async with open_store(f"{private_redis.url()}?command_timeout=0.5&connect_timeout=0.5", create=True) as store:
+        made = await store.pools.create(pool("p", PoolKind.JOBS))
+        await store.queue.claim(claiming(made))
+        with private_redis.paused():
+            with pytest.raises(StoreUnavailable):
+                await store.now()
+            with pytest.raises(StoreUnavailable):
+                await store.queue.wait(made.pool_id, timedelta(milliseconds=100))
+
+
+async def test_whoever_is_cancelled_leaves_the_store_in_order(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        made = await store.pools.create(pool("p", PoolKind.JOBS))
+        await store.queue.claim(claiming(made))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(store.queue.wait(made.pool_id, timedelta(seconds=20)), 0.05)
+        async with asyncio.TaskGroup() as group:
+            given_up = group.create_task(store.pools.list())
+            heard = group.create_task(store.pools.list())
+            await asyncio.sleep(0)
+            given_up.cancel()
+        assert given_up.cancelled()
+        assert heard.result() == [made]
+
+        await pushed(store, made, 1)
+
+        assert (await claimed(store, made)).payload == 1
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+async def test_nothing_is_lost_when_a_durable_server_restarts_in_the_middle_of_the_work(
+    private_redis: RedisServer, end: str
+) -> None:
+    done: set[int] = set()
+    known: set[int] = set()
+    async with open_store(f"{private_redis.url()}?command_timeout=2", create=True) as store:
+        made = await store.pools.create(pool("p", PoolKind.JOBS))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(push_until_cut(store, made, known))
+            group.create_task(work_until_cut(store, made, done))
+            while len(done) < 30:
+                await asyncio.sleep(0.01)
+            getattr(private_redis, end)()
+    private_redis.start()
+
+    async with open_store(private_redis.url()) as store:
+        jobs = {job.payload: job.status for job in await store.jobs.list(PoolId("p"), limit=10**6)}
+
+        assert known <= jobs.keys()
+        assert {jobs[payload] for payload in done} == {JobStatus.DONE}
+        await store.queue.release(WorkerId("w"), "the server was restarted")
+        rest = {payload for payload, status in jobs.items() if status is not JobStatus.DONE}
+        again = await store.queue.claim(Claiming(pool_id=PoolId("p"), worker_id=W1, lease=MINUTE, limit=10**5))
+        assert {job.payload for job in again} == rest
+
+
+async def push_until_cut(store: Store, made: Pool, known: set[int]) -> None:
+    """Push; ``known`` are those whose push was answered."""
+    for n in range(10**6):
+        try:
+            await store.queue.push(made.pool_id, [NewJob(payload=n)])
+        except StoreUnavailable:
+            return
+        known.add(n)
+
+
+async def work_until_cut(store: Store, made: Pool, done: set[int]) -> None:
+    """Claim and settle; ``done`` are those whose settlement was answered."""
+    asking = Claiming(pool_id=made.pool_id, worker_id=WorkerId("w"), lease=MINUTE, limit=3)
+    while True:
+        try:
+            jobs = await store.queue.claim(asking)
+            await store.queue.settle(WorkerId("w"), [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs])
+        except StoreUnavailable:
+            return
+        done.update(job.payload for job in jobs)
+
+
+BENCH: list[type] = [interface.Runs, interface.Results, interface.Steps, interface.Executions, interface.Templates]
+
+
+@pytest.mark.parametrize("part", BENCH)
+async def test_benchmarks_are_refused_with_a_word_on_where_to_keep_them(url: str, part: type) -> None:
+    async with open_store(url, create=True) as store:
+        words = [name for name, _ in inspect.getmembers(part, inspect.isfunction) if not name.startswith("_")]
+        for word in words:
+            with pytest.raises(Refused, match="use a SQLite or PostgreSQL store"):
+                await getattr(getattr(store, part.__name__.lower()), word)(RunId("r"))
+
+    assert len(words) >= 2
+
+
+async def test_a_password_comes_from_the_url_or_the_environment(monkeypatch: pytest.MonkeyPatch, redis: RedisServer) -> None:
+    with RedisServer(password="it's: a/secret@") as server:
+        async with open_store(server.url(), create=True) as store:
+            await store.now()
+        monkeypatch.setenv("DRUMBEAT_STORE_PASSWORD", "it's: a/secret@")
+        async with open_store(server.url(with_password=False)) as store:
+            await store.now()
+        for wrong in ("hunter2", ""):
+            monkeypatch.setenv("DRUMBEAT_STORE_PASSWORD", wrong)
+            with pytest.raises(InvalidSettings, match="refused the user or password") as caught:
+                async with open_store(server.url(with_password=False)):
+                    pass
+            assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "said"),
+    [
+        ("redis://:secret@127.0.0.1:1/0", StoreUnavailable, "127.0.0.1:1"),
+        ("redis://:secret@h/nought", InvalidSettings, "number of a database"),
+        ("redis://:secret@h/0?prefix=a%20b", InvalidSettings, "prefix"),
+        ("redis://:secret@h/0?command_timeout=none", InvalidSettings, "command_timeout"),
+        ("redis://:secret@h/0?sslmode=no", InvalidSettings, "unknown option"),
+        ("rediss://:secret@h:port/0", InvalidSettings, "no host that can be read"),
+    ],
+)
+async def test_a_wrong_address_is_said_without_its_password(wrong: str, error: type[Exception], said: str) -> None:
+    with pytest.raises(error, match=said) as caught:
+        async with open_store(wrong):
+            pass
+    assert "secret" not in str(caught.value)
+
+
+async def test_an_empty_redis_needs_init_first(url: str) -> None:
+    with pytest.raises(StoreNotReady, match="drumbeat store init"):
+        async with open_store(url):
+            pass
+
+
+async def test_of_many_that_migrate_at_once_one_does(url: str) -> None:
+    async with open_store(url, check_version=False) as store:
+        applied = await asyncio.gather(*(store.upkeep.migrate() for _ in range(8)))
+
+    assert sorted(map(list, applied)) == [[]] * 7 + [[1]]
+
+
+async def test_a_store_from_a_newer_version_is_refused(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        await store.database.command(b"SET", store.database.key("version"), 99)
+
+    with pytest.raises(StoreTooNew, match="upgrade Drumbeat"):
+        async with open_store(url, create=True):
+            pass
+
+
+async def test_a_store_that_was_closed_says_so(url: str) -> None:
+    store = open_store(url, create=True)
+    async with store:
+        await store.now()
+
+    with pytest.raises(StoreUnavailable, match="closed; open it before use"):
+        await store.now()
+
+
+async def test_a_server_that_throws_rows_away_is_a_problem(private_redis: RedisServer) -> None:
+    async with open_store(private_redis.url(), create=True) as store:
+        assert isinstance(store, RedisStore)
+        await store.database.command(b"CONFIG", b"SET", b"maxmemory", 10**9)
+        await store.database.command(b"CONFIG", b"SET", b"maxmemory-policy", b"allkeys-lru")
+
+        report = await store.upkeep.check()
+
+    assert "noeviction" in report.problems[0]
+    assert "appendonly" in report.server
+
+
+async def test_text_that_is_no_unicode_is_bad_input_and_leaves_no_gap(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        for event in (NewEvent(type="X", payload={"text": "\ud800"}), NewEvent(type="\ud800")):
+            with pytest.raises(InvalidInput):
+                await store.events.append(PoolId("p"), [event])
+
+        assert (await store.events.append(PoolId("p"), [NewEvent(type="X")]))[0].sequence_id == 1
+
+
+async def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    _driver.cache_clear()
+    monkeypatch.setitem(sys.modules, "redis.asyncio", None)
+    try:
+        with pytest.raises(MissingExtra, match=r"drumbeat\[redis\]"):
+            async with open_store(url):
+                pass
+    finally:
+        _driver.cache_clear()
+
+
+class Silent(asyncio.Transport):
+    """A transport that sends nothing anywhere."""
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.sent = bytes(data)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
+
+
+REPLIES = b"+OK\r\n:-7\r\n$5\r\na\r\nb\0\r\n$-1\r\n*3\r\n$0\r\n\r\n*-1\r\n*1\r\n:1\r\n*0\r\n"
+
+
+@pytest.mark.parametrize("size", range(1, len(REPLIES) + 1))
+async def test_replies_are_read_whole_in_whatever_pieces_they_come(size: int) -> None:
+    wire = Wire(Silent())
+    answers = [wire.ask([b"PING"]) for _ in range(6)]
+
+    for at in range(0, len(REPLIES), size):
+        wire.data_received(REPLIES[at : at + size])
+
+    assert [await answer for answer in answers] == [b"OK", -7, b"a\r\nb\0", None, [b"", None, [1]], []]
+
+
+async def test_words_go_out_as_they_are() -> None:
+    transport = Silent()
+
+    Wire(transport).ask([b"SET", "ü", 12, 0.25, b"\r\n"])
+
+    assert transport.sent == b"*5\r\n$3\r\nSET\r\n$2\r\n\xc3\xbc\r\n$2\r\n12\r\n$4\r\n0.25\r\n$2\r\n\r\n\r\n"
+
+
+async def test_the_reply_of_one_who_gave_up_is_nobody_elses() -> None:
+    wire = Wire(Silent())
+    gave_up, stayed, refused = (wire.ask([b"PING"]) for _ in range(3))
+    gave_up.cancel()
+
+    wire.data_received(b"+first\r\n+second\r\n-ERR no\r\n")
+
+    assert await stayed == b"second"
+    with pytest.raises(ServerSaidNo, match="ERR no"):
+        await refused
+
+
+def test_a_redis_store_says_what_it_is_and_hides_its_user() -> None:
+    database = RedisDatabase("rediss://u:secret@h:6380/2", prefix="mine")
+
+    assert (database.traits.name, database.traits.durable, database.traits.networked) == ("redis", True, True)
+    assert database.location == "rediss://h:6380/2 (prefix mine)"

@@ -1,0 +1,242 @@
+"""The public API, with a loop and without: what users write is what runs here."""
+
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import drumbeat
+from drumbeat.client import BlockingConnection
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, StaleWrite
+from drumbeat.core.job import JobStatus
+from drumbeat.core.worker import ExitCode
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return "memory:" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+
+
+@pytest.fixture
+def blocking(url: str) -> Iterator[BlockingConnection]:
+    with drumbeat.connect_blocking(url) as connection:
+        yield connection
+
+
+@dataclass
+class Paper:
+    title: str
+
+
+async def summarise(paper: Paper) -> dict[str, Any]:
+    return {"summary": paper.title[:3]}
+
+
+async def test_a_pool_is_made_by_its_first_push(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        ids = [await papers.push({"n": 1}), *await papers.push_many([{"n": 2}, {"n": 3}], priority=5)]
+
+        assert await papers.size() == 3
+        assert [job.payload["n"] for job in await papers.list()] == [1, 2, 3]
+        assert len(set(ids)) == 3
+
+
+async def test_a_connection_opens_with_its_first_call(tmp_path: Path) -> None:
+    db = drumbeat.connect(f"sqlite:///{tmp_path}/jobs.db")
+    papers = db.pool("papers")
+    try:
+        assert (await papers.job(await papers.push("x"))).payload == "x"
+    finally:
+        await db.close()
+
+
+async def test_typed_payloads_are_pushed_worked_on_and_answered(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        job_id = await papers.push(Paper(title="Queues"))
+
+        done = await db.work("papers", summarise)
+
+        assert (done.code, done.finished, done.failed) == (ExitCode.CLEAN, 1, 0)
+        assert await papers.result(job_id, timeout=1) == {"summary": "Que"}
+
+
+async def test_a_payload_that_does_not_fit_poisons_its_job_and_names_the_field(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        job_id = await papers.push({"titel": "Queues"})
+
+        await db.work("papers", {"": summarise})
+
+        with pytest.raises(JobEnded, match=r"is poisoned: payload is no Paper: .*`title`"):
+            await papers.result(job_id)
+
+
+async def test_a_result_that_does_not_come_is_not_waited_for_longer_than_asked(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+
+        with pytest.raises(TimeoutError, match="is still pending"):
+            await papers.result(await papers.push(1), timeout=timedelta(milliseconds=1))
+
+
+async def test_jobs_can_be_claimed_and_settled_by_hand(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        ids = await papers.push_many([1, 2, 3], backoff={"first": 0, "jitter": 0}, max_attempts=1)
+        done, failed, back = await papers.claim_many(3)
+
+        await papers.progress(done, 0.5, "half")
+        assert await papers.renew(done) is False
+        await papers.complete(done, {"sum": 3})
+        await papers.fail(failed, "no such page")
+        await papers.release(back)
+
+        jobs = [await papers.job(job_id) for job_id in ids]
+        assert [job.status for job in jobs] == [JobStatus.DONE, JobStatus.POISONED, JobStatus.PENDING]
+        assert (jobs[0].result, jobs[1].last_error, jobs[2].attempts) == ({"sum": 3}, "no such page", 0)
+        with pytest.raises(StaleWrite, match="no longer held"):
+            await papers.complete(done)
+
+
+async def test_a_pool_can_be_paused_and_its_jobs_cancelled_and_requeued(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        job_id = await papers.push(1)
+
+        await papers.pause()
+        paused, nothing = (await papers.status()).is_paused, await papers.claim()
+        await papers.resume()
+        await papers.cancel(job_id)
+        cancelled = (await papers.job(job_id)).status
+        await papers.requeue(job_id)
+
+        assert (paused, nothing, cancelled) == (True, None, JobStatus.CANCELLED)
+        assert (await papers.claim()) is not None
+
+
+async def test_explain_says_why_nothing_happens(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+
+        assert "has no live worker" in str(await papers.explain(await papers.push(1)))
+
+
+async def test_what_cannot_be_used_is_refused_before_anything_is_pushed(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        await papers.create()
+
+        with pytest.raises(InvalidInput, match=r"job 1: expected payload\.x to be JSON, got object"):
+            await papers.push_many([1, {"x": object()}])
+        with pytest.raises(InvalidInput, match="unknown option 'prio'"):
+            await papers.push(1, prio=3)
+        with pytest.raises(InvalidInput, match="at most 1048576 bytes"):
+            await papers.push("x" * 1_100_000)
+        with pytest.raises(AlreadyExists):
+            await papers.create()
+
+        assert await papers.size() == 0
+
+
+async def test_an_unknown_pool_or_job_is_named(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        with pytest.raises(NotFound, match="no pool 'nowhere'"):
+            await db.pool("nowhere").status()
+        other = await db.pool("other").push(1)
+        with pytest.raises(NotFound, match="pool 'papers' has no job"):
+            await db.pool("papers").job(other)
+
+
+async def test_pushing_in_a_transaction_needs_postgresql(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        with pytest.raises(InvalidInput, match="push_on"):
+            await db.pool("papers").push_on(object(), 1)
+
+
+@pytest.mark.parametrize(("triggers", "pulled"), [(True, ["papers", "papers"]), (False, [])])
+async def test_a_push_pulls_triggers_only_when_asked_to(
+    url: str, monkeypatch: pytest.MonkeyPatch, triggers: bool, pulled: list[str]
+) -> None:
+    heard: list[str] = []
+
+    async def note(self: ControlPlane, pool_id: str) -> None:
+        heard.append(pool_id)
+
+    monkeypatch.setattr(ControlPlane, "work_added", note)
+    async with drumbeat.connect(url, triggers=triggers) as db:
+        await db.pool("papers").push(1)
+        await db.pool("papers").push_many([2, 3])
+
+    assert heard == pulled
+
+
+def test_the_blocking_front_does_the_same_without_a_loop(blocking: BlockingConnection) -> None:
+    papers = blocking.pool("papers")
+    job_id = papers.push(Paper(title="Queues"))
+
+    blocking.work("papers", summarise)
+
+    assert papers.result(job_id, timeout=1) == {"summary": "Que"}
+    assert papers.status().counts.done == 1
+
+
+def test_the_blocking_front_raises_what_the_other_raises(blocking: BlockingConnection) -> None:
+    with pytest.raises(NotFound, match="no pool 'nowhere'"):
+        blocking.pool("nowhere").status()
+
+
+def test_the_blocking_front_can_be_used_from_many_threads(blocking: BlockingConnection) -> None:
+    papers = blocking.pool("papers")
+    papers.create()
+    threads = [threading.Thread(target=lambda n=n: papers.push_many(range(n))) for n in range(1, 9)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert papers.size() == sum(range(1, 9))
+
+
+def test_the_blocking_front_ends_with_its_block(url: str) -> None:
+    with drumbeat.connect_blocking(url) as connection:
+        connection.pool("p").push(1)
+        inside = {thread.name for thread in threading.enumerate()}
+
+    assert "drumbeat" in inside
+    assert "drumbeat" not in {thread.name for thread in threading.enumerate()}
+    connection.close()
+
+
+def test_importing_drumbeat_loads_nothing_else() -> None:
+    program = "import sys, drumbeat; print(sorted(name for name in sys.modules if name.startswith('drumbeat.')))"
+
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", drumbeat.__all__)
+def test_every_public_name_is_there(name: str) -> None:
+    assert getattr(drumbeat, name) is not None
+
+
+def test_every_public_name_has_its_type() -> None:
+    stub = Path(drumbeat.__file__).with_name("__init__.pyi").read_text()
+
+    typed = set(re.findall(r"import \w+ as (\w+)|^(__version__)", stub, re.MULTILINE))
+    assert {first or second for first, second in typed} == set(drumbeat.__all__)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'conect'"):
+        getattr(drumbeat, "conect")  # noqa: B009

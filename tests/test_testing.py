@@ -1,0 +1,76 @@
+"""drumbeat.testing: what users' own tests stand on does the same every time."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import JobStatus, Outcome
+from drumbeat.pool.context import JobContext
+from drumbeat.testing import pool
+
+
+async def test_jobs_are_done_in_order_and_the_clock_moves_on_to_delayed_ones() -> None:
+    async with pool() as papers:
+        await papers.push("later", delay=3600)
+        await papers.push("low")
+        await papers.push("high", priority=1)
+        began = papers.clock.now()
+
+        ran = await papers.run_until_empty(lambda payload: payload)
+
+        assert [each.result for each in ran] == ["high", "low", "later"]
+        assert papers.clock.now() - began == timedelta(hours=1)
+
+
+async def test_failures_are_tried_again_after_their_backoff() -> None:
+    tried: list[Any] = []
+
+    async def flaky(payload: Any, context: JobContext) -> str:
+        tried.append(context.attempt)
+        if context.attempt < 3:
+            raise OSError("not yet")
+        return "at last"
+
+    async with pool() as papers:
+        job_id = await papers.push(1)
+
+        ran = await papers.run_until_empty(flaky)
+
+        assert [each.outcome for each in ran] == [Outcome.FAILED, Outcome.FAILED, Outcome.DONE]
+        assert (tried, await papers.result(job_id)) == ([1, 2, 3], "at last")
+
+
+async def test_each_type_has_its_handler_and_jobs_may_push_jobs() -> None:
+    async with pool() as papers:
+
+        async def split(n: int) -> None:
+            await papers.push_many(range(n), type="part")
+
+        await papers.push(3, type="split")
+
+        ran = await papers.run_until_empty({"split": split, "part": lambda n: n * n})
+
+        assert [each.result for each in ran] == [None, 0, 1, 4]
+
+
+async def test_what_nobody_can_claim_is_left() -> None:
+    async with pool() as papers:
+        job_id = await papers.push(1, capability="gpu")
+
+        assert await papers.run_until_empty(lambda payload: None) == []
+        assert (await papers.job(job_id)).status is JobStatus.PENDING
+        assert len(await papers.run_until_empty(lambda payload: None, capabilities=("gpu",))) == 1
+
+
+async def test_a_pool_that_never_empties_is_given_up() -> None:
+    async with pool() as papers:
+
+        async def again(payload: Any) -> None:
+            await papers.push(payload)
+
+        await papers.push(1)
+
+        with pytest.raises(InvalidInput, match="after 5 attempts"):
+            await papers.run_until_empty(again, most=5)

@@ -1,0 +1,156 @@
+"""The commands of triggers, and the cloud's handler, as they are called."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.given import COMMAND, Said, drumbeat, environment
+from drumbeat.adapters.aws_lambda import handler
+from triggers.given import SECRET
+
+FILE = """
+triggers:
+  - {name: often, type: cron, schedule: "*/5 * * * *", input: {pool_id: papers, max_workers: 0}}
+  - {name: hook, type: webhook, secret_variable: HOOK}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a store, the pool papers and two triggers."""
+    (tmp_path / "triggers.yml").write_text(FILE)
+    (tmp_path / "drumbeat.toml").write_text(f'store = "sqlite:///{tmp_path}/d.db"\n')
+    assert drumbeat("pool", "create", "papers", cwd=tmp_path).code == 0
+    return tmp_path
+
+
+def trigger(folder: Path, *words: str, **variables: str) -> Said:
+    return drumbeat("trigger", *words, cwd=folder, **variables)
+
+
+def test_triggers_are_listed(folder: Path) -> None:
+    said = trigger(folder, "list", "--json")
+
+    assert [(each["name"], each["type"]) for each in json.loads(said.output)] == [("often", "cron"), ("hook", "webhook")]
+    assert "*/5 * * * *" in trigger(folder, "list").output
+
+
+def test_a_check_finds_what_is_missing_and_exits_1(folder: Path) -> None:
+    missing, whole = trigger(folder, "check"), trigger(folder, "check", "--json", HOOK=SECRET)
+
+    assert (missing.code, whole.code) == (1, 0)
+    assert "environment variable HOOK, got none" in missing.output
+    assert json.loads(whole.output) == {"triggers": 2, "problems": []}
+
+
+def test_a_wrong_key_is_named_in_one_line(folder: Path) -> None:
+    (folder / "triggers.yml").write_text(FILE.replace("schedule", "shedule"))
+
+    said = trigger(folder, "list")
+
+    assert said.code == 1
+    assert "shedule: there is no such key" in said.errors
+    assert len(said.errors.splitlines()) == 1
+
+
+def test_a_trigger_is_fired(folder: Path) -> None:
+    said = trigger(folder, "fire", "often")
+
+    assert said.code == 0
+    assert "did nothing: no job is ready" in said.output
+
+
+def test_lines_are_installed_and_removed_through_the_crontab_command(folder: Path) -> None:
+    kept = folder / "kept"
+    (folder / "bin").mkdir()
+    fake = folder / "bin" / "crontab"
+    fake.write_text(f'#!/bin/sh\n[ "$1" = -l ] && exec cat {kept}\ncat > {kept}\n')
+    fake.chmod(0o755)
+    kept.write_text("0 3 * * * mine\n")
+    path = f"{folder}/bin:{os.environ['PATH']}"
+
+    installed = trigger(folder, "install", PATH=path)
+    lines = kept.read_text().splitlines()
+    removed = trigger(folder, "remove", PATH=path)
+
+    assert (installed.code, removed.code) == (0, 0)
+    assert "installed: 1" in installed.output
+    assert (lines[0], lines[1].startswith("*/5 * * * * cd ")) == ("0 3 * * * mine", True)
+    assert kept.read_text() == "0 3 * * * mine\n"
+    ran = subprocess.run(["sh", "-c", lines[1].removeprefix("*/5 * * * * ")], env=environment(), check=False)
+    assert ran.returncode == 0
+    assert "no job is ready" in (folder / ".drumbeat" / "triggers" / "cron.log").read_text()
+
+
+def test_a_manifest_is_printed(folder: Path) -> None:
+    said = trigger(folder, "manifest", "often", "--image", "drumbeat:1", "--secret-name", "stores")
+
+    assert said.code == 0
+    assert "kind: CronJob" in said.output
+
+
+def test_serving_ends_with_a_signal(folder: Path) -> None:
+    command = [*COMMAND, "trigger", "serve", "--port", "0"]
+    process = subprocess.Popen(command, cwd=folder, env=environment(HOOK=SECRET), stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on http://127.0.0.1:")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def in_the_cloud(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOOK", SECRET)
+    monkeypatch.setenv("DRUMBEAT_STORE", f"sqlite:///{folder}/d.db")
+    return iter(())
+
+
+class Context:
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
+
+
+@pytest.mark.parametrize("context", [None, Context()])
+def test_a_clouds_event_runs_the_beat(in_the_cloud: None, context: Any) -> None:
+    answer = handler({"detail": {"pool_id": "papers", "max_workers": 0}}, context)
+
+    assert answer["beats"]["papers"]["why_not"] == "no job is ready"
+
+
+def test_a_clouds_unsigned_request_is_refused(in_the_cloud: None) -> None:
+    answer = handler({"rawPath": "/triggers/hook", "headers": {}, "body": "{}", "requestContext": {}}, None)
+
+    assert answer["statusCode"] == 401
+
+
+def test_the_short_way_runs_the_same_beat(folder: Path) -> None:
+    firing = {"trigger": "t", "machine": "parallelization_checker", "pool_id": "papers", "max_workers": 0, "lost_after": None}
+    command = [sys.executable, "-m", "drumbeat.cli.fire"]
+
+    done = subprocess.run(
+        [*command, json.dumps(firing)], cwd=folder, env=environment(), capture_output=True, text=True, check=True
+    )
+    failed = subprocess.run(
+        [*command, json.dumps(firing | {"pool_id": "nobody"})],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert json.loads(done.stdout)["papers"]["led"] is True
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "nobody" in failed.stderr

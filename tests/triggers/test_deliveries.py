@@ -1,0 +1,224 @@
+"""From a request to a beat and an answer: once per delivery, in whichever process, and again only if the beat failed."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from datetime import timedelta
+from http import HTTPStatus
+
+import pytest
+
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound, StoreUnavailable
+from drumbeat.store.memory import MemoryStore
+from drumbeat.triggers.deliveries import Answer, Deliveries
+from drumbeat.triggers.model import Firing
+from drumbeat.triggers.server import serve
+from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, WINDOW, sign
+from triggers.given import SECRET, Beats, trigger
+
+CLOCK = ManualClock()
+HOOK = trigger("hook", "webhook", secret_variable="HOOK", max_workers=3)
+BODY = b'{"pool_id": "papers"}'
+
+
+def desk(store: MemoryStore, beats: Beats, owner: str = "me", clock: ManualClock = CLOCK) -> Deliveries:
+    return Deliveries([HOOK, trigger(schedule="* * * * *")], beats, clock, store.leases, {"HOOK": SECRET}, owner)
+
+
+def headers(body: bytes = BODY, key: str | None = None, clock: ManualClock = CLOCK) -> Mapping[str, str]:
+    stamp = int(clock.now().timestamp())
+    return {TIMESTAMP: str(stamp), SIGNATURE: sign(SECRET, stamp, body, key), **({KEY: key} if key else {})}
+
+
+async def post(deliveries: Deliveries, path: str = "/triggers/hook", **more: str | None) -> Answer:
+    return await deliveries.answer("POST", path, headers(**more), BODY)  # type: ignore[arg-type]
+
+
+async def test_a_signed_request_wakes_the_beat_and_hears_of_it() -> None:
+    beats = Beats()
+
+    answer = await post(desk(MemoryStore(CLOCK), beats))
+
+    assert beats.asked == [Firing(trigger="hook", pool_id="papers", max_workers=3)]
+    assert answer == Answer(
+        status=HTTPStatus.OK, body={"trigger": "hook", "repeated": False, "beats": {"papers": {"led": True}}}
+    )
+
+
+async def test_a_replay_wakes_nobody_whichever_process_it_comes_to() -> None:
+    store, beats = MemoryStore(CLOCK), Beats()
+
+    answers = [await post(desk(store, beats, owner)) for owner in ("one", "one", "another")]
+
+    assert [answer.body["repeated"] for answer in answers] == [False, True, True]
+    assert len(beats.asked) == 1
+
+
+async def test_of_many_at_once_one_wakes_the_beat() -> None:
+    store, beats = MemoryStore(CLOCK), Beats()
+    listeners = [desk(store, beats, f"listener-{n}") for n in range(20)]
+
+    answers = await asyncio.gather(*(post(each, key="k") for each in listeners))
+
+    assert [answer.body["repeated"] for answer in answers].count(False) == 1
+    assert len(beats.asked) == 1
+
+
+async def test_by_the_time_a_delivery_is_forgotten_its_signature_is_too_old() -> None:
+    clock, beats = ManualClock(), Beats()
+    deliveries, kept = desk(MemoryStore(clock), beats, clock=clock), headers(clock=clock)
+    await deliveries.answer("POST", "/triggers/hook", kept, BODY)
+    statuses = set()
+
+    for _ in range(60):
+        await clock.advance(timedelta(hours=1))
+        statuses.add((await deliveries.answer("POST", "/triggers/hook", kept, BODY)).status)
+
+    assert statuses == {HTTPStatus.UNAUTHORIZED}
+    assert len(beats.asked) == 1
+    assert timedelta(days=1) > WINDOW * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (NotFound("no pool 'papers'"), HTTPStatus.UNPROCESSABLE_ENTITY),
+        (InvalidInput("a fleet pool"), HTTPStatus.UNPROCESSABLE_ENTITY),
+        (StoreUnavailable("postgresql://secret"), HTTPStatus.SERVICE_UNAVAILABLE),
+    ],
+)
+async def test_a_delivery_whose_beat_failed_may_come_again(error: Exception, status: HTTPStatus) -> None:
+    beats = Beats(fails=[error])
+    deliveries = desk(MemoryStore(CLOCK), beats)
+
+    failed, again = await post(deliveries), await post(deliveries)
+
+    assert (failed.status, again.status, again.body["repeated"]) == (status, HTTPStatus.OK, False)
+    assert "secret" not in str(failed.body)
+
+
+async def test_an_error_nobody_expected_is_raised_and_the_delivery_may_come_again() -> None:
+    beats = Beats(fails=[ZeroDivisionError()])
+    deliveries = desk(MemoryStore(CLOCK), beats)
+
+    with pytest.raises(ZeroDivisionError):
+        await post(deliveries)
+
+    assert (await post(deliveries)).body["repeated"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("POST", "/", HTTPStatus.NOT_FOUND),
+        ("POST", "/triggers/other", HTTPStatus.NOT_FOUND),
+        ("POST", "/triggers/t", HTTPStatus.NOT_FOUND),
+        ("POST", "hook", HTTPStatus.NOT_FOUND),
+        ("GET", "/triggers/hook", HTTPStatus.METHOD_NOT_ALLOWED),
+        ("POST", "/triggers/hook?x=1", HTTPStatus.OK),
+    ],
+)
+async def test_where_webhooks_are(method: str, path: str, status: HTTPStatus) -> None:
+    answer = await desk(MemoryStore(CLOCK), Beats()).answer(method, path, headers(), BODY)
+
+    assert answer.status is status
+
+
+async def test_an_unsigned_request_is_refused_with_the_field_named() -> None:
+    beats = Beats()
+
+    answer = await desk(MemoryStore(CLOCK), beats).answer("POST", "/triggers/hook", {}, BODY)
+
+    assert answer.status is HTTPStatus.UNAUTHORIZED
+    assert answer.body["error"].startswith(SIGNATURE)
+    assert beats.asked == []
+
+
+@pytest.mark.parametrize(("variables", "got"), [({}, "got none"), ({"HOOK": "short-secret"}, "got 12 characters")])
+def test_a_webhook_without_a_secret_does_not_listen(variables: dict[str, str], got: str) -> None:
+    store = MemoryStore(CLOCK)
+
+    with pytest.raises(InvalidSettings, match=f"environment variable HOOK, {got}") as caught:
+        Deliveries([HOOK], Beats(), CLOCK, store.leases, variables, "me")
+
+    assert "short-secret" not in str(caught.value)
+
+
+async def talk(port: int, said: bytes, *, end: bool = True) -> tuple[int, dict[str, object]]:
+    """Send bytes as they are; the status and the body of the answer."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    if end:
+        writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    await writer.wait_closed()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+def request(more: Mapping[str, str] | None = None, line: str = "POST /triggers/hook HTTP/1.1") -> bytes:
+    named = {"Host": "localhost", "Content-Length": str(len(BODY)), **headers(), **(more or {})}
+    return "\r\n".join([line, *(f"{name}: {value}" for name, value in named.items()), "", ""]).encode() + BODY
+
+
+async def test_over_a_real_socket() -> None:
+    beats = Beats()
+    deliveries = desk(MemoryStore(CLOCK), beats)
+
+    async with serve(deliveries.answer, "127.0.0.1", 0) as (host, port):
+        first, second = await talk(port, request(), end=False), await talk(port, request())
+
+    assert host == "127.0.0.1"
+    assert first == (200, {"trigger": "hook", "repeated": False, "beats": {"papers": {"led": True}}})
+    assert second == (200, {"trigger": "hook", "repeated": True})
+    assert len(beats.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        (b"\r\n\r\n", 400),
+        (b"hello\r\n\r\n", 400),
+        (b"POST /triggers/hook HTTP/1.1\r\n", 400),
+        (b"POST /triggers/hook SMTP\r\n\r\n", 400),
+        (request({"Content-Length": "many"}), 400),
+        (request({"Content-Length": "-1"}), 400),
+        (request({"Content-Length": "99"}), 400),
+        (request({"Content-Length": str(LARGEST_BODY + 1)}), 413),
+        (request({"Transfer-Encoding": "chunked"}), 411),
+        (request({"X-Long": "x" * 20_000}), 431),
+        (request(line="GET / HTTP/1.1"), 404),
+        (request({SIGNATURE: "sha256=00"}), 401),
+    ],
+)
+async def test_what_is_no_request_is_answered_all_the_same(said: bytes, status: int) -> None:
+    beats = Beats()
+
+    async with serve(desk(MemoryStore(CLOCK), beats).answer, "127.0.0.1", 0) as (_, port):
+        answered, body = await talk(port, said)
+        assert (await talk(port, request()))[0] == 200
+
+    assert answered == status
+    assert body["error"]
+    assert len(beats.asked) == 1
+
+
+async def test_an_error_nobody_expected_ends_no_server() -> None:
+    beats = Beats(fails=[ZeroDivisionError("hush")])
+
+    async with serve(desk(MemoryStore(CLOCK), beats).answer, "127.0.0.1", 0) as (_, port):
+        failed, again = await talk(port, request()), await talk(port, request())
+
+    assert failed == (500, {"error": "it failed; the log says why"})
+    assert again[0] == 200
+
+
+async def test_a_port_that_is_taken_is_told() -> None:
+    answer = desk(MemoryStore(CLOCK), Beats()).answer
+
+    async with serve(answer, "127.0.0.1", 0) as (_, port):
+        with pytest.raises(InvalidSettings, match="choose another --port"):
+            async with serve(answer, "127.0.0.1", port):
+                pass

@@ -1,0 +1,105 @@
+"""Subprocess triggers: one checker per burst of work, in a process of its own that outlives the pusher."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from drumbeat.cli.fire import firing_of
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import SpawnFailed
+from drumbeat.spawn.leash import LEASH_FD
+from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
+from drumbeat.store.memory import MemoryStore
+from drumbeat.triggers import detached
+from drumbeat.triggers.detached import ON_ITS_WAY, Dispatch, arrive, send, start_detached
+from e2e.processes import eventually
+from triggers.given import trigger
+
+PUSH = trigger("push", "subprocess")
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The commands that would have been started."""
+    commands: list[tuple[str, ...]] = []
+    monkeypatch.setattr(detached, "start_detached", lambda command, *_: commands.append(tuple(command)))
+    return commands
+
+
+def dispatch(clock: ManualClock, folder: Path) -> Dispatch:
+    leases = MemoryStore(clock).leases
+    return Dispatch(leases=leases, owner="me", environment={}, log=folder / "log")
+
+
+async def test_a_burst_of_pushes_starts_one_checker(started: list[tuple[str, ...]], tmp_path: Path) -> None:
+    sending = dispatch(ManualClock(), tmp_path)
+
+    sent = [await send(sending, PUSH, "papers") for _ in range(100)]
+
+    assert sent.count(True) == 1
+    ((*program, firing),) = started
+    assert program == [sys.executable, "-m", "drumbeat.cli.fire"]
+    assert firing_of(firing) == PUSH.firing("papers")
+
+
+async def test_once_it_has_begun_to_look_work_needs_another(started: list[tuple[str, ...]], tmp_path: Path) -> None:
+    sending = dispatch(ManualClock(), tmp_path)
+    await send(sending, PUSH, "papers")
+
+    await arrive(sending.leases, "push", "papers")
+
+    assert await send(sending, PUSH, "papers") is True
+    assert len(started) == 2
+
+
+async def test_one_that_never_begins_is_replaced(started: list[tuple[str, ...]], tmp_path: Path) -> None:
+    clock = ManualClock()
+    sending = dispatch(clock, tmp_path)
+    await send(sending, PUSH, "papers")
+    await clock.advance(ON_ITS_WAY)
+
+    assert await send(sending, PUSH, "papers") is True
+
+
+async def test_pools_and_triggers_have_their_own(started: list[tuple[str, ...]], tmp_path: Path) -> None:
+    sending = dispatch(ManualClock(), tmp_path)
+
+    assert await send(sending, PUSH, "papers")
+    assert await send(sending, PUSH, "letters")
+    assert await send(sending, trigger("other", "subprocess"), "papers")
+    assert len(started) == 3
+
+
+async def test_one_that_cannot_be_started_leaves_the_way_free(tmp_path: Path) -> None:
+    (tmp_path / "log").mkdir()
+    sending = dispatch(ManualClock(), tmp_path)
+
+    for _ in range(2):
+        with pytest.raises(SpawnFailed, match="expected to start"):
+            await send(sending, PUSH, "papers")
+
+
+async def test_to_arrive_unsent_is_harmless() -> None:
+    await arrive(MemoryStore().leases, "push", "papers")
+
+
+async def test_the_process_is_on_its_own_and_not_taken_for_its_parents_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (LEASH_FD, SCOPE, POOL, WORKER):
+        monkeypatch.setenv(name, "17")
+    said = "import os; print(os.getsid(0) == os.getpid(), [n for n in os.environ if n.startswith('DRUMBEAT')], flush=True)"
+
+    pid = start_detached((sys.executable, "-c", said), {"DRUMBEAT_STORE": "sqlite:///x"}, tmp_path / "a" / "log")
+
+    async def has_spoken() -> bool:
+        return (tmp_path / "a" / "log").read_text() == "True ['DRUMBEAT_STORE']\n"
+
+    await eventually(has_spoken, 30, "the process says what it has")
+
+    async def is_gone() -> bool:
+        return not os.path.exists(f"/proc/{pid}")
+
+    await eventually(is_gone, 30, "it ends and leaves no zombie")

@@ -1,0 +1,155 @@
+"""triggers.yml: the seed's own examples are taken as they stand, and whatever is wrong is named."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.triggers.file import load_triggers, parse_triggers
+from drumbeat.triggers.model import Firing, Machine, Trigger, TriggerType
+
+SEED = """\
+# trigger_registry.yml
+triggers:
+  - name: cron_5min
+    type: cron
+    schedule: "*/5 * * * *"
+    machine: parallelization_checker
+    input:
+      pool_id: paper_analysis
+
+  - name: local_subprocess
+    type: subprocess
+    on: work_added  # event name
+    machine: parallelization_checker
+"""
+
+
+def test_the_seeds_registry_is_taken_as_it_stands() -> None:
+    assert parse_triggers(SEED) == [
+        Trigger(name="cron_5min", type=TriggerType.CRON, schedule="*/5 * * * *", pool_id="paper_analysis"),
+        Trigger(name="local_subprocess", type=TriggerType.SUBPROCESS),
+    ]
+
+
+def test_a_trigger_of_every_kind_is_read() -> None:
+    triggers = parse_triggers("""
+triggers:
+  - {name: nightly, type: cron, schedule: "@daily", timezone: Europe/Vienna, machine: stale_worker_reaper,
+     input: {stale_threshold_seconds: 90}}
+  - {name: hook, type: webhook, secret_variable: HOOK_SECRET, input: {pool_id: papers, max_workers: 3}}
+  - {name: push, type: subprocess, "on": work_added}
+  - {name: beside, type: in-loop}
+  - {name: cloud, type: serverless, schedule: "0 * * * *"}
+""")
+
+    assert [trigger.type for trigger in triggers] == list(TriggerType)
+    assert triggers[0].lost_after == timedelta(seconds=90)
+    assert (triggers[0].machine, triggers[0].timezone) == (Machine.REAPER, "Europe/Vienna")
+    assert (triggers[1].secret_variable, triggers[1].max_workers) == ("HOOK_SECRET", 3)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("in_loop", TriggerType.IN_LOOP),
+        ("inline", TriggerType.IN_LOOP),
+        ("lambda", TriggerType.SERVERLESS),
+        ("k3s", TriggerType.SERVERLESS),
+        ("Lambda", TriggerType.SERVERLESS),
+    ],
+)
+def test_the_seeds_other_words_for_a_kind_are_known(word: str, kind: TriggerType) -> None:
+    assert parse_triggers(f"triggers: [{{name: a, type: {word}}}]")[0].type is kind
+
+
+CRON = "name: a, type: cron, schedule: '* * * * *'"
+BAD = [
+    ("not a list", "triggers: 7", "triggers: expected a list, got int"),
+    ("nothing", "", "expected a list under the key 'triggers', got NoneType"),
+    ("not YAML", "triggers: [", "expected YAML"),
+    ("a wrong top key", "trigers: []", "trigers: there is no such key; expected only 'triggers'"),
+    ("not an entry", "triggers: [7]", r"triggers\[0\]: expected keys and values, got 7"),
+    (
+        "a wrong key",
+        f"triggers: [{{{CRON}, shedule: x}}]",
+        r"triggers\[0\] \(a\): shedule: there is no such key; expected one of",
+    ),
+    (
+        "a wrong input",
+        f"triggers: [{{{CRON}, input: {{pool: x}}}}]",
+        "input.pool: there is no such key; expected one of pool_id",
+    ),
+    ("a key of another kind", f"triggers: [{{{CRON}, secret_variable: X}}]", "secret_variable: there is no such key"),
+    ("no name", "triggers: [{type: in-loop}]", "name: expected it to be given"),
+    ("no schedule", "triggers: [{name: a, type: cron}]", "schedule: expected it to be given"),
+    ("no secret", "triggers: [{name: a, type: webhook}]", "secret_variable: expected it to be given"),
+    ("a wrong type", "triggers: [{name: a, type: crom}]", "type: expected one of cron, webhook, .*, got 'crom'"),
+    ("no type", "triggers: [{name: a}]", "type: expected one of .*, got None"),
+    (
+        "a wrong event",
+        "triggers: [{name: a, type: subprocess, on: work_done}]",
+        "on: Input should be 'work_added', got 'work_done'",
+    ),
+    ("a wrong machine", f"triggers: [{{{CRON}, machine: x}}]", "machine: Input should be 'parallelization_checker' or"),
+    (
+        "a wrong schedule",
+        "triggers: [{name: a, type: cron, schedule: '61 * * * *'}]",
+        "schedule: minute: expected 0 to 59, got '61'",
+    ),
+    ("a wrong zone", f"triggers: [{{{CRON}, timezone: Mars}}]", "timezone: expected the name of a time zone"),
+    ("a wrong cap", f"triggers: [{{{CRON}, input: {{max_workers: many}}}}]", "input.max_workers: .*valid integer, got 'many'"),
+    (
+        "a cap below nothing",
+        f"triggers: [{{{CRON}, input: {{max_workers: -1}}}}]",
+        "input.max_workers: .*greater than or equal to 0",
+    ),
+    ("a name for a shell", "triggers: [{name: 'a; rm', type: in-loop}]", "name: String should match"),
+    ("a secret", "triggers: [{name: a, type: webhook, secret: hush}]", "secret: there is no such key"),
+    ("two of one name", "triggers: [{name: a, type: in-loop}, {name: a, type: in-loop}]", "2 triggers are named 'a'"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), [pytest.param(*rest, id=title) for title, *rest in BAD])
+def test_what_is_wrong_is_named(text: str, says: str) -> None:
+    with pytest.raises(InvalidSettings, match=says):
+        parse_triggers(text)
+
+
+def test_everything_that_is_wrong_is_named_at_once() -> None:
+    with pytest.raises(InvalidSettings) as caught:
+        parse_triggers("triggers: [{name: a, type: cron, x: 1}, {name: b, type: webhook}]")
+
+    assert all(
+        part in str(caught.value) for part in ("(a): schedule: expected", "x: there is no such key", "(b): secret_variable:")
+    )
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidSettings, match=r"expected to read triggers from .*missing\.yml"):
+        load_triggers(tmp_path / "missing.yml")
+    (tmp_path / "bad.yml").write_text("triggers: 7")
+    with pytest.raises(InvalidSettings, match=r"bad\.yml: triggers: expected a list"):
+        load_triggers(tmp_path / "bad.yml")
+
+
+@pytest.mark.parametrize(("own", "given", "fired"), [("p", None, "p"), ("p", "q", "p"), (None, "q", "q"), (None, None, None)])
+def test_a_triggers_own_pool_counts_most(own: str | None, given: str | None, fired: str | None) -> None:
+    trigger = Trigger(name="t", type=TriggerType.WEBHOOK, pool_id=own, max_workers=2)
+
+    assert trigger.firing(given) == Firing(trigger="t", pool_id=fired, max_workers=2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "own", "hears"),
+    [
+        ("subprocess", None, True),
+        ("in-loop", "p", True),
+        ("in-loop", "q", False),
+        ("cron", None, False),
+        ("webhook", "p", False),
+    ],
+)
+def test_who_hears_of_work_in_a_pool(kind: str, own: str | None, hears: bool) -> None:
+    assert Trigger(name="t", type=TriggerType(kind), pool_id=own).hears("p") is hears
