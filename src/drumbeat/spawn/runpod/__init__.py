@@ -1,0 +1,6 @@
+"""Workers as RunPod pods, through its REST API v2."""
+
+from drumbeat.spawn.runpod.settings import API_KEY_VARIABLE, RunPodSettings
+from drumbeat.spawn.runpod.spawner import RunPodSpawner
+
+__all__ = ["API_KEY_VARIABLE", "RunPodSettings", "RunPodSpawner"]

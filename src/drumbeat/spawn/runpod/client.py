@@ -1,0 +1,191 @@
+"""RunPod's REST API v2 over HTTP: what we call of it, and what its answers mean."""
+
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import msgspec
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import MissingExtra, SpawnCause, SpawnError
+from drumbeat.spawn.runpod.placement import GpuType, Refusal
+from drumbeat.spawn.runpod.pods import Pod
+from drumbeat.spawn.runpod.settings import Cloud, RunPodSettings
+
+try:
+    import httpx
+except ImportError as exc:
+    raise MissingExtra("the RunPod spawner", "runpod") from exc
+
+log = logging.getLogger(__name__)
+
+Transport = httpx.AsyncBaseTransport  #: the wire, where tests put another
+
+_PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: before what is safe to repeat is tried again
+_LONGEST_PAUSE = timedelta(seconds=15)  #: whoever wishes to be left alone for longer is not waited for
+_CONNECTIONS = 8
+_NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
+_LOST_ON_THE_WAY = frozenset({502, 504})  #: a gateway that got no answer itself
+_SHORTEST_SECRET = 6
+
+_CAUSES: Mapping[int, SpawnCause] = {
+    400: SpawnCause.BAD_REQUEST,
+    401: SpawnCause.AUTH,
+    402: SpawnCause.NO_MONEY,
+    403: SpawnCause.AUTH,
+    404: SpawnCause.BAD_REQUEST,
+    409: SpawnCause.BAD_REQUEST,
+    422: SpawnCause.BAD_REQUEST,
+    429: SpawnCause.RATE_LIMITED,
+}
+
+T = TypeVar("T")
+
+
+class _Pods(msgspec.Struct, frozen=True):
+    pods: tuple[Pod, ...]
+
+
+class _Gpus(msgspec.Struct, frozen=True):
+    gpus: tuple[GpuType, ...]
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    """RFC 9457."""
+
+    title: str = ""
+    detail: str = ""
+    errors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """It is not known whether the pod was created."""
+
+    why: str
+
+
+class RunPodClient:
+    """The calls. Reads and deletions are tried again where that may help; a creation never is."""
+
+    def __init__(self, key: str, settings: RunPodSettings, clock: Clock, transport: Transport | None = None) -> None:
+        self._key = key
+        self._clock = clock
+        self._http = httpx.AsyncClient(
+            base_url=settings.base_url,
+            headers={"Authorization": f"Bearer {key}"},
+            timeout=settings.timeout.total_seconds(),
+            limits=httpx.Limits(max_connections=_CONNECTIONS),
+            transport=transport,
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def pods(self) -> Sequence[Pod]:
+        """Every pod of the account. Raises SpawnError, also if the list seems to go on: half of it is worse than none."""
+        answer = await self._ask("GET", "/v2/pods")
+        body = self._read(answer, dict[str, Any])
+        if more := [field for field, value in body.items() if value and re.search(r"next|cursor|page", field, re.IGNORECASE)]:
+            raise SpawnError(f"RunPod: expected the whole list of pods, got a part of it ({', '.join(more)}); update Drumbeat")
+        return self._read(answer, _Pods).pods
+
+    async def find_pod(self, pod_id: str) -> Pod | None:
+        """One pod; None once there is no such pod."""
+        answer = await self._ask("GET", f"/v2/pods/{pod_id}", fine={404})
+        return None if answer.status_code == 404 else self._read(answer, Pod)
+
+    async def create(self, body: Mapping[str, Any]) -> Pod | Refusal | NoAnswer:
+        """Ask for a pod, once."""
+        try:
+            answer = await self._http.post("/v2/pods", json=body)
+        except _NEVER_SENT as exc:
+            return Refusal(status=0, detail=_named(exc), cause=SpawnCause.TRANSIENT)
+        except httpx.HTTPError as exc:
+            return NoAnswer(_named(exc))
+        if answer.status_code in _LOST_ON_THE_WAY:
+            return NoAnswer(f"HTTP {answer.status_code}")
+        if not answer.is_success:
+            return self._refusal(answer, body.get("env", {}).values())
+        try:
+            return self._read(answer, Pod)
+        except SpawnError as exc:
+            return NoAnswer(str(exc))
+
+    async def stop(self, pod_id: str) -> None:
+        """Have its container sent SIGTERM. Harmless if it is gone, or is not one to be stopped."""
+        await self._ask("POST", f"/v2/pods/{pod_id}/action", json={"action": "stop"}, fine={404, 409})
+
+    async def delete(self, pod_id: str) -> None:
+        """End it for good. Harmless if it is gone."""
+        await self._ask("DELETE", f"/v2/pods/{pod_id}", fine={404})
+
+    async def gpus(self, cloud: Cloud, count: int) -> Sequence[GpuType]:
+        """The catalogue of a cloud, with its stock for pods of so many GPUs."""
+        query = {"include": "AVAILABILITY", "product": "POD", "cloud": cloud.value, "count": str(count)}
+        return self._read(await self._ask("GET", "/v2/catalog/gpus", params=query), _Gpus).gpus
+
+    async def _ask(self, method: str, path: str, *, fine: Iterable[int] = (), **more: Any) -> httpx.Response:
+        """Something that may be repeated, and is, a few times. Raises SpawnError with the cause of the last failure."""
+        for pause in (*_PAUSES, None):
+            try:
+                return await self._once(method, path, frozenset(fine), **more)
+            except SpawnError as exc:
+                wait = max(exc.retry_after or timedelta(), pause or timedelta())
+                passing = exc.cause in {SpawnCause.TRANSIENT, SpawnCause.RATE_LIMITED}
+                if pause is None or not passing or wait > _LONGEST_PAUSE:
+                    raise
+                log.info("trying again in %.1f s: %s", wait.total_seconds(), exc)
+                await self._clock.sleep(wait)
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(self, method: str, path: str, fine: frozenset[int], **more: Any) -> httpx.Response:
+        try:
+            answer = await self._http.request(method, path, **more)
+        except httpx.HTTPError as exc:
+            raise SpawnError(f"RunPod: {method} {path}: {_named(exc)}") from exc
+        if answer.is_success or answer.status_code in fine:
+            return answer
+        no = self._refusal(answer)
+        raise SpawnError(f"RunPod: {method} {path}: {no.detail}", cause=no.cause, retry_after=no.retry_after)
+
+    def _refusal(self, answer: httpx.Response, secrets: Iterable[str] = ()) -> Refusal:
+        problem = _Problem()
+        with suppress(msgspec.DecodeError):
+            problem = msgspec.json.decode(answer.content, type=_Problem)
+        words = [problem.detail or problem.title or "no reason given", *problem.errors]
+        return Refusal(
+            status=answer.status_code,
+            detail=self._redacted(f"HTTP {answer.status_code}: {'; '.join(words)}", secrets),
+            cause=_CAUSES.get(answer.status_code, SpawnCause.TRANSIENT),
+            retry_after=_retry_after(answer.headers) if answer.status_code == 429 else None,
+        )
+
+    def _redacted(self, text: str, secrets: Iterable[str]) -> str:
+        """Without the key and without the worker's environment, should the provider repeat them."""
+        for secret in (self._key, *secrets):
+            text = text.replace(secret, "…") if len(secret) >= _SHORTEST_SECRET else text
+        return text
+
+    def _read(self, answer: httpx.Response, kind: type[T]) -> T:
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except msgspec.DecodeError as exc:
+            where = f"{answer.request.method} {answer.request.url.path}"
+            raise SpawnError(f"RunPod: {where}: expected what its schema says, got something else: {exc}") from exc
+
+
+def _retry_after(headers: httpx.Headers) -> timedelta | None:
+    """In seconds, from Retry-After, or else from the windows of RateLimit that are used up."""
+    if (told := headers.get("Retry-After", "").strip()).isdecimal():
+        return timedelta(seconds=int(told))
+    used_up = re.findall(r"\br=0\s*;\s*t=(\d+)", headers.get("RateLimit", ""))
+    return timedelta(seconds=max(map(int, used_up))) if used_up else None
+
+
+def _named(exc: httpx.HTTPError) -> str:
+    return f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__

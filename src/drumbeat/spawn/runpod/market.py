@@ -1,0 +1,53 @@
+"""The catalogue as it was last read: prices, stock, and how much memory a GPU has."""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import SpawnError
+from drumbeat.spawn.runpod.client import RunPodClient
+from drumbeat.spawn.runpod.placement import GpuType, Place, places
+from drumbeat.spawn.runpod.pods import Pod
+from drumbeat.spawn.runpod.settings import Cloud, RunPodSettings
+
+log = logging.getLogger(__name__)
+
+
+class Market:
+    """What is for rent."""
+
+    def __init__(self, client: RunPodClient, settings: RunPodSettings, clock: Clock) -> None:
+        self._client = client
+        self._settings = settings
+        self._clock = clock
+        self._catalogue: Mapping[Cloud, Sequence[GpuType]] = {}
+        self._read_at: timedelta | None = None
+        self._learnt_at: timedelta | None = None
+        self.memory_gb: dict[str, int] = {}
+
+    async def places(self) -> Sequence[Place]:
+        """Where to ask, cheapest first. Raises SpawnError."""
+        if self._is_over(self._read_at):
+            await self._read()
+        return places(self._catalogue, self._settings)
+
+    async def learn_memory(self, pods: Iterable[Pod]) -> None:
+        """Look up how much memory these pods' GPUs have, if that is not known. A catalogue that does not answer can wait."""
+        unknown = any(pod.runtime and pod.gpu and pod.gpu.id not in self.memory_gb for pod in pods)
+        if not unknown or not self._is_over(self._learnt_at):
+            return
+        self._learnt_at = self._clock.elapsed()
+        try:
+            await self._read()
+        except SpawnError as exc:
+            log.warning("how much memory the GPUs have is not known for now: %s", exc)
+
+    def _is_over(self, since: timedelta | None) -> bool:
+        return since is None or self._clock.elapsed() - since >= self._settings.catalogue_for
+
+    async def _read(self) -> None:
+        count = self._settings.gpu_count
+        self._catalogue = {cloud: await self._client.gpus(cloud, count) for cloud in self._settings.clouds}
+        self.memory_gb |= {gpu.id: gpu.memory for gpus in self._catalogue.values() for gpu in gpus}
+        self._read_at = self._clock.elapsed()

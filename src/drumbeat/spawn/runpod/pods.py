@@ -1,0 +1,169 @@
+"""Pods and GPU types as RunPod tells them, what a pod is called, and what is asked for."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import quote, unquote
+
+import msgspec
+
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.interface import Instance, InstanceState, Order
+from drumbeat.spawn.runpod.placement import Place
+from drumbeat.spawn.runpod.settings import RunPodSettings
+from drumbeat.spawn.tagged import POOL, WORKER, Name
+
+SURPLUS = "~"  #: between a worker's id and the pod's, in the name of a second pod for one worker
+
+Moment = Annotated[datetime, msgspec.Meta(tz=True)]
+
+_STATES: Mapping[str, InstanceState] = {
+    "RUNNING": InstanceState.RUNNING,
+    "EXITED": InstanceState.EXITED,
+    "ERROR": InstanceState.EXITED,
+    "TERMINATED": InstanceState.EXITED,
+}
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """What a pod was given."""
+
+    id: str
+    count: int = 1
+
+
+class GpuUse(msgspec.Struct, frozen=True, rename="camel"):
+    """How busy one GPU is, in percent."""
+
+    util: int | None = None
+    memory_util: int | None = None
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """What RunPod measures in a running pod."""
+
+    uptime: int | None = None
+    gpus: tuple[GpuUse, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, rename="camel"):
+    """The fields of a pod that matter here."""
+
+    id: str
+    name: str
+    status: str
+    created_at: Moment
+    started_at: Moment | None = None
+    cost: float = 0.0
+    cloud: str = "SECURE"
+    data_center_id: str | None = None
+    gpu: Gpu | None = None
+    runtime: Runtime | None = None
+
+    @property
+    def state(self) -> InstanceState:
+        """A status that is new to us may well be alive, and cost."""
+        return _STATES.get(self.status, InstanceState.PENDING)
+
+    @property
+    def is_alive(self) -> bool:
+        return self.state is not InstanceState.EXITED
+
+    @property
+    def seniority(self) -> tuple[bool, datetime, str]:
+        """Smallest for the one of several under one name whose worker has most likely joined."""
+        return self.state is not InstanceState.RUNNING, self.started_at or self.created_at, self.id
+
+
+def pod_name(prefix: str, name: Name) -> str:
+    """What a worker's pod is called; two workers never share a name."""
+    return ".".join(_quoted(part) for part in (prefix, *name))
+
+
+def parse_name(prefix: str, text: str) -> Name | None:
+    """Whose pod this is; None if it is not one of ours."""
+    parts = text.split(".")
+    if len(parts) != 3 or parts[0] != _quoted(prefix):
+        return None
+    return PoolId(unquote(parts[1])), WorkerId(unquote(parts[2]))
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="").replace(".", "%2E")
+
+
+def surplus_id(worker_id: WorkerId, pod: Pod) -> WorkerId:
+    """A name that no row asks for, so that a controller ends this pod and not the other one of its worker."""
+    return WorkerId(f"{worker_id}{SURPLUS}{pod.id}")
+
+
+def instance(pod: Pod, name: Name, memory_gb: Mapping[str, int]) -> Instance:
+    """The pod as every spawner shows it."""
+    running = pod.state is InstanceState.RUNNING
+    return Instance(
+        pool_id=name[0],
+        worker_id=name[1],
+        ref=pod.id,
+        state=pod.state,
+        started_at=(pod.started_at or pod.created_at) if running else pod.started_at,
+        price_per_hour=pod.cost,
+        meta=_told(pod, memory_gb),
+    )
+
+
+def _told(pod: Pod, memory_gb: Mapping[str, int]) -> Mapping[str, Any]:
+    """Where it is, and what its GPUs are doing."""
+    told: dict[str, Any] = {"status": pod.status, "cloud": pod.cloud, "data_center": pod.data_center_id}
+    if pod.gpu is not None:
+        told |= {"gpu": pod.gpu.id, "gpu_count": pod.gpu.count}
+    if pod.runtime is not None and pod.runtime.gpus:
+        total = memory_gb.get(pod.gpu.id) if pod.gpu else None
+        told["gpus"] = [_gpu_use(use, total) for use in pod.runtime.gpus]
+    return told
+
+
+def _gpu_use(use: GpuUse, total_gb: int | None) -> Mapping[str, Any]:
+    known = use.memory_util is not None and total_gb is not None
+    return {
+        "util_percent": use.util,
+        "memory_percent": use.memory_util,
+        "memory_total_gb": total_gb,
+        "memory_used_gb": round((use.memory_util or 0) * (total_gb or 0) / 100, 2) if known else None,
+    }
+
+
+def creation(order: Order, place: Place, settings: RunPodSettings, environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """The body of the call that creates a worker's pod at a place."""
+    name = (order.pool_id, order.worker_id)
+    gpu = {"id": place.gpu, "count": settings.gpu_count, "minCudaVersion": settings.min_cuda_version}
+    body: dict[str, Any] = {
+        "name": pod_name(settings.prefix, name),
+        "image": settings.image,
+        "templateId": settings.template_id,
+        "registry": settings.registry,
+        "gpu": {field: value for field, value in gpu.items() if value is not None},
+        "cloud": place.cloud.value,
+        "dataCenterIds": [place.data_center] if place.data_center else None,
+        "args": shlex.join(_command(order, settings)),
+        "env": {**environment, **order.environment, POOL: name[0], WORKER: name[1]},
+        "disk": settings.container_disk_gb,
+        "ports": list(settings.ports) or None,
+        "mounts": _mounts(settings),
+    }
+    return {field: value for field, value in body.items() if value is not None}
+
+
+def _command(order: Order, settings: RunPodSettings) -> Sequence[str]:
+    if order.command:
+        return tuple(order.command)
+    run = ("--run-id", order.pool_id, "--worker-id", order.worker_id)
+    return (*settings.command, *run, "--worker-group-id", str(order.slot), "--worker-group-count", str(order.group_count))
+
+
+def _mounts(settings: RunPodSettings) -> Mapping[str, Any] | None:
+    path = settings.volume_mount_path
+    if settings.network_volume_id:
+        return {"network": [{"volumeId": settings.network_volume_id, "path": path}]}
+    return {"persistent": {"size": settings.persistent_disk_gb, "path": path}} if settings.persistent_disk_gb else None

@@ -1,0 +1,128 @@
+"""What pods to rent, where, and for how much at most. The API key is no setting: it stays in the environment."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Self
+
+from drumbeat.core.errors import InvalidSettings
+
+API_KEY_VARIABLE = "RUNPOD_API_KEY"
+BASE_URL = "https://api.runpod.io"
+
+
+class Cloud(StrEnum):
+    """Whose machines."""
+
+    SECURE = "SECURE"  #: RunPod's own data centres
+    COMMUNITY = "COMMUNITY"  #: other people's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPodSettings:
+    """One kind of pod. Give an image or a template; everything else but the price has a default."""
+
+    max_price_per_hour: float  #: no pod that costs more is ever asked for
+    image: str | None = None
+    template_id: str | None = None
+    registry: str | None = None  #: the id of stored credentials, for a private image
+    gpu_types: tuple[str, ...] = ()  #: as the catalogue names them; empty: every type
+    min_gpu_memory_gb: int = 0
+    gpu_count: int = 1
+    min_cuda_version: str | None = None
+    clouds: tuple[Cloud, ...] = (Cloud.SECURE,)
+    data_centers: tuple[str, ...] = ()  #: empty: everywhere
+    container_disk_gb: int = 50
+    persistent_disk_gb: int = 0  #: of the pod's own machine, gone with it; 0: none
+    network_volume_id: str | None = None  #: it lives in one data centre: name that one
+    volume_mount_path: str = "/workspace"
+    ports: tuple[str, ...] = ()
+    command: tuple[str, ...] = ("drumbeat", "worker")  #: stands before the worker's arguments
+    prefix: str = "drumbeat"  #: one for each deployment that shares an account
+    base_url: str = BASE_URL
+    tries_per_spawn: int = 5  #: places asked before a spawn gives up
+    refused_for: timedelta = timedelta(minutes=10)  #: a place that refused is not asked again before
+    catalogue_for: timedelta = timedelta(minutes=1)  #: prices and stock are read again after
+    settle: timedelta = timedelta(minutes=3)  #: so long may a pod whose creation was not answered still turn up
+    timeout: timedelta = timedelta(seconds=30)  #: for one call
+    usual_start: timedelta = timedelta(minutes=2)
+    billing_granule: timedelta = timedelta(minutes=1)  #: RunPod's pages say both second and minute
+
+    def __post_init__(self) -> None:
+        """Raise InvalidSettings for what no pod could be made from."""
+        for fails, expected in self._rules():
+            if fails:
+                raise InvalidSettings(f"RunPod: expected {expected}")
+
+    def _rules(self) -> tuple[tuple[bool, str], ...]:
+        both = bool(self.persistent_disk_gb and self.network_volume_id)
+        return (
+            (not (self.image or self.template_id), "an image or a template; set RUNPOD_WORKER_IMAGE"),
+            (not self.max_price_per_hour > 0, f"a price ceiling above 0, got {self.max_price_per_hour}"),
+            (self.gpu_count < 1, f"at least one GPU a pod, got {self.gpu_count}"),
+            (self.container_disk_gb < 1, f"a container disk of 1 GB or more, got {self.container_disk_gb}"),
+            (0 < self.persistent_disk_gb < 10, f"a persistent disk of 10 GB or more, got {self.persistent_disk_gb}"),
+            (both, "a persistent disk or a network volume, got both"),
+            (not self.clouds, "at least one cloud: SECURE, COMMUNITY"),
+            (not self.prefix, "a prefix for pod names, got an empty one"),
+            (self.tries_per_spawn < 1, f"at least one try a spawn, got {self.tries_per_spawn}"),
+        )
+
+    @classmethod
+    def from_environment(cls, variables: Mapping[str, str]) -> Self:
+        """From ``RUNPOD_*``; what is not set keeps its default. Raises InvalidSettings."""
+        given = {
+            field: _read(variable, variables[variable], kind)
+            for variable, (field, kind) in VARIABLES.items()
+            if variables.get(variable, "").strip()
+        }
+        if "max_price_per_hour" not in given:
+            raise InvalidSettings("RunPod: expected the most a pod may cost, in USD per hour, in RUNPOD_MAX_PRICE_PER_HOUR")
+        return cls(**given)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _clouds(text: str) -> tuple[Cloud, ...]:
+    return tuple(Cloud(word.upper()) for word in _words(text))
+
+
+#: each variable, the setting it fills, and how it is read
+VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "RUNPOD_MAX_PRICE_PER_HOUR": ("max_price_per_hour", float),
+    "RUNPOD_WORKER_IMAGE": ("image", str),
+    "RUNPOD_TEMPLATE_ID": ("template_id", str),
+    "RUNPOD_REGISTRY_ID": ("registry", str),
+    "RUNPOD_GPU_TYPE": ("gpu_types", _words),
+    "RUNPOD_MIN_GPU_MEMORY_GB": ("min_gpu_memory_gb", int),
+    "RUNPOD_GPU_COUNT": ("gpu_count", int),
+    "RUNPOD_MIN_CUDA_VERSION": ("min_cuda_version", str),
+    "RUNPOD_CLOUD": ("clouds", _clouds),
+    "RUNPOD_DATA_CENTERS": ("data_centers", _words),
+    "RUNPOD_CONTAINER_DISK_GB": ("container_disk_gb", int),
+    "RUNPOD_DISK_SIZE_GB": ("persistent_disk_gb", int),
+    "RUNPOD_NETWORK_VOLUME_ID": ("network_volume_id", str),
+    "RUNPOD_VOLUME_MOUNT_PATH": ("volume_mount_path", str),
+    "RUNPOD_POD_PREFIX": ("prefix", str),
+}
+
+
+def _read(variable: str, text: str, kind: Callable[[str], Any]) -> Any:
+    try:
+        return kind(text.strip())
+    except ValueError as exc:
+        wanted = "SECURE, COMMUNITY or both" if kind is _clouds else f"a number ({kind.__name__})"
+        raise InvalidSettings(f"expected {wanted} in {variable}, got {text!r}") from exc
+
+
+def api_key(variables: Mapping[str, str]) -> str:
+    """The key, never shown. Raises InvalidSettings if there is none, or one that no header can carry."""
+    key = variables.get(API_KEY_VARIABLE, "").strip()
+    if not key:
+        raise InvalidSettings(f"expected RunPod's API key in {API_KEY_VARIABLE}, got none; make one in its console and set it")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise InvalidSettings(f"expected an API key of plain letters in {API_KEY_VARIABLE}, got something else; copy it again")
+    return key
