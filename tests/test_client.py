@@ -240,3 +240,20 @@ def test_every_public_name_has_its_type() -> None:
 def test_an_unknown_name_is_refused() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'conect'"):
         getattr(drumbeat, "conect")  # noqa: B009
+
+
+async def test_a_push_in_a_callers_transaction_is_there_once_it_commits(postgres_url: str) -> None:
+    import asyncpg
+
+    async with drumbeat.connect(postgres_url) as db:
+        papers = db.pool("papers")
+        await papers.create()
+        connection = await asyncpg.connect(postgres_url)
+        try:
+            async with connection.transaction():
+                job_id = await papers.push_on(connection, {"n": 1}, priority=2)
+                before = await papers.size()
+        finally:
+            await connection.close()
+
+        assert (before, (await papers.job(job_id)).priority) == (0, 2)

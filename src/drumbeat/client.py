@@ -11,7 +11,7 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self, cast
 
-from drumbeat.control_plane import ControlPlane, WorkDone, open_control_plane, process_name
+from drumbeat.control_plane import ControlPlane, WorkDone, open_control_plane, process_name, push_on
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, NewJob, RateLimit
@@ -71,6 +71,7 @@ class Connection:
         self._settings = load_settings(os.environ, store=url)
         self._create = create
         self._on_push = self._work_added if triggers else None
+        self._push_on = push_on(self._settings.store)
         self._clock = clock
         self._stack = AsyncExitStack()
         self._opening = asyncio.Lock()
@@ -78,7 +79,7 @@ class Connection:
 
     def pool(self, name: str) -> PoolDesk:
         """A pool of jobs by its name. Nothing is asked of the store yet."""
-        return PoolDesk(cast(Store, _Later(self._store, "")), self._clock, name, process_name(), self._on_push)
+        return PoolDesk(cast(Store, _Later(self._store, "")), self._clock, name, process_name(), self._on_push, self._push_on)
 
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)

@@ -12,6 +12,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 from drumbeat.core.clock import Clock, SystemClock
@@ -32,9 +33,15 @@ from drumbeat.store.interface import Joining
 if TYPE_CHECKING:
     from drumbeat.bench.desk import BenchDesk as BenchDesk
     from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
+    from drumbeat.core.job import JobId, NewJob
+    from drumbeat.fleet.desk import FleetDesk as FleetDesk
+    from drumbeat.fleet.desk import FleetStatus as FleetStatus
+    from drumbeat.fleet.explain import Explanation as Explanation
+    from drumbeat.fleet.laboratory import Simulated as Simulated
     from drumbeat.fleet.model import Action, FleetPolicy, FleetView
     from drumbeat.pool.checker import Checker as Checker
     from drumbeat.pool.desk import PoolDesk as PoolDesk
+    from drumbeat.pool.desk import PushOn
     from drumbeat.pool.handlers import Handlers
     from drumbeat.pool.model import Action as PoolAction
     from drumbeat.pool.model import PoolView
@@ -130,6 +137,24 @@ class ControlPlane:
             decide=decide,
             act=FleetActor(self.store, spawner, pool_id).act,
         )
+
+    def fleet(self, name: str) -> "FleetDesk":
+        """What one may ask about a pool's workers, and do to one."""
+        from drumbeat.fleet.desk import FleetDesk
+        from drumbeat.runtime.beat import encode_action
+
+        return FleetDesk(self.store, PoolId(name), encode_action)
+
+    async def scale_pool(self, name: str, policy: "FleetPolicy", plan: "WorkPlan | None" = None) -> Pool:
+        """Have a pool of jobs scaled by a fleet's policy, and its workers stay for more. It is made if it is not there."""
+        from drumbeat.pool.work import Mode, plan_of
+
+        made = await self.pool(name).create(exist_ok=True)
+        work = replace(plan or plan_of(made), mode=Mode.LOOP)
+        if policy.concurrency > 1:
+            work = replace(work, concurrency=policy.concurrency)
+        kept = {key: value for key, value in made.policy.items() if not hasattr(policy, key.removesuffix("_seconds"))}
+        return await self.store.pools.save(replace(made, policy={**kept, **policy.to_json(), **work.to_json()}))
 
     def pool_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
@@ -258,7 +283,7 @@ class ControlPlane:
         """Everything one may ask of a pool of jobs; it need not exist yet."""
         from drumbeat.pool.desk import PoolDesk
 
-        return PoolDesk(self.store, self._clock, name, process_name())
+        return PoolDesk(self.store, self._clock, name, process_name(), push_on=push_on(self.settings.store))
 
     async def work(
         self,
@@ -343,11 +368,50 @@ def template_schema() -> Mapping[str, Any]:
     return schema
 
 
+def push_on(store: str) -> "PushOn | None":
+    """How jobs are pushed on a caller's own connection to this store; None where that cannot be."""
+    parts = urlsplit(store)
+    if parts.scheme not in ("postgres", "postgresql"):
+        return None
+    schema = dict(parse_qsl(parts.query)).get("schema", "drumbeat")
+
+    async def push(connection: Any, pool_id: PoolId, jobs: "Sequence[NewJob]") -> "Sequence[JobId]":
+        from drumbeat.store.sql.postgres import push_on as push
+
+        return await push(connection, pool_id, jobs, schema=schema)
+
+    return push
+
+
 @contextmanager
 def until_stopped(stop: asyncio.Event) -> Iterator[None]:
     """Inside the block SIGTERM and SIGINT set ``stop``, and nothing else."""
     with on_stop_signals(lambda _: stop.set()):
         yield
+
+
+def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy":
+    """A fleet's policy as its file, this process's environment and ``settings`` make it. Raises InvalidSettings."""
+    from drumbeat.fleet.settings import load_policy
+
+    return load_policy(os.environ, file, **settings)
+
+
+def simulate_trace(
+    trace: Path, policy: str, settings: Mapping[str, Any], file: Path | None = None, **around: Any
+) -> "Simulated":
+    """A trace's jobs under a policy, on virtual time; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
+    from drumbeat.fleet.laboratory import policy_for, simulate_file
+    from drumbeat.fleet.simulate import Surroundings
+
+    return simulate_file(trace, policy_for(policy, settings, file), Surroundings(**around))
+
+
+def sentences(found: "Explanation") -> Sequence[str]:
+    """Why a beat did what it did, to read."""
+    from drumbeat.fleet.explain import sentences as spelt
+
+    return spelt(found)
 
 
 def triggers_file() -> Path | None:

@@ -75,7 +75,9 @@ def test_what_was_counted_while_draining_is_no_rate() -> None:
 def test_clients_that_were_their_own_limit_most_of_the_time_are_named() -> None:
     busy: dict[str, Any] = {"client": {"was_the_limit": True}}
 
-    assert gathered(sample(1, "a", [1.0], **busy), sample(2, "a", [1.0], **busy), sample(3, "a", [1.0])).figures().client_limited
+    assert (
+        gathered(sample(1, "a", [1.0], **busy), sample(2, "a", [1.0], **busy), sample(3, "a", [1.0])).figures().client_limited
+    )
     assert not gathered(sample(1, "a", [1.0], **busy), sample(2, "a", [1.0]), sample(3, "a", [1.0])).figures().client_limited
 
 

@@ -132,7 +132,7 @@ def test_a_store_of_a_kind_nobody_knows(tmp_path: Path, command: str) -> None:
 
     line = complaint(drumbeat(*arguments, cwd=tmp_path, DRUMBEAT_STORE=url), 1)
 
-    assert line == "no store for 'mysql:'; expected sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+    assert line == "no store for 'mysql:'; expected sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST"
 
 
 @pytest.mark.parametrize("command", ["pools list", "store check", "store init", "store migrate", "store prune", "demo", WORKER])

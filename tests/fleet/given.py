@@ -99,4 +99,5 @@ def queued(
     rules = {"min_workers": 0} | {name: fields.pop(name) for name in [*fields] if name in names}
     queue = Queue(ready=ready, claimed=len(held), oldest_ready=NOW - seconds(oldest) if ready else None)
     chosen = FleetPolicy(policy=PolicyName(policy), **rules)
-    return view(*workers, **({"policy": chosen, "queue": queue, "held": held, "state": FleetState()} | fields))
+    shown: dict[str, Any] = {"policy": chosen, "queue": queue, "held": held, "state": FleetState()}
+    return view(*workers, **(shown | fields))

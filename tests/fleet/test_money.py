@@ -107,7 +107,7 @@ def test_a_whole_granule_is_reserved() -> None:
     assert affordable(priced(max_per_day=2.5, provider=hourly), ())[0] == 2
 
 
-@pytest.mark.parametrize(("spent", "leave"), [(9.0, 0), (9.9, 2), (10.0, 3)])
+@pytest.mark.parametrize(("spent", "leave"), [(9.4, 0), (9.75, 2), (10.0, 3)])
 def test_workers_are_asked_to_leave_before_the_ceiling_is_passed(spent: float, leave: int) -> None:
     rows = [ready_worker(n) for n in range(3)]
     held = tuple(job(f"j{n}", n) for n in range(3))

@@ -10,8 +10,8 @@ from drumbeat.fleet.policies import POLICIES, Level, Scene
 from fleet.given import NOW
 
 
-def desired(policy: str, *, ready: int = 0, rules: dict[str, Any] | None = None, **scene: Any) -> int:
-    chosen = FleetPolicy(policy=PolicyName(policy), **(rules or {}))
+def desired(policy: str, *, ready: int = 0, **scene: Any) -> int:
+    chosen = FleetPolicy(policy=PolicyName(policy), **scene.pop("rules", {}))
     queue = Queue(ready=ready, claimed=scene.get("busy", 0) * chosen.concurrency)
     return POLICIES[PolicyName(policy)](Scene(now=NOW, policy=chosen, queue=queue, **scene)).desired
 
@@ -68,8 +68,8 @@ LAG: dict[str, Any] = {"lag": 120.0, "service": 60.0}
         (4, {**LAG, "busy": 1, "free_in": (30.0,)}, 2),  # one of them cannot
         (1, {**LAG, "starting": 1, "free_in": (100.0,)}, 1),
         (4, {**LAG, "service": None, "busy": 1, "free_in": (30.0,)}, 4),  # nothing is known: a place begins one job
-        (0, {**LAG, "rate": 0.02, "busy": 1, "free_in": (0.0,)}, 2),  # 1.2 are kept busy, and some to spare
-        (0, {**LAG, "rate": 0.1}, 7),
+        (0, {**LAG, "rate": 0.02, "busy": 1, "free_in": (0.0,)}, 3),  # 1.2 are kept busy, and some to spare
+        (0, {**LAG, "rate": 0.1}, 9),
         (0, {**LAG, "rate": 0.001}, 0),
         (0, {**LAG, "coming": 2}, 2),
     ],
@@ -104,7 +104,7 @@ def test_shorter_jobs_need_fewer_workers() -> None:
 def test_what_flows_in_is_met_by_work_not_by_lag() -> None:
     wanted = [desired("lag_aware", rate=0.5, lag=lag, service=4.0) for lag in (15.0, 120.0, 300.0)]
 
-    assert wanted == [3, 3, 3]
+    assert wanted == [4, 4, 4]
 
 
 def test_the_policy_beats_as_often_as_it_is_told() -> None:

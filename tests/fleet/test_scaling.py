@@ -10,7 +10,6 @@ from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide, verdict
 from drumbeat.fleet.decide.guard import applies, bounds_at
 from drumbeat.fleet.model import (
-    Action,
     AskToDrain,
     BackoffState,
     BreakerState,
@@ -100,6 +99,7 @@ SCENARIOS: list[tuple[str, FleetView, tuple[int, int]]] = [
         queued(*crew(2, age=4000), worker(2, status=SPAWNING), max_lifetime=seconds(3600), min_workers=3),
         (0, 0),
     ),
+    ("who is quiet for want of work still counts (C74)", queued(ready_worker(0, silent=301), min_workers=1), (0, 0)),
     ("the exempt count for nothing", queued(*crew(2, meta={"capacity_exempt": True}, age=60), ready=6), (2, 0)),
     ("and leave when they are old", queued(*crew(1, meta={"capacity_exempt": True}, age=7201)), (0, 1)),
 ]
@@ -269,7 +269,3 @@ def test_one_that_has_not_joined_is_ended_at_once() -> None:
 
     assert isinstance(asked, AskToDrain)
     assert asked.within == timedelta()
-
-
-def test_actions_are_of_the_model() -> None:
-    assert Spawn in Action.__args__

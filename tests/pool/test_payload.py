@@ -1,18 +1,24 @@
 """Payloads are JSON within a limit; what is wrong is named. Options are read, and refused, by name."""
 
+import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, RateLimit
 from drumbeat.core.pool import PoolKind, pool
+from drumbeat.pool import payload
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.pushing import job_from_line, new_job
 from drumbeat.pool.work import ExecutorKind, Mode, WorkPlan, parse_handlers, plan_of
 from pool.examples import Paper
+
+flat = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 
 
 @dataclass
@@ -49,6 +55,19 @@ def test_what_can_be_json_is_made_json(value: Any, written: Any) -> None:
 def test_what_cannot_be_json_is_refused_by_name(value: Any, says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         as_json(value)
+
+
+@given(flat | st.dictionaries(st.text(max_size=20), flat, max_size=20))
+def test_what_is_small_at_a_glance_is_no_bigger_than_that(value: Any) -> None:
+    written = json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+    assert payload._at_most(value) >= len(written) or payload._at_most(value) == 0
+    assert as_json(value) is value
+
+
+@pytest.mark.parametrize("value", [float("inf"), [1], {"a": [1]}, {1: "a"}, {"a": {}}, 2**63, object(), {"a": Box(inside=1)}])
+def test_what_needs_a_closer_look_gets_one(value: Any) -> None:
+    assert payload._at_most(value) == 0
 
 
 def test_something_that_holds_itself_is_refused() -> None:

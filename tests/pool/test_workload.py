@@ -381,7 +381,6 @@ async def test_a_claim_whose_answer_was_lost_is_taken_up(shop: Shop) -> None:
     workload = shop.workload(double)
     async with shop.working(workload):
         await settle()
-        shop.store.fail_next(0)
         job_id = await shop.desk.push(3)
         shop.store.fail_next(1, kept=True)
         await settle()
@@ -389,6 +388,18 @@ async def test_a_claim_whose_answer_was_lost_is_taken_up(shop: Shop) -> None:
         await shop.passes(1)
 
         assert (lost, await shop.status(job_id)) == (JobStatus.CLAIMED, JobStatus.DONE)
+
+
+async def test_a_claim_whose_answer_was_lost_is_given_back_by_a_drain(shop: Shop) -> None:
+    async with shop.working(shop.workload(double)) as life:
+        job_id = await shop.desk.push(3)
+        shop.store.fail_next(1, kept=True)
+        await settle()
+        life.request_stop("drain")
+        await shop.passes(1)
+
+    job = await shop.job(job_id)
+    assert (job.status, job.attempts, job.crashes) == (JobStatus.PENDING, 0, 0)
 
 
 async def test_a_result_the_store_will_not_have_fails_its_job_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:

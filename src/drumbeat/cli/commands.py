@@ -12,6 +12,7 @@ GROUPS: Mapping[str, str] = {
     "store": "store:app",
     "bench": "bench:app",
     "pool": "pool:app",
+    "fleet": "fleet:app",
     "pools": "listing:pools",
     "workers": "listing:workers",
     "events": "listing:events",

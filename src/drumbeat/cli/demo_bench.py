@@ -47,9 +47,9 @@ def play_bench(settings: Settings, workers: int, folder: Path, report: Path) -> 
 
 
 async def _play(settings: Settings, workers: int, target: str, report: Path) -> None:
-    say("• a SQLite database under test gets its table")
-    await control_plane.prepare(target, WORKLOAD, SCALE, fresh=False, on_progress=lambda name, done, whole: None)
     async with open_control_plane(settings, create=True) as plane:
+        say("• a SQLite database under test gets its table")
+        await control_plane.prepare(target, WORKLOAD, SCALE, fresh=False, on_progress=lambda name, done, whole: None)
         desk = plane.bench()
         document = await desk.document(json.dumps(demo_template(target, workers)), is_text=True)
         made, _ = await desk.create(document)

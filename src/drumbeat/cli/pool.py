@@ -61,23 +61,19 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Make a pool, and keep how its workers work: those that are started for it read it here."""
-    given = {
-        "handlers": handler,
-        "executor": executor,
-        "concurrency": concurrency,
-        "capabilities": capability,
-        "lease": lease,
-        "timeout": timeout,
-        "max_jobs": max_jobs,
-        "max_memory_mb": max_memory,
-    }
-    plan = WorkPlan(**plan_changes(given), mode=mode or Mode.DRAIN)
+    how = {"handlers": handler, "executor": executor, "concurrency": concurrency, "capabilities": capability}
+    limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory}
+    plan = WorkPlan(**plan_changes({**how, **limits}), mode=mode or Mode.DRAIN)
     policy = {} if max_workers is None else {"max_workers": max_workers}
 
-    async def make(plane: ControlPlane) -> Pool:
-        return await plane.pool(pool).create(plan, _thresholds(heartbeat), exist_ok=update, **policy)
+    silence = _thresholds(heartbeat)
+    made = with_control_plane(
+        store, lambda plane: plane.pool(pool).create(plan, silence, exist_ok=update, **policy), create=True
+    )
+    _tell_made(made, as_json=as_json)
 
-    made = with_control_plane(store, make, create=True)
+
+def _tell_made(made: Pool, *, as_json: bool) -> None:
     if as_json:
         show_json(made)
     else:

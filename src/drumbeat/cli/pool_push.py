@@ -56,25 +56,20 @@ def push(
 
     Lines are pushed in batches, in order. At a line that cannot be used everything before it is pushed, and its number told.
     """
-    options = _given(
-        type=job_type,
-        job_id=job_id,
-        priority=priority,
-        delay=parse_age(delay) if delay else None,
-        run_at=run_at,
-        max_attempts=max_attempts,
-        timeout=parse_age(timeout) if timeout else None,
-        unique_key=unique_key,
-        group=group,
-        group_limit=group_limit,
-        capability=capability,
-    )
-    if payload != "-":
-        _finish(pool, _push_lines(store, pool, [payload], _reader(jobs, options), 1, as_json=True, alone=True), as_json=as_json)
-        return
+    what = _given(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key, max_attempts=max_attempts)
+    when = _given(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
+    where = _given(group=group, group_limit=group_limit, capability=capability)
+    read = _reader(jobs, {**what, **when, **where})
+    if payload == "-":
+        _expect_no_id(job_id)
+        _push_lines(store, pool, _standard_input(), read, batch, as_json=as_json)
+    else:
+        _finish(pool, _push_lines(store, pool, [payload], read, 1, as_json=True, alone=True), as_json=as_json)
+
+
+def _expect_no_id(job_id: str | None) -> None:
     if job_id is not None:
         raise InvalidInput("expected --id with a single payload, got it with -; give each line its own job_id, with --jobs")
-    _push_lines(store, pool, _standard_input(), _reader(jobs, options), batch, as_json=as_json)
 
 
 @app.command("import")

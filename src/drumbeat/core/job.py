@@ -1,7 +1,7 @@
 """A job: one unit of work in a pool's queue, done as often as promised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
@@ -48,6 +48,7 @@ class Backoff:
     jitter: float = 0.1  #: each wait is longer or shorter by up to this share, so that many do not come back at once
 
 
+USUAL_BACKOFF = Backoff()
 NO_BACKOFF = Backoff(first=timedelta(), jitter=0.0)
 
 
@@ -77,7 +78,7 @@ class NewJob:
     run_at: datetime | None = None  #: not before this moment
     max_attempts: int = 3  #: failures after which it is poisoned
     max_crashes: int = 3  #: workers it may take with it before it is poisoned; counted apart from failures
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = USUAL_BACKOFF
     timeout: timedelta | None = None  #: an attempt that takes longer has failed
     unique_key: str | None = None  #: while one of this key is pending or claimed in the pool, another push is that one
     group: str | None = None  #: jobs of one group share the limits below
@@ -101,7 +102,7 @@ class Job:
     crashes: int = 0  #: attempts whose worker was lost
     max_attempts: int = 3
     max_crashes: int = 3
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: Backoff = USUAL_BACKOFF
     timeout: timedelta | None = None
     unique_key: str | None = None
     group: str | None = None

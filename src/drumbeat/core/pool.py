@@ -56,8 +56,8 @@ def _seconds(
     )
 
 
-#: Nobody leads a pool of jobs for longer than a beat: a trigger may come by once an hour, or never again. Its workers are needed
-#: all the same, and leave by themselves; what they hold comes back when its lease runs out. So no absence of a controller counts.
+#: Nobody leads a pool of jobs for longer than a beat: a trigger may come by once an hour, or never again. Its workers are
+#: needed all the same, and leave by themselves; what they hold comes back when its lease runs out. So no absence counts.
 _NEVER = 1_000_000_000
 
 PRESETS: Mapping[PoolKind, Thresholds] = {

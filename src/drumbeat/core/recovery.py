@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from drumbeat.core.pool import Thresholds
-from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, silence
+from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,11 +89,11 @@ def recover(sight: Sight) -> Recovered:
     """Close rows whose workers are over, see that their instances are gone, end instances without a row."""
     closing = close(sight)
     closed = {action.worker.worker_id for action in closing}
-    living = tuple(worker for worker in sight.workers if worker.is_live and worker.worker_id not in closed)
+    living = tuple([worker for worker in sight.workers if worker.status in LIVE and worker.worker_id not in closed])
     return Recovered(
         actions=(*closing, *reap(sight), *end_strays(sight)),
         living=living,
-        staying=tuple(worker for worker in living if stays(worker)),
+        staying=tuple([worker for worker in living if stays(worker)]),
     )
 
 
@@ -104,7 +104,7 @@ def stays(worker: Worker) -> bool:
 
 def close(sight: Sight) -> list[Closing]:
     """Workers whose rows must be closed, each for the first reason that holds."""
-    live = [worker for worker in sight.workers if worker.is_live]
+    live = [worker for worker in sight.workers if worker.status in LIVE]
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(sight, live), *mark_lost(sight, live), *end_overdue(sight, live)):
         closing.setdefault(action.worker.worker_id, action)
@@ -151,7 +151,7 @@ def reap(sight: Sight) -> list[Reap]:
     return [
         Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
         for worker in sight.workers
-        if not worker.is_live and worker.reaped_at is None
+        if worker.status in TERMINAL and worker.reaped_at is None
     ]
 
 
@@ -160,7 +160,7 @@ def end_strays(sight: Sight) -> list[EndStray]:
 
     An ended worker's instance is ended by ``reap``; if it is seen again after that (its provider was late), it is a stray.
     """
-    asked_for = {worker.worker_id for worker in sight.workers if worker.is_live or worker.reaped_at is None}
+    asked_for = {worker.worker_id for worker in sight.workers if worker.reaped_at is None or worker.status in LIVE}
     running = dict.fromkeys(seen.worker_id for seen in sight.instances if seen.running)
     return [
         EndStray(worker_id=worker_id, reason="it runs without a live row")

@@ -92,14 +92,14 @@ def ceilings(view: FleetView) -> list[Ceiling]:
 
 def _within(view: FleetView, staying: Sequence[Worker], at: Tariff, ceiling: Ceiling) -> tuple[float, str]:
     """How many workers one ceiling allows: of those here the cheapest to keep, then new ones at the usual price."""
-    leaving = _leaving(view, staying)
-    left = ceiling.most - ceiling.spent - sum(_to_come(view, at, worker, ceiling) for worker in leaving) + _EPSILON
-    count, left = _fill(left, sorted(_to_come(view, at, worker, ceiling) for worker in staying))
-    new = _new_one(view, at, ceiling)
+    leaving, span = _leaving(view, staying), _until_gone(view)
+    costs = sorted(_to_come(view.now, at, worker, min(span, ceiling.ends_in)) for worker in staying)
+    gone = sum(_to_come(view.now, at, worker, min(span, ceiling.ends_in)) for worker in leaving)
+    count, left = _fill(ceiling.most - ceiling.spent - gone + _EPSILON, costs)
+    new = _new_one(at, min(span + view.provider.usual_start, ceiling.ends_in))
     allowed = count if count < len(staying) else count + (floor(left / new) if new else inf)
     if ceiling.name == "hour" and at.price:
-        rate = floor((ceiling.most - burn(leaving, at) + _EPSILON) / at.price)
-        return max(min(allowed, rate), 0), ceiling.name
+        allowed = min(allowed, floor((ceiling.most - burn(leaving, at) + _EPSILON) / at.price))
     return max(allowed, 0), ceiling.name
 
 
@@ -116,15 +116,13 @@ def _fill(left: float, costs: Sequence[float]) -> tuple[int, float]:
     return len(costs), left
 
 
-def _to_come(view: FleetView, at: Tariff, worker: Worker, ceiling: Ceiling) -> float:
-    """What a worker will still cost in this period if it is asked to leave at the next beat."""
-    paid = max(paid_until(worker, view.now, at.granule) - view.now, timedelta())
-    span = min(_until_gone(view), ceiling.ends_in)
+def _to_come(now: datetime, at: Tariff, worker: Worker, span: timedelta) -> float:
+    """What a worker will still cost within this time, beyond what is paid for."""
+    paid = max(paid_until(worker, now, at.granule) - now, timedelta())
     return at.of(worker) * (_round_up(max(span - paid, timedelta()), at.granule) / HOUR)
 
 
-def _new_one(view: FleetView, at: Tariff, ceiling: Ceiling) -> float:
-    span = min(_until_gone(view) + view.provider.usual_start, ceiling.ends_in)
+def _new_one(at: Tariff, span: timedelta) -> float:
     return at.price * (max(_round_up(span, at.granule), at.granule) / HOUR)
 
 

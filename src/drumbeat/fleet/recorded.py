@@ -10,8 +10,6 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import FleetState, FleetView
 from drumbeat.fleet.replay import RecordedBeat
 
-_STATE = msgspec.json.Decoder(FleetState)
-
 
 def recall(summary: Mapping[str, Any]) -> FleetState:
     """What a beat left to the next."""

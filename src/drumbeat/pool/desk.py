@@ -11,12 +11,14 @@ from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob,
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.pool.payload import MOST_BYTES, as_json
-from drumbeat.pool.pushing import duration, new_job
+from drumbeat.pool.pushing import duration, new_job, new_jobs
 from drumbeat.pool.work import WorkPlan, plan_of
 from drumbeat.store.interface import Claiming, Store
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import Explanation
+
+PushOn = Callable[[Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: until somebody resumes it
 LOOK_EVERY = timedelta(milliseconds=50)
@@ -46,14 +48,22 @@ class PoolDesk:
     """One pool of jobs. It is made with its first push, if ``create`` did not make it before."""
 
     def __init__(
-        self, store: Store, clock: Clock, name: str, who: str, on_push: Callable[[PoolId], Awaitable[object]] | None = None
+        self,
+        store: Store,
+        clock: Clock,
+        name: str,
+        who: str,
+        on_push: Callable[[PoolId], Awaitable[object]] | None = None,
+        push_on: PushOn | None = None,
     ) -> None:
-        """``who`` is the name that ``claim`` claims under; ``on_push`` hears of every push once it is kept."""
+        """``who`` is the name that ``claim`` claims under; ``on_push`` hears of every push once it is kept; ``push_on`` pushes
+        on a connection of the caller's, where the store can."""
         self.pool_id = PoolId(name)
         self._store = store
         self._clock = clock
         self._who = WorkerId(who)
         self._on_push = on_push
+        self._push_on = push_on
         self.most_bytes = MOST_BYTES
 
     async def create(
@@ -89,13 +99,7 @@ class PoolDesk:
 
     async def push_many(self, payloads: Iterable[Any], **options: Any) -> Sequence[JobId]:
         """Push many with the same options: all of them, or none."""
-        jobs = []
-        for n, payload in enumerate(payloads):
-            try:
-                jobs.append(new_job(payload, self.most_bytes, **options))
-            except InvalidInput as exc:
-                raise InvalidInput(f"job {n}: {exc}") from exc
-        return await self.push_jobs(jobs)
+        return await self.push_jobs(new_jobs(payloads, self.most_bytes, **options))
 
     async def push_jobs(self, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         """Push jobs each with options of its own: all of them, or none."""
@@ -112,11 +116,9 @@ class PoolDesk:
 
     async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
         """Push within the caller's own transaction on an asyncpg connection. The pool must exist already."""
-        push_on = getattr(self._store.queue, "push_on", None)
-        if push_on is None:
-            raise InvalidInput(f"expected a PostgreSQL store to push within a transaction, got {self._store.traits.name}")
-        ids: Sequence[JobId] = await push_on(connection, self.pool_id, [new_job(payload, self.most_bytes, **options)])
-        return ids[0]
+        if self._push_on is None:
+            raise InvalidInput("expected a PostgreSQL store for push_on, got another; use push, which has its own transaction")
+        return (await self._push_on(connection, self.pool_id, [new_job(payload, self.most_bytes, **options)]))[0]
 
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
         """Take one job, to be settled with ``complete``, ``fail`` or ``release`` before its lease runs out."""

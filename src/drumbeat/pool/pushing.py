@@ -1,7 +1,7 @@
 """From what a caller gives to a job that can be pushed: options read and checked, the payload made JSON."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,9 +15,23 @@ _MOST = 2**31 - 1
 
 def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJob:
     """A job from a payload and its options. Raises InvalidInput naming the option or the payload's field."""
-    return NewJob(
-        payload=as_json(payload, "payload", most_bytes), **{name: _read(name, value) for name, value in options.items()}
-    )
+    return NewJob(payload=as_json(payload, "payload", most_bytes), **_read_options(options))
+
+
+def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: Any) -> list[NewJob]:
+    """Many jobs with the same options. Raises InvalidInput naming the option, or the job and its field."""
+    read, jobs = _read_options(options), list[NewJob]()
+    for n, payload in enumerate(payloads):
+        try:
+            jobs.append(NewJob(payload=as_json(payload, "payload", most_bytes), **read))
+        except InvalidInput as exc:
+            raise InvalidInput(f"job {n}: {exc}") from exc
+    return jobs
+
+
+def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options as a NewJob takes them. Raises InvalidInput naming the first that is wrong."""
+    return {name: _read(name, value) for name, value in options.items()}
 
 
 def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:

@@ -18,7 +18,7 @@ class Settling:
 
     def __init__(self, claims: Claims) -> None:
         self._claims = claims
-        self._unsure = False  #: a claim went unanswered: we may hold what we do not know of
+        self.is_unsure = False  #: a claim went unanswered: we may hold what we do not know of
         self._repeated: set[Token] = set()  #: verdicts that may have been heard already
 
     async def settle(self, verdicts: Sequence[Verdict], asked: int) -> Settled:
@@ -26,7 +26,7 @@ class Settling:
         try:
             settled = await self._claims.settle(verdicts, asked)
         except StoreUnavailable:
-            self._unsure = self._unsure or asked > 0
+            self.is_unsure = self.is_unsure or asked > 0
             self._repeated.update(verdict.token for verdict in verdicts)
             raise
         except DrumbeatError as exc:
@@ -57,18 +57,17 @@ class Settling:
             else:
                 log.warning("the result of job %s came too late: it was taken from this worker; it is dropped", token.job_id)
 
-    async def recall(self, adopt: Callable[[Job], None], knows: Callable[[Token], bool]) -> None:
-        """Take up what an unanswered claim has given us. Tried again later if the store is still away."""
-        if not self._unsure:
-            return
+    async def recall(self, adopt: Callable[[Job], None], knows: Callable[[Token], bool]) -> bool:
+        """Take up what an unanswered claim has given us; whether the store answered this time."""
         try:
             held = await self._claims.held()
         except StoreUnavailable:
-            return
-        self._unsure = False
+            return False
+        self.is_unsure = False
         for job in held:
             if not knows(job.token):
                 adopt(job)
+        return True
 
 
 def _refused(verdict: Verdict, exc: DrumbeatError) -> Verdict:

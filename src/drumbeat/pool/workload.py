@@ -63,6 +63,7 @@ class JobWorkload:
         self._broken: Exception | None = None
         self._may_claim = True
         self._leaving = False
+        self._asking = False  #: an answer of the store is waited for: it may bring jobs
         self._in_vain = 0
         self._weighed = timedelta()
         self._loops: list[asyncio.Task[None]] = []
@@ -122,7 +123,8 @@ class JobWorkload:
 
     async def close(self) -> None:
         self._leaving = True
-        if self.hand.held_count:
+        self._note_idle()
+        if not self._idle.is_set():
             await self._give_back()
         for task in self._loops:
             task.cancel()
@@ -153,13 +155,20 @@ class JobWorkload:
             await self._news.wait()
             self._news.clear()
             await self._gather()
-            while self.hand.verdicts or (self._may_claim and self._free()):
-                if await self._exchange():
+            while self.hand.verdicts or self._settling.is_unsure or (self._may_claim and self._free()):
+                if await self._talk():
                     pause = _PAUSES[0]
-                    continue
-                await self._clock.sleep(pause)
-                pause = min(pause * 2, _PAUSES[1])
-                await self._settling.recall(self._adopt, self.hand.knows)
+                else:
+                    await self._clock.sleep(pause)
+                    pause = min(pause * 2, _PAUSES[1])
+
+    async def _talk(self) -> bool:
+        """Make good for an answer that was lost, else settle and claim; whether the store answered."""
+        if not self._settling.is_unsure:
+            return await self._exchange()
+        answered = await self._settling.recall(self._adopt, self.hand.knows)
+        self._note_idle()
+        return answered
 
     async def _gather(self) -> None:
         """Give others that are about to finish a moment to be settled together."""
@@ -178,6 +187,7 @@ class JobWorkload:
         """One transaction; whether the store answered."""
         verdicts, asked = self.hand.take_verdicts(), self._free()
         try:
+            self._asking = True
             settled = await self._settling.settle(verdicts, asked)
         except StoreUnavailable as exc:
             log.warning("%s; %d results wait to be settled", exc, len(verdicts))
@@ -186,6 +196,8 @@ class JobWorkload:
         except BaseException:
             self.hand.keep_verdicts(verdicts)
             raise
+        finally:
+            self._asking = False
         self.hand.settle(verdicts)
         self._begin(settled.claimed)
         self._weigh(asked, len(settled.claimed))
@@ -255,7 +267,7 @@ class JobWorkload:
         return self._memory_mb() > limit
 
     def _note_idle(self) -> None:
-        if self.hand.held_count or self.hand.verdicts:
+        if self.hand.held_count or self.hand.verdicts or self._asking or self._settling.is_unsure:
             self._idle.clear()
         else:
             self._idle.set()

@@ -56,8 +56,7 @@ def judge_crew(view: FleetView) -> Crew:
     closed = {action.worker.worker_id for action in closing}
     ill = find_ill(view, [worker for worker in recovered.living if worker.worker_id not in closed], bundles)
     gone = closed | {action.worker.worker_id for action in ill.failed}
-    living = recovered.living if not gone else _left(view, gone)
-    here = [worker for worker in living if stays(worker)]
+    living, here = _left(view, gone, recovered)
     exempt = [worker for worker in here if worker.meta and is_exempt(worker)]
     staying = here if not exempt else [worker for worker in here if not is_exempt(worker)]
     free = [worker for worker in staying if worker.worker_id not in bundles]
@@ -70,14 +69,18 @@ def judge_crew(view: FleetView) -> Crew:
         bundles=bundles,
         missing=missing,
         sure=_is_sure(view, missing),
-        busy=tuple(worker for worker in staying if worker.worker_id in bundles),
-        idle=tuple(worker for worker in free if not is_starting(worker)),
-        starting=tuple(worker for worker in free if is_starting(worker)),
+        busy=tuple([worker for worker in staying if worker.worker_id in bundles]),
+        idle=tuple([worker for worker in free if not is_starting(worker)]),
+        starting=tuple([worker for worker in free if is_starting(worker)]),
     )
 
 
-def _left(view: FleetView, gone: set[WorkerId]) -> tuple[Worker, ...]:
-    return tuple(worker for worker in view.workers if worker.is_live and worker.worker_id not in gone)
+def _left(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> tuple[tuple[Worker, ...], Sequence[Worker]]:
+    """Who lives and who stays: as recovery found, unless it closed rows that are spared, or others were closed since."""
+    if not gone and not any(isinstance(action, Closing) for action in recovered.actions):
+        return recovered.living, recovered.staying
+    living = tuple([worker for worker in view.workers if worker.is_live and worker.worker_id not in gone])
+    return living, [worker for worker in living if stays(worker)]
 
 
 def is_exempt(worker: Worker) -> bool:

@@ -29,9 +29,17 @@ def find_ill(view: FleetView, living: Sequence[Worker], bundles: Bundles) -> Ill
         return Illness()
     longest = {each.type: each.longest for each in view.state.services} if view.state else {}
     claims = _work_is_left(view)
-    found = [failing for worker in living if (failing := _first(view, worker, bundles, longest, claims=claims))]
+    suspects = living if claims or view.policy.needs_gpu else _suspects(view, living)
+    found = [failing for worker in suspects if (failing := _first(view, worker, bundles, longest, claims=claims))]
     found += _failing(view, living, {each.worker.worker_id for each in found})
     return Illness(failed=tuple(found), warned=tuple(_gpu_warnings(view, living, {each.worker.worker_id for each in found})))
+
+
+def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
+    """Those whom a rule could find ill at all: who gets ready, and who holds something for long."""
+    usual = view.now - view.policy.stuck_timeout
+    long = {each.worker_id for each in view.held if each.timeout is not None or each.claimed_at < usual}
+    return [worker for worker in living if worker.status is WorkerStatus.STARTING or worker.worker_id in long]
 
 
 def _first(view: FleetView, worker: Worker, bundles: Bundles, longest: Mapping[str, timedelta], *, claims: bool) -> Fail | None:

@@ -69,14 +69,15 @@ def drain(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
         by_slot = sorted(crew.staying, key=lambda worker: worker.slot)
         return [AskToDrain(worker_id=worker.worker_id, within=within, reason=reason) for worker in by_slot[desired:]]
     return [
-        AskToDrain(worker_id=worker.worker_id, within=_grace(worker, within), reason=f"{reason}; {why}")
+        AskToDrain(worker_id=worker.worker_id, within=_grace(crew, worker, within), reason=f"{reason}; {why}")
         for worker, why in [*_surplus(view, crew, guarded)][: here - desired]
     ]
 
 
-def _grace(worker: Worker, within: timedelta) -> timedelta:
+def _grace(crew: Crew, worker: Worker, within: timedelta) -> timedelta:
     """One that has not joined cannot hear: it is ended at the next beat."""
-    return timedelta() if worker.status is WorkerStatus.SPAWNING else within
+    unheard = worker.status is WorkerStatus.SPAWNING and worker.worker_id not in crew.bundles
+    return timedelta() if unheard else within
 
 
 def _surplus(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Worker, str]]:

@@ -6,14 +6,14 @@ from datetime import datetime, timedelta
 from drumbeat.core.worker import Worker
 from drumbeat.fleet.decide.crew import Crew
 from drumbeat.fleet.decide.knowledge import mean_service, needed_now, spawn_lag
-from drumbeat.fleet.model import FleetState, FleetView, Held, Queue
+from drumbeat.fleet.model import FleetState, FleetView, Held, PolicyName, Queue
 from drumbeat.fleet.policies import Level, Scene
 
 SHORT = timedelta(minutes=10)  #: the arrivals that tell how it is now, at least; three spawn lags if that is longer
 LONG = timedelta(hours=1)  #: the arrivals that tell how it usually is
 ENOUGH = 6  #: gaps from which a level's keep is learnt
 SEEN = 40  #: the latest of them that count
-WAITING = 1.0  #: what making jobs wait for a start is worth, in starts
+WAITING = 2.0  #: what making jobs wait for a start is worth, in starts
 
 
 def scene(view: FleetView, crew: Crew, state: FleetState) -> Scene:
@@ -28,7 +28,7 @@ def scene(view: FleetView, crew: Crew, state: FleetState) -> Scene:
         busy=busy,
         idle=idle,
         starting=starting,
-        free_in=tuple(_free_in(view, crew, state, lag)),
+        free_in=tuple(_free_in(view, crew, state, lag)) if view.policy.policy is PolicyName.LAG_AWARE else (),
         lag=lag.total_seconds(),
         service=service,
         rate=forecast(view.now, state, lag),
@@ -44,11 +44,9 @@ def _free_in(view: FleetView, crew: Crew, state: FleetState, lag: timedelta) -> 
     free = [0.0] * (len(crew.idle) * places)
     for worker in crew.starting:
         free += [_ready_in(view.now, worker, lag)] * places
-    for worker in crew.busy:
-        held = crew.bundles[worker.worker_id]
-        free += [0.0] * max(places - len(held), 0)
-        free += [remaining(view.now, each, means) for each in held]
-    return free
+    staying = {worker.worker_id for worker in crew.busy}
+    held = [remaining(view.now, each, means) for each in view.held if each.worker_id in staying]
+    return [*free, *held, *([0.0] * (len(crew.busy) * places - len(held)))]
 
 
 def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
@@ -59,13 +57,13 @@ def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
 
 def remaining(now: datetime, held: Held, means: Mapping[str, float]) -> float:
     """How long a job will still take. The longer it has taken beyond the usual, the longer it may."""
-    age = max((now - held.claimed_at).total_seconds(), 0.0)
+    age, mean = (now - held.claimed_at).total_seconds(), means.get(held.type)
     if held.progress and 0.05 < held.progress < 1:
         return age * (1 - held.progress) / held.progress
-    mean = means.get(held.type)
     if mean is None:
-        return max(age, 1.0)
-    return max(mean - age, mean / 4, age / 4)
+        return age if age > 1 else 1.0
+    least = (age if age > mean else mean) / 4
+    return mean - age if mean - age > least else least
 
 
 def forecast(now: datetime, state: FleetState, lag: timedelta) -> float:

@@ -11,7 +11,7 @@ from drumbeat.fleet.policies.queue_ratio import warm_buffer
 from drumbeat.fleet.policies.scene import Opinion, Scene, highest
 
 ROUNDING = 0.5  #: less than half a worker's work starts nobody
-SPARE = 0.5  #: how much of the usual spread of a flow of jobs is provided for
+SPARE = 1.2  #: how much of the usual spread of a flow of jobs (the root of its mean) is provided for
 
 
 def lag_aware(scene: Scene) -> Opinion:
@@ -29,14 +29,16 @@ def uncovered(scene: Scene) -> Wish:
     return Wish(
         rule="lag",
         workers=scene.capacity + missing if missing else 0,
-        reason=f"{scene.queue.ready} ready and {scene.coming} to come; {begun} can begin within {horizon:.0f} s with who is here",
+        reason=f"{scene.queue.ready} ready and {scene.coming} to come; {begun} can begin in {horizon:.0f} s with who is here",
     )
 
 
 def flow(scene: Scene) -> Wish:
-    """As many as the jobs that may be counted on to come will keep busy, and some to spare."""
-    load = scene.rate * (scene.service or 0.0) / scene.policy.concurrency
-    workers = max(ceil(load + SPARE * sqrt(load) - ROUNDING), 0)
+    """As many as the jobs that may be counted on will keep busy, and some to spare: fewer, the sooner a new one would come."""
+    service = scene.service or 0.0
+    load = scene.rate * service / scene.policy.concurrency
+    spare = SPARE * min(scene.lag / service, 1.0) * sqrt(load) if load else 0.0
+    workers = max(ceil(load + spare - ROUNDING), 0)
     return Wish(rule="flow", workers=workers, reason=f"{scene.rate * 3600:.0f} jobs an hour keep {load:.1f} workers busy")
 
 

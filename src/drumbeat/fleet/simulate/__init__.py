@@ -1,7 +1,7 @@
 """A fleet on virtual time: real decisions about simulated workers, what they cost, and how long jobs waited. Pure.
 
-Jobs are served first come, first served. A worker is paid for from being asked for until it is gone, its start included. Workers
-here are never ill: what is judged is how many there are.
+Jobs are served first come, first served. A worker is paid for from being asked for until it is gone, its start included.
+Workers here are never ill: what is judged is how many there are.
 """
 
 from drumbeat.fleet.simulate.course import simulate

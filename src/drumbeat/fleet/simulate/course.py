@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.simulate.oracle import oracle_seconds
@@ -21,11 +22,21 @@ class _Record:
     busy: list[int] = field(default_factory=list)
     queued: list[int] = field(default_factory=list)
 
+    begun: tuple[int, int] = (0, 0)  #: jobs begun, and the beat at which they last grew
+
     def add(self, world: World) -> None:
         self.at.append(world.now)
         self.workers.append(len(world.machines))
         self.busy.append(world.busy)
         self.queued.append(len(world.queue))
+        self._check(world)
+
+    def _check(self, world: World) -> None:
+        """Raises InvalidInput when nothing has come or begun for so long that nothing will."""
+        if len(world.waits) != self.begun[0] or world.busy or world.next_arrival < float("inf"):
+            self.begun = len(world.waits), len(self.at)
+        if len(self.at) - self.begun[1] > PATIENCE:
+            raise InvalidInput(f"{len(world.queue)} jobs wait and no worker comes; expected a policy that starts some")
 
     def course(self) -> Course:
         return Course(at=self.at, workers=self.workers, busy=self.busy, queued=self.queued)
@@ -46,31 +57,17 @@ def simulate(
     With ``sleeps``, beats are left out while there is no worker and no job, once a beat there did nothing: the next would do
     nothing either. Raises InvalidInput when jobs are left that nobody will ever serve.
     """
-    world, record, beats, due = World(load, around, every, concurrency), _Record(), 0, load.arrivals[0]
-    idle_since_done = (0, 0)
+    world, record, due = World(load, around, every, concurrency), _Record(), load.arrivals[0]
+    world.advance(due)
     while not world.is_over:
-        world.advance(due)
-        if world.is_over:
-            break
         orders = control(world)
         world.obey(orders)
         world.arrived.clear()
         world.finished.clear()
         record.add(world)
-        beats += 1
-        idle_since_done = _still_served(world, idle_since_done, beats)
         due = _next_beat(world, due, orders, sleeps=sleeps)
-    return _outcome(world, name, beats, record.course())
-
-
-def _still_served(world: World, last: tuple[int, int], beats: int) -> tuple[int, int]:
-    """The jobs begun, and at which beat that was last seen to grow. Raises InvalidInput when it no longer does."""
-    begun = len(world.waits)
-    if begun != last[0] or world.busy or world.next_arrival < float("inf"):
-        return begun, beats
-    if beats - last[1] > PATIENCE:
-        raise InvalidInput(f"{len(world.queue)} jobs wait and no worker comes; expected max_workers of 1 or more")
-    return last
+        world.advance(due)
+    return _outcome(world, name, record.course())
 
 
 def _next_beat(world: World, due: float, orders: Orders, *, sleeps: bool) -> float:
@@ -81,7 +78,7 @@ def _next_beat(world: World, due: float, orders: Orders, *, sleeps: bool) -> flo
     return due
 
 
-def _outcome(world: World, name: str, beats: int, course: Course) -> Outcome:
+def _outcome(world: World, name: str, course: Course) -> Outcome:
     around, waits = world.around, sorted(world.waits)
     lag, granule = around.spawn_lag.total_seconds(), around.granule.total_seconds()
     paid, oracle = world.paid(world.now), oracle_seconds(world.load, lag, granule, world.concurrency)
@@ -100,7 +97,7 @@ def _outcome(world: World, name: str, beats: int, course: Course) -> Outcome:
         flaps=flaps(world.turns, max(2 * lag, 2 * world.every)),
         short_lives=sum(1 for each in world.gone if (each.ended or 0.0) - each.created < 2 * lag),
         most_workers=max(course.workers, default=0),
-        beats=beats,
+        beats=len(course.at),
         hours=(world.now - world.load.arrivals[0]) / HOUR,
         cost=paid / HOUR * around.price_per_hour,
         course=course,
@@ -109,5 +106,5 @@ def _outcome(world: World, name: str, beats: int, course: Course) -> Outcome:
 
 def flaps(turns: Sequence[tuple[float, int]], window: float) -> int:
     """How often scaling turned from one direction to the other within the window."""
-    pairs = zip(turns, turns[1:], strict=False)
+    pairs = pairwise(turns)
     return sum(1 for (before, one), (after, other) in pairs if one != other and after - before <= window)

@@ -1,8 +1,8 @@
 """The clairvoyant oracle: the least that serving every job at its arrival costs.
 
-It knows all arrivals, starts each worker one lag ahead and pays for that start. A job takes the worker that got free last. Over a
-gap a worker is kept if the gap is no longer than the lag (or the granule), else it is ended and started anew in time, so the cost
-is the busy time and, for each gap, the shorter of the gap and the lag. A policy that lets jobs wait can cost less.
+It knows all arrivals, starts each worker one lag ahead and pays for that start. A job takes the worker that got free last.
+Over a gap a worker is kept if the gap is no longer than the lag (or the granule), else it is ended and started anew: the
+cost is the busy time and, for each gap, the shorter of the gap and the lag. A policy that lets jobs wait can cost less.
 """
 
 from math import ceil

@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.core.errors import IllegalMove, NotFound, WorkerGone
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 from drumbeat.store.contract.given import (
     AWKWARD,
     W1,
@@ -165,7 +165,9 @@ class MoveOneselfContract(Given):
     async def test_an_exit_code_of_nought_is_kept_and_told(self, store: Store, pool: Pool) -> None:
         await active(store, pool)
 
-        after = await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.TERMINATED, "done", Change(exit_code=0))
+        after = await store.membership.move(
+            pool.pool_id, W1, "i1", WorkerStatus.TERMINATED, "done", Change(exit_code=ExitCode.CLEAN)
+        )
 
         assert after.exit_code == 0
         assert (await moves(store, pool.pool_id))[-1]["exit_code"] == 0

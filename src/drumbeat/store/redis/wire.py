@@ -78,7 +78,7 @@ class Wire(asyncio.Protocol):
 def _packed(words: Sequence[Word]) -> bytes:
     parts = [b"*%d\r\n" % len(words)]
     for word in words:
-        text = word if isinstance(word, bytes) else (word if isinstance(word, str) else repr(word)).encode()
+        text = word if isinstance(word, bytes) else (word if isinstance(word, str) else str(word)).encode()
         parts.append(b"$%d\r\n%b\r\n" % (len(text), text))
     return b"".join(parts)
 

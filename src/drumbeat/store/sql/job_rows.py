@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
+from drumbeat.core.job import USUAL_BACKOFF, Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.sql.database import Row
 from drumbeat.store.sql.rows import at_us, instant, moment, to_us
 
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
-_BACKOFF = Backoff()
+_BACKOFF = USUAL_BACKOFF
 _STATUS = {str(status): status for status in JobStatus}
 _SECOND = timedelta(seconds=1)
 _moment = lru_cache(maxsize=4096)(moment)  #: the jobs of one claim share most of their times
@@ -35,6 +35,16 @@ def json_text(value: Any, what: str) -> str:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as exc:
         raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
+
+
+def json_list(values: Sequence[Any], what: str) -> str:
+    """Values as one JSON list. Raises InvalidInput for the first that is no JSON."""
+    try:
+        return json_text(values, what)
+    except InvalidInput:
+        for value in values:
+            json_text(value, what)
+        raise
 
 
 def result_text(result: Any) -> str | None:
@@ -96,7 +106,7 @@ def is_plain(job: NewJob) -> bool:
         and not job.delay
         and job.max_attempts == 3
         and job.max_crashes == 3
-        and job.backoff == _BACKOFF
+        and (job.backoff is _BACKOFF or job.backoff == _BACKOFF)
     )
 
 

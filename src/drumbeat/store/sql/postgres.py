@@ -20,6 +20,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Traits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Values
 from drumbeat.store.sql.postgres_bell import PostgresBell, channel_of
+from drumbeat.store.sql.postgres_lending import Borrowed, Lending
 from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 
@@ -89,7 +90,7 @@ class PostgresDatabase:
         self._command_timeout = command_timeout.total_seconds()
         self._connect_timeout = connect_timeout.total_seconds()
         self._queries = load_queries(dialect(schema))
-        self._pool: asyncpg.Pool[asyncpg.Record] | None = None
+        self._lending: Lending | None = None
         self._pooled = False
         self.bell = PostgresBell(self, schema)
 
@@ -102,7 +103,8 @@ class PostgresDatabase:
     async def open(self) -> None:
         try:
             self._pooled = await self._is_behind_a_pooler()
-            self._pool = await self._make_pool(pooled=self._pooled)
+            pool = await self._make_pool(pooled=self._pooled)
+            self._lending = Lending(pool, self._command_timeout, _driver().InterfaceError)
         except failures() as exc:
             raise self._translated(exc) from exc
 
@@ -131,14 +133,14 @@ class PostgresDatabase:
             await connection.close(timeout=self._connect_timeout)
 
     async def close(self) -> None:
-        if self._pool is None:
+        if self._lending is None:
             return
         await self.bell.close()
-        pool, self._pool = self._pool, None
+        lending, self._lending = self._lending, None
         try:
-            await asyncio.wait_for(pool.close(), self._connect_timeout)
+            await asyncio.wait_for(lending.close(), self._connect_timeout)
         except (TimeoutError, OSError):
-            pool.terminate()
+            lending.terminate()
 
     def queue(self) -> PostgresQueue:
         return PostgresQueue(self, self.bell)
@@ -213,10 +215,10 @@ class PostgresDatabase:
         except failures() as exc:
             raise self._translated(exc) from exc
 
-    def _acquired(self) -> "asyncpg.pool.PoolAcquireContext[Any]":
-        if self._pool is None:
+    def _acquired(self) -> Borrowed:
+        if self._lending is None:
             raise StoreUnavailable("this store is closed; open it before use")
-        return self._pool.acquire(timeout=self._command_timeout)
+        return self._lending.borrowed()
 
     def _translated(self, exc: Exception) -> DrumbeatError:
         asyncpg = _driver()

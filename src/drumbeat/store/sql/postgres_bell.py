@@ -5,6 +5,7 @@ import hashlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any, Protocol
 
 from drumbeat.core.errors import DrumbeatError
@@ -17,6 +18,7 @@ log = logging.getLogger(__name__)
 QUIET = 0.005  #: seconds between two notifications of one process about one pool
 
 
+@lru_cache(maxsize=1024)
 def channel_of(schema: str, pool_id: PoolId) -> str:
     """A pool's channel: a name short enough, whatever the pool is called."""
     return f"drumbeat_{hashlib.blake2s(f'{schema}/{pool_id}'.encode(), digest_size=12).hexdigest()}"

@@ -13,7 +13,7 @@ from drumbeat.store.interface import Claiming, Settled
 from drumbeat.store.job_ids import job_id_of, refuse_own_form
 from drumbeat.store.sql.database import Database, Row, Rows, Script
 from drumbeat.store.sql.floor import GROUND, Asking, Floor, risen
-from drumbeat.store.sql.job_rows import is_plain, json_text, new_job_values, result_text, row_id, rows_json
+from drumbeat.store.sql.job_rows import is_plain, json_list, json_text, new_job_values, result_text, row_id, rows_json
 from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.queue import Bell, SqlQueue
@@ -122,18 +122,22 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
 
 
 def _plain_step(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) -> tuple[str, dict[str, Any]]:
-    payloads = [json_text(job.payload, "payload") for job in jobs]
     where: dict[str, Any] = {"pool_id": pool_id, "channel": channel}
     if len(jobs) == 1:
-        return "push_one", where | {"type": jobs[0].type, "payload": payloads[0], "priority": jobs[0].priority}
+        payload = json_text(jobs[0].payload, "payload")
+        return "push_one", where | {"type": jobs[0].type, "payload": payload, "priority": jobs[0].priority}
+    where["payloads"] = json_list([job.payload for job in jobs], "payload")
     types, priorities = [job.type for job in jobs], [job.priority for job in jobs]
-    return "push_plain", where | {"types": types, "payloads": payloads, "priorities": priorities}
+    if len(set(types)) == len(set(priorities)) == 1:
+        return "push_alike", where | {"type": types[0], "priority": priorities[0]}
+    return "push_plain", where | {"types": types, "priorities": priorities}
 
 
 def _pushed(pool_id: PoolId, jobs: Sequence[NewJob], rows: Rows) -> list[JobId]:
-    if len(rows) != len(jobs):
+    numbers = [] if not rows else [rows[0]["seq"]] if len(jobs) == 1 else rows[0]["seqs"]
+    if len(numbers) != len(jobs):
         raise no_pool(pool_id)
-    return [job_id_of(number) for number in sorted(row["seq"] for row in rows)]
+    return [job_id_of(number) for number in numbers]
 
 
 def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:

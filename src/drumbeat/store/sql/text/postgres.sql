@@ -71,17 +71,31 @@ SELECT :pool_id, CAST(:first AS bigint) + n - 1, @now - CAST(e ->> 'age_us' AS b
 CREATE TEMPORARY TABLE incoming (LIKE drumbeat.executions INCLUDING DEFAULTS) ON COMMIT DROP;
 INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, worker_id, n) DO NOTHING;
 
--- name: push_plain
--- One statement for any number of jobs: numbers are drawn in the order of the arrays. Nobody is told before the commit.
+-- name: push_alike
+-- Any number of jobs of one type and priority: numbers are drawn in the order of the list. Nobody is told before the commit.
 WITH added AS (
     INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
-    SELECT p.pool_id, j.type, CAST(j.payload AS json), j.priority, @now
-      FROM drumbeat.pools p, unnest(CAST(:types AS text[]), CAST(:payloads AS text[]), CAST(:priorities AS integer[]))
-           AS j (type, payload, priority)
+    SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), @now
+      FROM drumbeat.pools p, json_array_elements(CAST(:payloads AS json)) AS j (payload)
      WHERE p.pool_id = :pool_id
     RETURNING seq
 )
-SELECT seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN pg_notify(:channel, '') END AS told FROM added LIMIT ALL;
+SELECT array_agg(seq ORDER BY seq) AS seqs, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told
+  FROM added HAVING count(*) > 0;
+
+-- name: push_plain
+-- The same, each with a type and priority of its own.
+WITH added AS (
+    INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
+    SELECT p.pool_id, j.type, j.payload, j.priority, @now
+      FROM drumbeat.pools p,
+           ROWS FROM (unnest(CAST(:types AS text[])), unnest(CAST(:priorities AS integer[])), json_array_elements(CAST(:payloads AS json)))
+           AS j (type, priority, payload)
+     WHERE p.pool_id = :pool_id
+    RETURNING seq
+)
+SELECT array_agg(seq ORDER BY seq) AS seqs, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told
+  FROM added HAVING count(*) > 0;
 
 -- name: push_one
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)

@@ -1,0 +1,38 @@
+"""Drumbeat's own queue on the course: its public API, a worker with an asynchronous handler, fencing on."""
+
+import os
+from contextlib import AsyncExitStack
+
+import drumbeat
+from kit.pool_course import Course, Tally, main
+
+POOL = "bench"
+
+
+class Ours:
+    """``push``, ``push_many`` and ``work`` of one connection."""
+
+    async def open(self, course: Course) -> None:
+        self._stack = AsyncExitStack()
+        self._store = await self._stack.enter_async_context(drumbeat.connect(course.url))
+        self._pool = self._store.pool(POOL)
+        await self._pool.create(exist_ok=True)
+
+    async def push_one(self, n: int) -> None:
+        await self._pool.push(n)
+
+    async def push_many(self, first: int, count: int) -> None:
+        await self._pool.push_many(range(first, first + count))
+
+    async def work(self, course: Course, tally: Tally) -> None:
+        async def noop(n: int) -> None:
+            tally.one()
+
+        done = await self._store.work(POOL, noop, concurrency=int(course.setting), max_jobs=course.jobs)
+        if done.failed or done.finished != course.jobs:
+            raise SystemExit(f"expected {course.jobs} jobs done, got {done.finished}, of which {done.failed} failed")
+
+
+if __name__ == "__main__":
+    os.environ.pop("DRUMBEAT_STORE", None)
+    main({"ours": Ours})

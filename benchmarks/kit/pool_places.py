@@ -1,0 +1,78 @@
+"""Somewhere for each run of a queue: an empty database, folder or Redis, on servers that live as long as the benchmark."""
+
+import shutil
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from kit.pool_contenders import Contender
+from servers.postgres import PostgresServer
+from servers.redis import RedisServer, Unavailable
+
+APPEND_ONLY = {"appendonly": "yes", "appendfsync": "everysec"}  #: for everyone on Redis
+
+
+class Places:
+    """The servers."""
+
+    def __init__(self, postgres: PostgresServer | None, redis: RedisServer | None, folder: Path) -> None:
+        self._postgres = postgres
+        self._redis = redis
+        self._folder = folder
+
+    @property
+    def postgres(self) -> PostgresServer:
+        if self._postgres is None:
+            raise Unavailable("expected a PostgreSQL")
+        return self._postgres
+
+    @contextmanager
+    def empty(self, contender: Contender) -> Iterator[str]:
+        """For one run; gone afterwards."""
+        if contender.store == "postgresql":
+            url = self.postgres.new_database()
+            try:
+                yield url
+            finally:
+                self.postgres.drop_database(url)
+        elif contender.store == "sqlite":
+            with tempfile.TemporaryDirectory(dir=self._folder) as folder:
+                yield self._sqlite(contender, folder)
+        else:
+            self._flush()
+            yield self._redis_url(0)
+
+    def lasting(self, contender: Contender, number: int) -> str:
+        """For several runs."""
+        if contender.store == "postgresql":
+            return self.postgres.new_database()
+        if contender.store == "sqlite":
+            return self._sqlite(contender, tempfile.mkdtemp(dir=self._folder))
+        return self._redis_url(number)
+
+    def _sqlite(self, contender: Contender, folder: str) -> str:
+        return f"sqlite:///{folder}/jobs.db?synchronous=FULL" if contender.is_ours else folder
+
+    def _redis_url(self, number: int) -> str:
+        if self._redis is None:
+            raise Unavailable("expected a Redis")
+        return self._redis.url(database=number)
+
+    def _flush(self) -> None:
+        if self._redis is not None:
+            with socket.create_connection(("127.0.0.1", self._redis.port), timeout=60) as connection:
+                connection.sendall(b"FLUSHALL\r\n")
+                connection.recv(64)
+
+
+@contextmanager
+def places(stores: Sequence[str]) -> Iterator[Places]:
+    """Start what these stores need."""
+    with ExitStack() as stack:
+        postgres = stack.enter_context(PostgresServer()) if "postgresql" in stores else None
+        redis = stack.enter_context(RedisServer(settings=APPEND_ONLY)) if "redis" in stores else None
+        folder = Path(tempfile.mkdtemp(prefix="drumbeat-bench-"))
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        yield Places(postgres, redis, folder)

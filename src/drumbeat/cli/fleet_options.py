@@ -1,0 +1,26 @@
+"""Options the fleet's commands share."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from drumbeat.core.errors import InvalidInput
+
+PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="A pool's name.")]
+FileOption = Annotated[Path | None, typer.Option("--file", help="A policy as a fleet.yml: its fields, times like 90s or 10m.")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy, such as max_workers=6.")
+]
+
+
+def parse_settings(given: Sequence[str] | None) -> dict[str, str | None]:
+    """Fields of a policy as they were typed; ``none`` is nothing. Raises InvalidInput."""
+    settings: dict[str, str | None] = {}
+    for each in given or ():
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise InvalidInput(f"expected --set FIELD=VALUE, got {each!r}")
+        settings[name.strip()] = None if value.strip().lower() == "none" else value.strip()
+    return settings

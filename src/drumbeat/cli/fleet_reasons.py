@@ -1,0 +1,89 @@
+"""drumbeat fleet explain, plan and replay: why, what next, and what otherwise."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from drumbeat.cli.fleet_options import PoolArgument, SetOption, parse_settings
+from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.render import say, show_json, text
+from drumbeat.control_plane import ControlPlane, sentences
+from drumbeat.core.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import Explanation
+
+app = typer.Typer()
+
+
+@app.command()
+def explain(
+    pool: PoolArgument,
+    at: Annotated[
+        str | None, typer.Option("--at", help="The last beat before this moment, as 2026-01-31T12:00:00 (UTC).")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Why a beat did what it did: what it saw, what each rule wanted, which limit bound it, why nothing."""
+    when = parse_moment(at) if at else None
+    _tell(with_control_plane(store, lambda plane: plane.fleet(pool).explain(when)), as_json=as_json)
+
+
+@app.command()
+def plan(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """What a beat would do now. Nothing is written or changed."""
+
+    async def work(plane: ControlPlane) -> "Explanation":
+        async with plane.local_spawner(survive=True) as spawner:
+            return await plane.fleet(pool).plan(spawner)
+
+    _tell(with_control_plane(store, work), as_json=as_json)
+
+
+def _tell(found: "Explanation", *, as_json: bool) -> None:
+    if as_json:
+        show_json(found)
+        return
+    for line in sentences(found):
+        say(line)
+
+
+def parse_moment(given: str) -> datetime:
+    """A moment; without an offset it is UTC. Raises InvalidInput."""
+    try:
+        found = datetime.fromisoformat(given.strip())
+    except ValueError as exc:
+        raise InvalidInput(f"expected a moment such as 2026-01-31T12:00:00, got {given!r}") from exc
+    return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+@app.command()
+def replay(
+    pool: PoolArgument,
+    since: Annotated[str, typer.Option("--since", help="How far back, such as 7d.")] = "7d",
+    settings: SetOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Decide recorded beats again, under their own policy or another, and list what would differ.
+
+    Without --set everything must be the same: then exit code 1 tells of a difference.
+    """
+    changes = parse_settings(settings)
+    found = with_control_plane(store, lambda plane: plane.fleet(pool).replay(parse_age(since), changes))
+    if as_json:
+        show_json({"share": found.share, **asdict(found)})
+    else:
+        say(f"{found.beats} beats, {found.same} decided the same ({found.share:.1%})")
+        say(f"spawned {found.spawns_before} → {found.spawns_after}, drained {found.drains_before} → {found.drains_after}")
+        for each in found.differences:
+            say(f"beat {each.n} at {text(each.at)} UTC: would want {each.wanted}")
+            for line in each.before:
+                say(f"  - {line}")
+            for line in each.after:
+                say(f"  + {line}")
+    if not changes and found.differences:
+        raise typer.Exit(1)

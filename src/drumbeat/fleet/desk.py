@@ -1,0 +1,148 @@
+"""A fleet's desk: everything a caller may ask about a pool's workers, and what a person may do to one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.core.beat import Beat
+from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.fleet.explain import Explanation, explain
+from drumbeat.fleet.model import FleetPolicy, Provider, Spending
+from drumbeat.fleet.money import burn, spend, tariff
+from drumbeat.fleet.observe import observe
+from drumbeat.fleet.recorded import recorded, view_of
+from drumbeat.fleet.replay import Replay, Spell, replay
+from drumbeat.fleet.settings import with_settings
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import Store
+
+_PAGE = 1000
+_BY_HAND = "by hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetStatus:
+    """How a fleet stands."""
+
+    pool: Pool
+    now: datetime
+    workers: tuple[Worker, ...]  #: the live ones
+    last: Beat | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a fleet has cost, what it costs now, and what it may."""
+
+    price_per_hour: float
+    burn_per_hour: float
+    spent: Spending
+    max_per_hour: float | None
+    max_per_day: float | None
+    max_per_month: float | None
+
+
+class FleetDesk:
+    """One pool's workers. Reading needs no provider; ``plan``, ``spend`` and ``kill`` ask the one that is given."""
+
+    def __init__(self, store: Store, pool_id: PoolId, spell: Spell) -> None:
+        self._store = store
+        self._pool_id = pool_id
+        self._spell = spell
+
+    async def status(self) -> FleetStatus:
+        """Raises NotFound."""
+        home = await self._store.pools.get(self._pool_id)
+        workers = await self._store.workers.list(self._pool_id, live=True)
+        last = await self._store.beats.last(self._pool_id)
+        return FleetStatus(pool=home, now=await self._store.now(), workers=tuple(workers), last=last)
+
+    async def policy(self) -> FleetPolicy:
+        return FleetPolicy.from_json((await self._store.pools.get(self._pool_id)).policy)
+
+    async def plan(self, spawner: Spawner) -> Explanation:
+        """What a beat would do now. Nothing is written, and the provider is only asked to list."""
+        return explain(await observe(self._store, spawner, self._pool_id, timedelta()))
+
+    async def explain(self, at: datetime | None = None) -> Explanation:
+        """The last beat before a moment, or the last of all. Raises NotFound when there is none."""
+        beat = await self._beat_at(at)
+        view = view_of(beat)
+        if view is None:
+            raise NotFound(f"beat {beat.n} of {self._pool_id} saw nothing: {beat.error}")
+        return explain(view, beat.actions)
+
+    async def _beat_at(self, at: datetime | None) -> Beat:
+        await self._store.pools.get(self._pool_id)
+        found = await self._store.beats.last(self._pool_id)
+        if at is not None:
+            earlier = [beat for beat in await self._beats(None) if beat.at <= at]
+            found = earlier[-1] if earlier else None
+        if found is None:
+            when = f" before {at:%Y-%m-%d %H:%M:%S}" if at else ""
+            raise NotFound(f"no beat of {self._pool_id}{when} is kept; make one with: drumbeat fleet beat {self._pool_id}")
+        return found
+
+    async def _beats(self, since: datetime | None) -> list[Beat]:
+        beats: list[Beat] = []
+        while page := await self._store.beats.list(self._pool_id, since=since, after=beats[-1].n if beats else 0, limit=_PAGE):
+            beats += page
+        return beats
+
+    async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
+        """The beats of late that did something, oldest first. Raises NotFound."""
+        await self._store.pools.get(self._pool_id)
+        return [beat for beat in await self._beats(await self._store.now() - since) if beat.actions]
+
+    async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
+        """The beats of late decided again, under their own policy or with some of its fields set anew. Raises NotFound."""
+        await self._store.pools.get(self._pool_id)
+        beats = await self._beats(await self._store.now() - since)
+        return replay(recorded(beats), self._spell, _changed(settings))
+
+    async def drain(self, workers: Sequence[str], within: timedelta | None = None) -> Sequence[WorkerId]:
+        """Ask workers to finish and leave; all of them if none is named. Answers with those newly asked."""
+        home = await self._store.pools.get(self._pool_id)
+        here = [each.worker_id for each in await self._store.workers.list(self._pool_id, live=True)]
+        named = [WorkerId(name) for name in workers] or here
+        unknown = sorted(set(named) - set(here))
+        if unknown:
+            raise NotFound(f"no live worker {', '.join(unknown)} in {self._pool_id}")
+        limit = within or FleetPolicy.from_json(home.policy).limits(home.thresholds).drain_within
+        return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, limit)
+
+    async def kill(self, worker: str, spawner: Spawner) -> Worker:
+        """End a worker now: its row is closed, its jobs go back, its instance is ended. Raises NotFound, InvalidInput."""
+        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
+        if not row.is_live:
+            raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
+        closed = await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
+        await self._store.queue.release(row.worker_id, "its worker was killed by hand")
+        await spawner.terminate(self._pool_id, row.worker_id)
+        return closed
+
+    async def spend(self, spawner: Spawner) -> Spent:
+        """Money, by the prices of now."""
+        policy, now = await self.policy(), await self._store.now()
+        at = tariff(policy, _provider(spawner))
+        workers = await self._store.workers.list(self._pool_id)
+        return Spent(
+            price_per_hour=at.price,
+            burn_per_hour=burn(workers, at),
+            spent=spend(workers, now, at),
+            max_per_hour=policy.max_per_hour,
+            max_per_day=policy.max_per_day,
+            max_per_month=policy.max_per_month,
+        )
+
+
+def _changed(settings: Mapping[str, Any]) -> Callable[[FleetPolicy], FleetPolicy] | None:
+    return (lambda policy: with_settings(policy, settings)) if settings else None
+
+
+def _provider(spawner: Spawner) -> Provider:
+    traits = spawner.traits
+    return Provider(name=traits.name, price_per_hour=traits.price_per_hour, billing_granule=traits.billing_granule)

@@ -1,0 +1,120 @@
+"""One beat in words: what it saw, what each rule wanted, which limit bound it, what was done, or why nothing. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from drumbeat.core.decision import Decision
+from drumbeat.fleet.decide import decide, verdict
+from drumbeat.fleet.decide.knowledge import mean_service, spawn_lag
+from drumbeat.fleet.model import Action, FleetView, Limit, Wish
+from drumbeat.fleet.money import burn, ceilings, tariff
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a beat did what it did."""
+
+    at: datetime
+    pool_id: str
+    policy: str
+    inputs: Mapping[str, Any]
+    wishes: tuple[Wish, ...]
+    limits: tuple[Limit, ...]  #: those that changed the wish, in order
+    wanted: int
+    actions: tuple[str, ...]
+    why_not: str | None
+
+
+def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> Explanation:
+    """A view explained: with what a beat did (``done``), or with what one would do now."""
+    found, decision = verdict(view), decide(view)
+    return Explanation(
+        at=view.now,
+        pool_id=view.pool_id,
+        policy=view.policy.policy,
+        inputs=inputs(view),
+        wishes=found.wishes,
+        limits=found.limits,
+        wanted=found.desired,
+        actions=_decided(decision) if done is None else tuple(_recorded(action) for action in done),
+        why_not=decision.why_not,
+    )
+
+
+def inputs(view: FleetView) -> dict[str, Any]:
+    """The figures the decision was made from, with their units in their names."""
+    queue, state = view.queue, view.state
+    oldest = queue.oldest_ready if queue else None
+    known: dict[str, Any] = {
+        "workers": dict(Counter(str(each.status) for each in view.workers if each.is_live)),
+        "busy": len({each.worker_id for each in view.held}),
+        "ready": queue.ready if queue else None,
+        "delayed": queue.delayed if queue else None,
+        "claimed": queue.claimed if queue else None,
+        "oldest_waits_s": max((view.now - oldest).total_seconds(), 0.0) if oldest else None,
+        "spawn_lag_s": spawn_lag(view).total_seconds(),
+        "service_s": mean_service(state.services, queue.types if queue else {}) if state else None,
+        "min_workers": view.policy.min_workers,
+        "max_workers": view.policy.max_workers,
+        "paused_until": view.paused_until,
+        **_money(view),
+    }
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def _money(view: FleetView) -> dict[str, Any]:
+    at = tariff(view.policy, view.provider)
+    if not at.price:
+        return {}
+    spent = {f"spent_this_{each.name}": [round(each.spent, 6), each.most] for each in ceilings(view)}
+    return {"burn_per_hour": burn(view.workers, at), **spent}
+
+
+def _decided(decision: Decision[Action]) -> tuple[str, ...]:
+    return tuple(_say(type(action).__name__, _subject(action), action.reason) for action in decision.actions)
+
+
+def _subject(action: Action) -> str:
+    worker = getattr(action, "worker", None)
+    return str(getattr(action, "worker_id", "") or (worker.worker_id if worker else ""))
+
+
+def _recorded(action: Mapping[str, Any]) -> str:
+    subject = action.get("worker_id") or (action.get("worker") or {}).get("worker_id") or ""
+    failed = f" [not done: {action['error']}]" if action.get("error") else ""
+    return _say(str(action["type"]), str(subject), f"{action['reason']}{failed}")
+
+
+def _say(what: str, subject: str, reason: str) -> str:
+    return f"{what} {subject}: {reason}" if subject else f"{what}: {reason}"
+
+
+def sentences(found: Explanation) -> list[str]:
+    """An explanation as lines to read."""
+    given = [f"  {name}: {_figure(value)}" for name, value in found.inputs.items()]
+    wished = [f"  {wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes]
+    bound = [f"  {limit.name}: {limit.before} → {limit.after}: {limit.reason}" for limit in found.limits]
+    did = [f"  {line}" for line in found.actions] or [f"  nothing: {found.why_not or 'no action was called for'}"]
+    return [
+        f"{found.pool_id} at {found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}",
+        "seen:",
+        *given,
+        "each rule:",
+        *(wished or ["  no rule wanted anything"]),
+        "limits that bound:",
+        *(bound or ["  none"]),
+        f"wanted: {found.wanted} workers",
+        "done:",
+        *did,
+    ]
+
+
+def _figure(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} {name}" for name, count in sorted(value.items())) or "none"
+    if isinstance(value, list):
+        return " of ".join(f"{each:g}" for each in value)
+    return f"{value:.1f}" if isinstance(value, float) else str(value)

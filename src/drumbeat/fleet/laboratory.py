@@ -1,0 +1,69 @@
+"""Simulations of traces that are in files, and their pictures."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.fleet.model import FleetPolicy, PolicyName
+from drumbeat.fleet.recorded import recall
+from drumbeat.fleet.settings import load_policy, seed_policy, with_settings
+from drumbeat.fleet.simulate import Deciding, Load, Outcome, Surroundings, simulate
+from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
+from drumbeat.fleet.trace import read_trace
+
+MANY = 1000  #: workers that may be, where nobody says how many
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """A simulation's outcome, and ways to show it."""
+
+    outcome: Outcome
+
+    def figures(self) -> dict[str, Any]:
+        """The figures without the course."""
+        return {name: value for name, value in asdict(self.outcome).items() if name != "course"}
+
+    def lines(self, width: int = 72) -> Sequence[str]:
+        return as_text(self.outcome.course, width)
+
+    def draw(self, file: Path) -> None:
+        """Write the picture: a page if the name ends in .html, a drawing if in .svg. Raises InvalidInput."""
+        if file.suffix not in (".html", ".svg"):
+            raise InvalidInput(f"expected a plot's name to end in .html or .svg, got {file}")
+        try:
+            file.write_text(as_page(self.outcome) if file.suffix == ".html" else as_svg(self.outcome), encoding="utf-8")
+        except OSError as exc:
+            raise InvalidInput(f"expected to write the plot to {file}, got: {exc.strerror}") from exc
+
+
+def policy_for(name: str, settings: Mapping[str, Any], file: Path | None = None) -> FleetPolicy:
+    """A policy to simulate: the seed's with its own bounds, any other with none, but for what is set. Raises InvalidInput."""
+    if name not in {each.value for each in PolicyName}:
+        raise InvalidInput(f"expected one of {', '.join(PolicyName)}, got the policy {name!r}")
+    if file is not None:
+        return with_settings(load_policy({}, file, policy=name), settings)
+    if name == PolicyName.QUEUE_RATIO:
+        return with_settings(seed_policy(), settings)
+    return with_settings(FleetPolicy(policy=PolicyName(name), min_workers=0, max_workers=MANY), settings)
+
+
+def simulate_file(trace: Path, policy: FleetPolicy, around: Surroundings) -> Simulated:
+    """Run the jobs of a file under a policy. Raises InvalidInput."""
+    return simulate_load(read_trace(trace), policy, around)
+
+
+def simulate_load(load: Load, policy: FleetPolicy, around: Surroundings) -> Simulated:
+    """Run jobs under a policy on virtual time. Raises InvalidInput."""
+    outcome = simulate(
+        load,
+        Deciding(policy, recall),
+        around,
+        name=policy.policy.value,
+        every=policy.every.total_seconds(),
+        concurrency=policy.concurrency,
+        sleeps=not policy.schedules and not policy.min_workers,
+    )
+    return Simulated(outcome=outcome)

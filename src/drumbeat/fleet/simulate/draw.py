@@ -1,0 +1,85 @@
+"""A course as a picture: lines of blocks for a terminal, SVG for a page."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil
+
+from drumbeat.fleet.simulate.values import Course, Outcome
+
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_WIDTH, _HEIGHT, _MARGIN = 960, 200, 40
+_COLOURS = {"workers": "#4269d0", "busy": "#3ca951", "queued": "#ff725c"}
+
+
+def as_text(course: Course, width: int = 72) -> list[str]:
+    """Workers, busy ones and queued jobs over time, each line scaled to its own highest."""
+    lines = {"workers": course.workers, "busy": course.busy, "queued": course.queued}
+    return [
+        f"{name:>8} {_blocks(_squeezed(course.at, values, width))} {max(values, default=0)}" for name, values in lines.items()
+    ]
+
+
+def _squeezed(at: Sequence[float], values: Sequence[int], width: int) -> list[float]:
+    """The highest value in each of ``width`` equal parts of the time; a part without a beat is like the one before."""
+    if not at:
+        return [0.0] * width
+    span = max(at[-1] - at[0], 1e-9)
+    parts: list[float | None] = [None] * width
+    for when, value in zip(at, values, strict=True):
+        n = min(int((when - at[0]) / span * width), width - 1)
+        parts[n] = max(parts[n] or 0.0, float(value))
+    filled: list[float] = []
+    for part in parts:
+        filled.append(part if part is not None else filled[-1] if filled else 0.0)
+    return filled
+
+
+def _blocks(values: Sequence[float]) -> str:
+    top = max(values) or 1.0
+    return "".join(_BLOCKS[min(ceil(value * 8 / top), 8)] for value in values)
+
+
+def as_svg(outcome: Outcome) -> str:
+    """The same as a drawing; workers and busy ones share an axis, the queue has its own."""
+    course, most = outcome.course, max(outcome.most_workers, 1)
+    panes = [
+        _pane(0, "workers (busy below)", course.at, {"workers": course.workers, "busy": course.busy}, most),
+        _pane(1, "queued jobs", course.at, {"queued": course.queued}, max([*course.queued, 1])),
+    ]
+    title = (
+        f"{outcome.policy}: {outcome.jobs} jobs, {outcome.worker_hours:.1f} worker-hours, {outcome.cost_ratio:.2f} × oracle, "
+        f"p95 wait {outcome.wait_p95_s:.0f} s"
+    )
+    height = 2 * (_HEIGHT + _MARGIN) + _MARGIN
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH + 2 * _MARGIN} {height}" '
+        f'font-family="sans-serif" font-size="13"><rect width="100%" height="100%" fill="white"/>'
+        f'<text x="{_MARGIN}" y="20" font-weight="bold">{title}</text>{"".join(panes)}</svg>\n'
+    )
+
+
+def _pane(n: int, label: str, at: Sequence[float], lines: dict[str, Sequence[int]], top: int) -> str:
+    above = _MARGIN + n * (_HEIGHT + _MARGIN)
+    drawn = "".join(_line(at, values, top, above, _COLOURS[name]) for name, values in lines.items())
+    return (
+        f'<text x="{_MARGIN}" y="{above - 4}" fill="#555">{label}, at most {top}</text>'
+        f'<path d="M{_MARGIN} {above + _HEIGHT}h{_WIDTH}" stroke="#999"/>{drawn}'
+    )
+
+
+def _line(at: Sequence[float], values: Sequence[int], top: int, above: int, colour: str) -> str:
+    if not at:
+        return ""
+    span = max(at[-1] - at[0], 1e-9)
+    points = [
+        (_MARGIN + (when - at[0]) / span * _WIDTH, above + _HEIGHT * (1 - value / top))
+        for when, value in zip(at, values, strict=True)
+    ]
+    kept = [points[0], *(after for before, after in pairwise(points) if before[1] != after[1]), points[-1]]
+    steps = "".join(f"H{x:.1f}V{y:.1f}" for x, y in kept[1:])
+    return f'<path d="M{kept[0][0]:.1f} {kept[0][1]:.1f}{steps}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+
+
+def as_page(outcome: Outcome) -> str:
+    """The drawing within a page of its own."""
+    return f'<!doctype html><meta charset="utf-8"><title>{outcome.policy}</title>{as_svg(outcome)}'

@@ -1,0 +1,136 @@
+"""drumbeat fleet: simulate, plan, beat, explain, replay and people's hands, from the command line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.given import Said, drumbeat, eventually, invoke
+from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
+
+FIGURES = {
+    "policy",
+    "jobs",
+    "worker_hours",
+    "oracle_hours",
+    "cost_ratio",
+    "wait_p50_s",
+    "wait_p95_s",
+    "wait_p99_s",
+    "spawns",
+    "flaps",
+}
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    file = tmp_path / "trace.csv"
+    file.write_text("arrival,duration\n" + "".join(f"{n * 20},45\n" for n in range(100)))
+    return file
+
+
+def simulated(trace: Path, *more: str) -> Any:
+    return json.loads(invoke("fleet", "simulate", "--trace", str(trace), *more, "--json").output)
+
+
+def test_a_simulation_tells_cost_and_wait(trace: Path) -> None:
+    found = simulated(trace, "--policy", "lag_aware", "--spawn-lag", "120s", "--set", "max_workers=50")
+
+    assert found.keys() >= FIGURES
+    assert (found["policy"], found["jobs"], found["spawn_lag_s"]) == ("lag_aware", 100, 120)
+    assert found["cost_ratio"] == pytest.approx(found["worker_hours"] / found["oracle_hours"])
+
+
+def test_settings_change_a_simulation(trace: Path) -> None:
+    few, many = simulated(trace, "--set", "max_workers=1"), simulated(trace, "--set", "max_workers=50")
+
+    assert few["most_workers"] == 1 < many["most_workers"]
+    assert few["wait_p95_s"] > many["wait_p95_s"]
+
+
+def test_a_simulation_is_drawn_for_people(trace: Path, tmp_path: Path) -> None:
+    said = invoke("fleet", "simulate", "--trace", str(trace), "--plot", str(tmp_path / "plot.svg"))
+
+    assert "cost_ratio" in said.output
+    assert " workers " in said.output
+    assert (tmp_path / "plot.svg").read_text().startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "message"),
+    [
+        (["--policy", "best"], InvalidInput, "got the policy 'best'"),
+        (["--set", "max_workers"], InvalidInput, "expected --set FIELD=VALUE, got 'max_workers'"),
+        (["--set", "colour=red"], InvalidSettings, "has no colour"),
+        (["--spawn-lag", "soon"], InvalidInput, "got 'soon'"),
+        (["--plot", "plot.png"], InvalidInput, r"end in \.html or \.svg"),
+    ],
+)
+def test_a_mistake_in_a_simulation_is_named(trace: Path, more: list[str], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        invoke("fleet", "simulate", "--trace", str(trace), *more)
+
+
+def test_a_pool_of_jobs_is_scaled_and_keeps_how_its_workers_work(url: str) -> None:
+    invoke("pool", "create", "p", "--handler", "command:cat", "--concurrency", "4", store=url)
+    invoke("fleet", "create", "p", "--set", "min_workers=0", "--set", "max_workers=3", store=url)
+
+    made = json.loads(invoke("fleet", "status", "p", "--json", store=url).output)["policy"]
+    kept = {name: made[name] for name in ("policy", "min_workers", "max_workers", "concurrency", "handlers", "mode")}
+    assert kept == {
+        "policy": "lag_aware",
+        "min_workers": 0,
+        "max_workers": 3,
+        "concurrency": 4,
+        "handlers": {"": "command:cat"},
+        "mode": "loop",
+    }
+
+
+def test_a_plan_writes_nothing_and_says_what_each_rule_wants(url: str) -> None:
+    invoke("fleet", "create", "p", "--policy", "queue_cover", "--set", "min_workers=0", store=url)
+    invoke("pool", "push", "p", "1", store=url)
+
+    plan = json.loads(invoke("fleet", "plan", "p", "--json", store=url).output)
+
+    assert plan["wanted"] == 1
+    assert plan["actions"][0].startswith("Spawn worker-0")
+    assert json.loads(invoke("fleet", "workers", "p", "--json", store=url).output) == []
+    assert json.loads(invoke("beats", "list", "p", "--json", store=url).output) == []
+
+
+def test_what_is_not_there_is_named(url: str, empty: str) -> None:
+    with pytest.raises(NotFound):
+        invoke("fleet", "status", "nobody", store=empty)
+    with pytest.raises(InvalidInput, match="expected a moment such as"):
+        invoke("fleet", "explain", "nobody", "--at", "noon", store=empty)
+
+
+def test_a_fleet_beats_explains_itself_and_lets_go(tmp_path: Path) -> None:
+    def fleet(*arguments: str) -> Said:
+        said = drumbeat("fleet", *arguments, cwd=tmp_path)
+        assert said.code == 0, said
+        return said
+
+    def ended() -> bool:
+        fleet("beat", "p")
+        return not json.loads(fleet("workers", "p", "--json").output)
+
+    fleet("create", "p", "--handler", "command:cat", "--set", "min_workers=0", "--set", "max_workers=1")
+    drumbeat("pool", "push", "p", "1", cwd=tmp_path)
+    first = json.loads(fleet("beat", "p").output)
+    assert first["actions"]["workers_spawned"] == 1
+    assert first["status"]["queued_tasks"] == 1
+    assert "did" not in fleet("explain", "p").output
+    assert "Spawn worker-0" in fleet("explain", "p").output
+    assert "Spawn worker-0" in fleet("events", "p").output
+    try:
+        replayed = json.loads(fleet("replay", "p", "--json").output)
+        assert (replayed["share"], replayed["beats"]) == (1.0, 1)
+        assert "would want 0" in fleet("replay", "p", "--set", "max_workers=0").output
+        assert "an hour and worker" in fleet("spend", "p").output
+        fleet("create", "p", "--set", "min_workers=0", "--set", "max_workers=0")
+    finally:
+        fleet("drain", "p", "--within", "1s")
+        eventually(ended, "no worker is left")

@@ -1,0 +1,120 @@
+"""The fleet's desk: a plan changes nothing, people's hands work, and what was decided can be read back."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.job import JobStatus, NewJob
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.fleet.desk import FleetDesk
+from drumbeat.fleet.model import FleetPolicy, PolicyName
+from drumbeat.runtime.beat import encode_action
+from drumbeat.spawn.fake import FakeSpawner
+from drumbeat.spawn.interface import Instance, Order
+from drumbeat.store.contract.given import joined, moved
+from drumbeat.store.interface import Claiming
+from drumbeat.store.memory import MemoryStore
+from fleet.given import seconds
+
+POOL = PoolId("p")
+
+
+class OnlyLists(FakeSpawner):
+    """Raises on any call that would change something."""
+
+    async def spawn(self, order: Order) -> Instance:
+        raise AssertionError("a plan started a worker")
+
+    async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        raise AssertionError("a plan drained a worker")
+
+    async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        raise AssertionError("a plan ended a worker")
+
+
+@pytest.fixture
+async def store() -> MemoryStore:
+    made = MemoryStore(ManualClock())
+    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, price_per_hour=3600.0, max_per_day=1e6)
+    await made.pools.create(pool(POOL, PoolKind.JOBS, **policy.to_json()))
+    return made
+
+
+def desk(store: MemoryStore, name: str = POOL) -> FleetDesk:
+    return FleetDesk(store, PoolId(name), encode_action)
+
+
+async def rows(store: MemoryStore) -> Sequence[Any]:
+    return [
+        await store.pools.list(),
+        await store.workers.list(POOL),
+        await store.jobs.list(POOL),
+        await store.events.read(POOL, 0, 100),
+        await store.beats.list(POOL),
+    ]
+
+
+async def active(store: MemoryStore, name: str) -> None:
+    home = await store.pools.get(POOL)
+    await moved(store, await joined(store, home, WorkerId(name), 0), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
+
+
+async def test_a_plan_tells_what_a_beat_would_do_and_changes_nothing(store: MemoryStore) -> None:
+    await store.queue.push(POOL, [NewJob(payload=n) for n in range(3)])
+    before = await rows(store)
+
+    found = await desk(store).plan(OnlyLists(ManualClock()))
+
+    assert found.actions[0].startswith("Spawn worker-0: ")
+    assert await rows(store) == before
+
+
+async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
+    await active(store, "a")
+    [job_id] = await store.queue.push(POOL, [NewJob(payload=1)])
+    await store.queue.claim(Claiming(pool_id=POOL, worker_id=WorkerId("a"), lease=seconds(600), limit=1))
+    spawner = FakeSpawner(ManualClock())
+
+    closed = await desk(store).kill("a", spawner)
+
+    assert closed.status is WorkerStatus.TERMINATED
+    assert (await store.jobs.get(job_id)).status is JobStatus.PENDING
+    assert [call.verb for call in spawner.calls] == ["terminate"]
+    with pytest.raises(InvalidInput, match="expected a live worker, got a, which is terminated"):
+        await desk(store).kill("a", spawner)
+
+
+async def test_draining_by_hand_asks_once_and_only_who_is_there(store: MemoryStore) -> None:
+    await active(store, "a")
+
+    assert await desk(store).drain([]) == ["a"]
+    assert await desk(store).drain(["a"]) == []
+    with pytest.raises(NotFound, match="no live worker b in p"):
+        await desk(store).drain(["b"])
+
+
+async def test_spending_is_told_with_what_it_may_be(store: MemoryStore) -> None:
+    await active(store, "a")
+
+    found = await desk(store).spend(FakeSpawner(ManualClock()))
+
+    assert (found.price_per_hour, found.burn_per_hour, found.max_per_day) == (3600.0, 3600.0, 1e6)
+    assert found.spent.hour == pytest.approx(1.0), "one second is paid for at least"
+
+
+async def test_without_beats_there_is_nothing_to_explain(store: MemoryStore) -> None:
+    with pytest.raises(NotFound, match="no beat of p is kept; make one with: drumbeat fleet beat p"):
+        await desk(store).explain()
+    with pytest.raises(NotFound):
+        await desk(store, "q").explain()
+    assert (await desk(store).replay(seconds(60), {})).beats == 0
+
+
+async def test_the_policy_is_the_pools(store: MemoryStore) -> None:
+    assert (await desk(store).policy()).policy is PolicyName.LAG_AWARE
+    assert replace(await desk(store).policy(), min_workers=1).min_workers == 1

@@ -1,0 +1,181 @@
+"""Simulations: jobs are served once and in order, cost and wait are what a hand would count, decisions are the real ones."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.fleet.laboratory import policy_for, simulate_load
+from drumbeat.fleet.model import FleetPolicy, PolicyName
+from drumbeat.fleet.simulate import Load, Orders, Outcome, Surroundings, World, oracle_seconds, simulate
+from drumbeat.fleet.simulate.course import flaps
+from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
+from drumbeat.fleet.simulate.values import percentile
+
+HOUR = 3600.0
+
+
+def load(*jobs: tuple[float, float]) -> Load:
+    return Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
+
+
+def always(count: int) -> Callable[[World], Orders]:
+    """Starts so many at its first beat, and no more."""
+    return lambda world: Orders(spawn=() if world.machines else [(f"w{n}", n) for n in range(count)])
+
+
+def run(jobs: Load, workers: int, lag: float = 10, **around: Any) -> Outcome:
+    return simulate(jobs, always(workers), Surroundings(spawn_lag=timedelta(seconds=lag), **around), name="always")
+
+
+def lag_aware(jobs: Load, lag: float = 120, **settings: Any) -> Outcome:
+    around = Surroundings(spawn_lag=timedelta(seconds=lag))
+    return simulate_load(jobs, policy_for("lag_aware", settings), around).outcome
+
+
+def test_jobs_wait_for_the_start_and_for_each_other() -> None:
+    found = run(load((0, 30), (5, 30), (6, 30)), workers=1)
+
+    assert (found.wait_p50_s, found.wait_p99_s) == (35, 64)
+    assert found.hours == pytest.approx(100 / HOUR)
+    assert found.worker_hours == pytest.approx(100 / HOUR)
+
+
+def test_paid_time_is_rounded_up_to_the_granule() -> None:
+    found = run(load((0, 30)), workers=2, granule=timedelta(seconds=60), price_per_hour=3.0)
+
+    assert found.worker_hours == pytest.approx(2 * 60 / HOUR)
+    assert found.cost == pytest.approx(2 * 60 / HOUR * 3)
+
+
+def test_a_worker_takes_as_many_jobs_at_once_as_it_has_places() -> None:
+    jobs, around = load(*[(0, 30)] * 4), Surroundings(spawn_lag=timedelta(seconds=10))
+
+    found = simulate(jobs, always(1), around, name="wide", concurrency=4)
+
+    assert found.wait_p99_s == 10
+
+
+def test_starts_vary_with_jitter_and_a_seed_repeats_them() -> None:
+    jobs = load(*[(0, 30)] * 8)
+    one, same, other = (run(jobs, 8, jitter=0.5, seed=seed) for seed in (1, 1, 2))
+
+    assert one == same
+    assert one.wait_p99_s != other.wait_p99_s
+    assert 5 <= one.wait_p50_s <= one.wait_p99_s <= 15
+
+
+@pytest.mark.parametrize(
+    ("jobs", "lag", "paid"),
+    [
+        pytest.param([(0, 30)], 10, 40, id="a start is paid for"),
+        pytest.param([(0, 30), (35, 30)], 10, 75, id="a short gap is kept"),
+        pytest.param([(0, 30), (100, 30)], 10, 80, id="over a long gap it is started anew"),
+        pytest.param([(0, 30), (10, 30)], 10, 80, id="two at a time need two"),
+        pytest.param([(0, 30), (30, 30)], 10, 70, id="one ends as the next comes"),
+        pytest.param([(0, 30), (10, 5), (20, 5)], 10, 65, id="the last to get free is taken first"),
+    ],
+)
+def test_the_oracle_pays_busy_time_and_the_shorter_of_gap_and_start(
+    jobs: list[tuple[float, float]], lag: float, paid: float
+) -> None:
+    assert oracle_seconds(load(*jobs), lag) == paid
+
+
+_JOBS = st.lists(st.tuples(st.floats(0, 5000), st.floats(0.5, 400)), min_size=1, max_size=30)
+
+
+@settings(max_examples=40)
+@given(jobs=_JOBS, lag=st.sampled_from([15, 120, 300]))
+def test_every_job_is_served_and_nobody_serves_without_wait_for_less_than_the_oracle(
+    jobs: list[tuple[float, float]], lag: float
+) -> None:
+    found = lag_aware(load(*sorted(jobs)), lag)
+
+    busy = sum(lasts for _, lasts in jobs) / HOUR
+    assert found.jobs == len(jobs)
+    assert found.worker_hours >= busy - 1e-6
+    assert found.oracle_hours >= busy - 1e-6
+    assert found.wait_p99_s > 0 or found.worker_hours >= found.oracle_hours - 1e-6
+
+
+def test_a_simulation_keeps_the_policys_bounds() -> None:
+    jobs = load(*[(float(n), 60.0) for n in range(200)])
+
+    assert lag_aware(jobs, max_workers=5).most_workers == 5
+    assert lag_aware(jobs).most_workers > 5
+
+
+def test_a_money_ceiling_holds_in_a_simulation() -> None:
+    jobs = load(*[(float(n), 60.0) for n in range(100)])
+    around = Surroundings(spawn_lag=timedelta(seconds=15), price_per_hour=1.0)
+
+    found = simulate_load(jobs, policy_for("lag_aware", {"max_per_hour": 3}), around).outcome
+
+    assert found.most_workers <= 3
+    assert found.cost <= 3 * found.hours + 3
+
+
+def test_workers_leave_over_a_long_night_and_come_back() -> None:
+    found = lag_aware(load((0, 60), (50_000, 60)))
+
+    assert found.spawns == 2
+    assert found.beats < 200, "beats of an empty fleet are left out"
+    assert found.worker_hours < 2 * HOUR / HOUR
+
+
+def test_the_seeds_policy_keeps_its_two_workers() -> None:
+    found = simulate_load(load((0, 60), (7200, 60)), policy_for("queue_ratio", {}), Surroundings()).outcome
+
+    assert found.worker_hours == pytest.approx(2 * found.hours, rel=0.05)
+
+
+def test_jobs_that_nobody_will_serve_are_an_error() -> None:
+    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=0, every=timedelta(seconds=1))
+
+    with pytest.raises(InvalidInput, match="1 jobs wait and no worker comes"):
+        simulate_load(load((0, 60)), policy, Surroundings())
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "durations", "message"),
+    [
+        ([], [], "expected jobs"),
+        ([1.0], [], "expected jobs"),
+        ([2.0, 1.0], [1.0, 1.0], "order of their arrival"),
+        ([1.0], [-1.0], "durations 0 or more"),
+        ([float("nan")], [1.0], "expected arrivals"),
+    ],
+)
+def test_a_load_that_is_none_is_refused(arrivals: list[float], durations: list[float], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Load(arrivals=arrivals, durations=durations)
+
+
+def test_an_unknown_policy_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="expected one of fixed, queue_ratio, queue_cover, lag_aware, got the policy 'best'"):
+        policy_for("best", {})
+
+
+def test_a_flap_is_a_turn_within_the_window() -> None:
+    assert flaps([(0, 1), (100, -1), (150, 1), (900, -1), (950, -1)], 240) == 2
+
+
+def test_percentiles_are_nearest_ranks() -> None:
+    assert [percentile([1, 2, 3, 4], share) for share in (0.0, 0.5, 0.99)] == [1, 3, 4]
+    assert percentile([], 0.5) == 0
+
+
+def test_a_course_is_drawn() -> None:
+    found = run(load((0, 300), (5, 300), (6, 30)), workers=2)
+
+    lines = as_text(found.course, 20)
+    assert [line.split()[0] for line in lines] == ["workers", "busy", "queued"]
+    assert lines[0].endswith(" 2")
+    assert "█" in lines[0]
+    assert as_svg(found).startswith("<svg")
+    assert "3 jobs" in as_page(found)

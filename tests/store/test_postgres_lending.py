@@ -1,0 +1,110 @@
+"""Connections are kept between uses, and go through the driver's pool where something is wrong or somebody waits."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from drumbeat.store.sql.postgres_lending import Lending
+
+
+class Gone(Exception):
+    """The pool has taken a connection back."""
+
+
+class Line:
+    """A connection as far as lending goes."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.gone = False
+
+    def is_closed(self) -> bool:
+        if self.gone:
+            raise Gone
+        return self.closed
+
+
+class Pool:
+    """As many lines as it was given; counts what it is asked."""
+
+    def __init__(self, most: int) -> None:
+        self.lines: asyncio.Queue[Line] = asyncio.Queue()
+        for _ in range(most):
+            self.lines.put_nowait(Line())
+        self.asked = 0
+        self.closed = False
+
+    async def acquire(self, timeout: float) -> Line:
+        self.asked += 1
+        return await self.lines.get()
+
+    async def release(self, line: Line) -> None:
+        self.lines.put_nowait(Line() if line.closed or line.gone else line)
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+def lending(most: int) -> tuple[Lending, Pool]:
+    pool: Any = Pool(most)
+    return Lending(pool, 1.0, Gone), pool
+
+
+async def test_the_pool_is_asked_once_for_many_uses() -> None:
+    lent, pool = lending(2)
+
+    for _ in range(5):
+        async with lent.borrowed():
+            pass
+
+    assert pool.asked == 1
+
+
+@pytest.mark.parametrize("fault", ["closed", "gone"])
+async def test_a_connection_that_was_lost_meanwhile_is_never_lent(fault: str) -> None:
+    lent, pool = lending(1)
+    async with lent.borrowed() as first:
+        pass
+    setattr(first, fault, True)
+
+    async with lent.borrowed() as second:
+        assert second is not first
+
+    assert pool.asked == 2
+
+
+async def test_a_connection_that_failed_goes_back_to_the_pool() -> None:
+    lent, pool = lending(1)
+    with pytest.raises(ValueError, match="no"):
+        async with lent.borrowed():
+            raise ValueError("no")
+
+    assert pool.lines.qsize() == 1
+
+
+async def test_whoever_waits_gets_the_next_that_is_free() -> None:
+    lent, _ = lending(1)
+    order: list[str] = []
+
+    async def use(name: str) -> None:
+        async with lent.borrowed():
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        for name in ("a", "b", "c"):
+            group.create_task(use(name))
+
+    assert order == ["a", "b", "c"]
+
+
+async def test_closing_hands_everything_back_even_what_is_still_lent() -> None:
+    lent, pool = lending(2)
+    async with lent.borrowed():
+        async with lent.borrowed():
+            pass
+        await lent.close()
+
+    assert pool.closed
+    assert pool.lines.qsize() == 2
