@@ -4,7 +4,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
   $$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-EXTRAS := dev,postgres,bench,mysql,duckdb,redis,flatmachines,gpu,plot,fast
+EXTRAS := dev,postgres,bench,mysql,duckdb,redis,flatmachines,gpu,plot,fast,runpod,web
 
 .PHONY: help demo test check lint types imports format bench clean
 

@@ -22,7 +22,7 @@ GROUPS: Mapping[str, str] = {
     "logs": "listing:logs",
     "trigger": "triggers:app",
 }
-COMMANDS: Mapping[str, str] = {"worker": "worker:worker", "demo": "demo:demo"}
+COMMANDS: Mapping[str, str] = {"worker": "worker:worker", "serve": "serve:serve", "demo": "demo:demo"}
 
 
 @cache

@@ -134,10 +134,14 @@ class TriggerDesk:
         """Keep schedules and listen for webhooks until told to stop."""
         deliveries = self._deliveries()
         async with serve(deliveries.answer, host, port) as (address, number), asyncio.TaskGroup() as group:
-            keeping = group.create_task(Scheduler(self.triggers, self._run, self._around.clock).keep())
+            keeping = group.create_task(self.keep_schedules())
             ready(f"http://{address}:{number}")
             await stop.wait()
             keeping.cancel()
+
+    async def keep_schedules(self) -> None:
+        """Pull each trigger when its schedule says so, until cancelled."""
+        await Scheduler(self.triggers, self._run, self._around.clock).keep()
 
     async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the beat a cloud's event asks for."""

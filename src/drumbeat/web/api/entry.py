@@ -1,0 +1,31 @@
+"""What every route is given: the house it stands in, and who calls."""
+
+from typing import Annotated
+
+from fastapi import Depends
+from fastapi.requests import HTTPConnection
+
+from drumbeat.control_plane import ControlPlane
+from drumbeat.web.house import House
+from drumbeat.web.roles import Caller
+
+PREFIX = "/api/v1"
+
+
+def _house(connection: HTTPConnection) -> House:
+    house: House = connection.app.state.house
+    return house
+
+
+def _plane(connection: HTTPConnection) -> ControlPlane:
+    return _house(connection).plane
+
+
+def _caller(connection: HTTPConnection) -> Caller:
+    caller: Caller = connection.state.caller
+    return caller
+
+
+InHouse = Annotated[House, Depends(_house)]
+Plane = Annotated[ControlPlane, Depends(_plane)]
+CalledBy = Annotated[Caller, Depends(_caller)]

@@ -1,0 +1,38 @@
+"""The application: API, streams and pages behind one gate."""
+
+from fastapi import FastAPI
+
+from drumbeat import __version__
+from drumbeat.web import api
+from drumbeat.web.gate import Gate
+from drumbeat.web.house import House
+from drumbeat.web.problems import explain_errors
+
+DESCRIPTION = "Runs, templates, pools, jobs, workers and fleets: all that the command line can do, over HTTP."
+
+
+def make_api(house: House) -> FastAPI:
+    """The HTTP API alone, without its gate."""
+    app = FastAPI(
+        title="Drumbeat",
+        version=__version__,
+        description=DESCRIPTION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/api/v1/openapi.json",
+    )
+    app.state.house = house
+    explain_errors(app)
+    for router in api.ROUTERS:
+        app.include_router(router)
+    return app
+
+
+def make_app(house: House, *, with_pages: bool = True) -> Gate:
+    """Everything a server answers. Pages are NiceGUI's, which allows one application a process."""
+    app = make_api(house)
+    if with_pages:
+        from drumbeat.web.pages import add_pages
+
+        add_pages(app, house)
+    return Gate(app, house.settings, house.clock)

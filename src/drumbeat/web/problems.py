@@ -1,0 +1,93 @@
+"""Errors as RFC 9457 problems: what was expected, what was got, what to do, and which field."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from drumbeat.core.errors import (
+    AlreadyExists,
+    DrumbeatError,
+    InvalidInput,
+    JobEnded,
+    MissingExtra,
+    NotFound,
+    Refused,
+    SpawnError,
+    StoreError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+_STATUS: Mapping[type[DrumbeatError], int] = {
+    InvalidInput: 422,
+    NotFound: 404,
+    AlreadyExists: 409,
+    Refused: 409,
+    JobEnded: 409,
+    StoreError: 503,
+    SpawnError: 502,
+    MissingExtra: 501,
+}
+
+log = logging.getLogger(__name__)
+
+
+def problem(
+    status: int, detail: str, headers: Mapping[str, str] | None = None, *, errors: Sequence[Mapping[str, Any]] = ()
+) -> JSONResponse:
+    """An answer that says what is wrong. ``errors`` name fields: each with ``field`` and ``detail``."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+    }
+    if errors:
+        body["errors"] = list(errors)
+    return JSONResponse(body, status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+def explain_errors(app: FastAPI) -> None:
+    """Have every error of ours, and FastAPI's own, answered as a problem."""
+    app.add_exception_handler(DrumbeatError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _unforeseen)
+
+
+def status_of(error: DrumbeatError) -> int:
+    return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 500)
+
+
+async def _ours(request: Request, exc: Exception) -> JSONResponse:
+    assert isinstance(exc, DrumbeatError)
+    return problem(status_of(exc), str(exc), errors=_field(str(exc)) if isinstance(exc, InvalidInput) else ())
+
+
+def _field(message: str) -> list[dict[str, str]]:
+    """Our messages begin with the field where there is one: ``scaling.mode: expected …``."""
+    name, colon, detail = message.partition(": ")
+    return [{"field": name, "detail": detail}] if colon and " " not in name else []
+
+
+async def _invalid(request: Request, exc: Exception) -> JSONResponse:
+    assert isinstance(exc, RequestValidationError)
+    errors = [{"field": ".".join(str(part) for part in each["loc"]), "detail": str(each["msg"])} for each in exc.errors()]
+    detail = "; ".join(f"{each['field']}: {each['detail']}" for each in errors)
+    return problem(422, detail or "the request is not as expected", errors=errors)
+
+
+async def _http(request: Request, exc: Exception) -> JSONResponse:
+    assert isinstance(exc, HTTPException)
+    return problem(exc.status_code, str(exc.detail), exc.headers)
+
+
+async def _unforeseen(request: Request, exc: Exception) -> JSONResponse:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+    return problem(500, "it failed in a way nobody foresaw; the server's log says how")

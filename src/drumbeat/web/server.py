@@ -1,0 +1,99 @@
+"""A server's life: it listens, conducts runs, keeps schedules, and ends all of it when told to."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+
+import uvicorn
+
+from drumbeat.control_plane import ControlPlane, triggers_file
+from drumbeat.core.clock import Clock, SystemClock
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.web.app import make_app
+from drumbeat.web.house import House
+from drumbeat.web.settings import WebSettings
+
+log = logging.getLogger(__name__)
+
+_LONGEST_GOODBYE = 5  #: seconds that open streams are given when the server ends
+
+
+class _Server(uvicorn.Server):
+    """Leaves the process's signals to whoever started it."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve(
+    plane: ControlPlane,
+    settings: WebSettings,
+    ready: Callable[[str], None],
+    stop: asyncio.Event,
+    clock: Clock | None = None,
+    *,
+    with_pages: bool = True,
+) -> None:
+    """Serve until told to stop. Raises InvalidSettings when the address cannot be had."""
+    listening = _listen(settings)
+    with listening:
+        async with house_of(plane, settings, clock or SystemClock(), stop) as house:
+            server = _Server(_config(house, with_pages=with_pages))
+            house.group.create_task(_until(stop, server))
+            ready(_address(listening))
+            await server.serve(sockets=[listening])
+            stop.set()
+
+
+@asynccontextmanager
+async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, leave: asyncio.Event) -> AsyncIterator[House]:
+    """A house and its background work, which is told to leave at the end of the block."""
+    async with asyncio.TaskGroup() as group:
+        if settings.conduct:
+            group.create_task(plane.bench().orchestrate(leave))
+        keeping = None
+        if (file := settings.triggers or triggers_file()) is not None:
+            keeping = group.create_task(plane.triggers(file).keep_schedules())
+        try:
+            yield House(plane=plane, settings=settings, clock=clock, group=group)
+        finally:
+            leave.set()
+            if keeping is not None:
+                keeping.cancel()
+
+
+async def _until(stop: asyncio.Event, server: uvicorn.Server) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+def _config(house: House, *, with_pages: bool) -> uvicorn.Config:
+    return uvicorn.Config(
+        make_app(house, with_pages=with_pages),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_LONGEST_GOODBYE,
+        h11_max_incomplete_event_size=64 * 1024,
+        ws_max_size=1024 * 1024,
+    )
+
+
+def _listen(settings: WebSettings) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((settings.host, settings.port), family=family, backlog=512)
+    except (OSError, OverflowError) as exc:
+        raise InvalidSettings(
+            f"expected to listen on {settings.host}:{settings.port}, got: {exc}; choose another --port"
+        ) from exc
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
