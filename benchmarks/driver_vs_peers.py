@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,12 @@ from servers.postgres import PostgresServer, installation
 _BENCHMARKS = Path(kit.__file__).parents[1]
 COUNTS = (1, 8, 64, 256, 1000)
 QUICK_COUNTS = (8, 64)
+_TRIES = 3  #: runs of one tool until one comes to a figure
 _MOST_FOR_THREADS = 256  #: beyond it Locust and sysbench take minutes to start
+
+
+class NothingSteady(Exception):
+    """A tool's run came to no figure; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +72,8 @@ def pgbench(server: PostgresServer, connections: int, seconds: int, threads: int
     process.communicate()
     steady = marks[1:]
     operations = sum(tps for _, tps, _, _ in steady[1:])
+    if not operations:
+        raise NothingSteady(f"pgbench told of no steady second in {seconds + 2} s with {connections} connections")
     latency = sum(tps * ms for _, tps, ms, _ in steady[1:]) / operations / 1000
     throughput = operations / (steady[-1][0] - steady[0][0])
     return Found(throughput, (steady[-1][3] - steady[0][3]) / operations * 1e6, throughput * latency)
@@ -163,6 +171,16 @@ Tool = Callable[[PostgresServer, int, int], Found]
 TOOLS: dict[str, Tool] = {"pgbench": pgbench, "ours": ours, "locust": locust, "sysbench": sysbench}
 
 
+def measured(tool: Tool, server: PostgresServer, connections: int, seconds: int) -> Found | None:
+    """A tool's figures; a run that came to none is said and repeated, and left out after the third."""
+    for _ in range(_TRIES):
+        try:
+            return tool(server, connections, seconds)
+        except NothingSteady as exc:
+            say(f"not counted: {exc}")
+    return None
+
+
 def compare(counts: Sequence[int], seconds: int, repeats: int, *, in_pairs: bool) -> dict[tuple[str, int], list[Found]]:
     """Each tool in turn at each count, over and over, so that a noisy minute hits all alike."""
     found: dict[tuple[str, int], list[Found]] = {}
@@ -175,15 +193,17 @@ def compare(counts: Sequence[int], seconds: int, repeats: int, *, in_pairs: bool
                     if name in missing or (name in ("locust", "sysbench") and connections > _MOST_FOR_THREADS):
                         continue
                     try:
-                        run = tool(server, connections, seconds)
+                        run = measured(tool, server, connections, seconds)
                     except PeerMissing as exc:
                         missing.add(name)
                         say(f"{name} is left out: {exc}")
                         continue
-                    found.setdefault((name, connections), []).append(run)
-                    say(f"{repeat + 1}/{repeats} {connections:>5} connections {name:<9} {run.throughput:>9,.0f}/s")
+                    if run is not None:
+                        found.setdefault((name, connections), []).append(run)
+                        say(f"{repeat + 1}/{repeats} {connections:>5} connections {name:<9} {run.throughput:>9,.0f}/s")
         for connections in [count for count in counts if count > 1][:2] if in_pairs else []:
-            found["pgbench -j 2", connections] = [pgbench(server, connections, seconds, threads=2)]
+            if (run := measured(partial(pgbench, threads=2), server, connections, seconds)) is not None:
+                found["pgbench -j 2", connections] = [run]
             found["two of ours", connections] = [two_of_ours(server, connections, seconds)]
     return found
 

@@ -12,14 +12,11 @@ pytest.register_assert_rewrite("drumbeat.bench.targets.contract")
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDbServer]:
-    server = MariaDbServer(folder=memory_folder())
     try:
-        server.start()
+        with MariaDbServer(folder=memory_folder()) as server:
+            yield server
     except Unavailable as exc:
-        server.close()
         pytest.skip(f"MariaDB is not available: {exc}")
-    with server:
-        yield server
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pytest
 
 from bench.standard.given import empty_file
 from drumbeat.bench.config import load_of
+from drumbeat.bench.connections import ConnectionDesk
 from drumbeat.bench.creation import prepared
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.bench.modes.capacity import HostCapacity
@@ -15,6 +16,8 @@ from drumbeat.bench.prepare import prepare
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.template import TemplateDocument, parse, plan_of, with_settings
+from drumbeat.bench.vault import Vault
+from drumbeat.store.memory import MemoryStore
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
@@ -38,7 +41,7 @@ async def target(tmp_path: Path) -> AsyncIterator[Target]:
 async def test_it_can_be_run(file: Path, target: Target) -> None:
     settings = [f"target.url={target.location}", "workload.scale=0.01"]
 
-    made = await prepared(with_settings(parse(file.read_bytes()), settings), HOST)
+    made = await prepared(with_settings(parse(file.read_bytes()), settings), HOST, ConnectionDesk(MemoryStore(), Vault()))
 
     assert made.preflight.can_proceed
     assert load_of(made.config["workload"]).used

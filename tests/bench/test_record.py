@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from drumbeat.bench import record as module
-from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, RunPlan
-from drumbeat.bench.record import plan_of, read_candidates, read_record, totals_of
+from drumbeat.bench.model.plan import ALL_KINDS, Objective, RunPlan
+from drumbeat.bench.record import read_candidates, read_record, totals_of
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import NotFound
@@ -209,21 +209,6 @@ async def test_steps_are_read(store: MemoryStore, clock: ManualClock) -> None:
     await store.steps.save([step])
 
     assert (await read_record(store, RUN)).steps == (step,)
-
-
-def test_the_plan_is_the_one_the_run_was_made_with() -> None:
-    plan = RunPlan(load_mode=LoadMode.QPS, objectives={"read": Objective(p95_ms=5)}, duration=timedelta(seconds=12))
-    run = Run(run_id=RUN, name="r", config={"plan": msgspec.to_builtins(plan)})
-
-    assert plan_of(run) == (plan, [])
-
-
-@pytest.mark.parametrize("config", [{}, {"plan": {"load_mode": "SIDEWAYS"}}, {"plan": 3}])
-def test_without_a_plan_that_can_be_read_there_is_a_note(config: dict[str, Any]) -> None:
-    plan, notes = plan_of(Run(run_id=RUN, name="r", config=config))
-
-    assert plan == RunPlan()
-    assert len(notes) == 1
 
 
 def row(operations: int, qps: float, worker: str | None = None, kind: str | None = None, *ms: float) -> Result:

@@ -146,3 +146,14 @@ def test_merging_quickly_is_merging() -> None:
         merge_into(whole, part)
 
     assert whole == merged(parts)
+
+
+def test_failures_are_counted_by_their_class_second_by_second() -> None:
+    found = timeline(
+        sample(1, errors=3, extra={"error_classes": {"CONNECTION": 1, "QUERY_TIMEOUT": 2}}),
+        sample(1, worker="v", errors=1, extra={"error_classes": {"CONNECTION": 1}}),
+        sample(2, errors=5),
+        sample(2, worker="v", errors=5, extra={"error_classes": "many"}),
+    )
+
+    assert [second.errors_by_class for second in found.seconds()] == [{"CONNECTION": 2, "QUERY_TIMEOUT": 2}, {}]

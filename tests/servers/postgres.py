@@ -13,25 +13,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 from urllib.parse import quote
 
 import psutil
 
 from servers.certificates import make_certificate
-from servers.places import free_port
+from servers.life import Server
 from servers.reaper import reaper, wait_gone
 from servers.unprivileged import RunAs, ServerFailed, give, run, start, usual
-
-_START_SECONDS = 30.0
-_STOP_SECONDS = 30.0
-_PORT_TRIES = 5
 
 _SETTINGS: Mapping[str, str] = {
     "fsync": "on",
@@ -76,12 +68,10 @@ def _installation_for_nobody() -> Path:
     return copy / package.name / "pginstall"
 
 
-class PostgresServer:
-    """One server on a loopback port of its own, in a temporary folder of its own.
+class PostgresServer(Server):
+    """A PostgreSQL that trusts everyone on loopback, except users made by ``add_password_user``."""
 
-    The port stays the same over stop and start, so that clients can find it again. Everyone is trusted on loopback, except
-    users made by ``add_password_user``. The server ends with this process, even if this process is killed (see reaper.py).
-    """
+    PRODUCT, PREFIX, STOP = "PostgreSQL", "drumbeat-pg-", signal.SIGINT
 
     def __init__(
         self,
@@ -94,65 +84,39 @@ class PostgresServer:
         tls: bool = False,
     ) -> None:
         """``program``: another installation than the wheel's. ``tls``: with a certificate of its own; needs an openssl."""
+        super().__init__(folder)
         self._tls = tls
         self._settings = {**_SETTINGS, "max_connections": str(max_connections), **(settings or {})}
         self._run_as = run_as or usual()
-        self._parent = folder
         self._numbers = itertools.count(1)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._folder: Path | None = None
         usual_program = _installation_for_nobody if self._run_as is RunAs.NOBODY else installation
         self._installation = program or usual_program()
-        self.port = 0
-
-    @property
-    def folder(self) -> Path:
-        if self._folder is None:
-            raise ServerFailed("expected a started server; use it as: with PostgresServer() as server")
-        return self._folder
 
     @property
     def data(self) -> Path:
         return self.folder / "data"
 
     @property
-    def log(self) -> Path:
-        return self.folder / "server.log"
-
-    @property
     def certificate(self) -> Path:
         """What TLS clients trust, where the server has TLS."""
         return self.folder / "certificate.pem"
 
-    @property
-    def is_running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
-
     # Life
-
-    def start(self) -> None:
-        """Start it, on the port it had before if it had one, and return once it takes connections."""
-        if self.is_running:
-            return
-        if self._folder is None:
-            self._create()
-        for _ in range(1 if self.port else _PORT_TRIES):
-            if self._try_port(self.port or free_port()):
-                return
-        raise ServerFailed(f"PostgreSQL did not start; the end of its log:\n{self._log_tail()}")
 
     def stop(self) -> None:
         """Stop it the fast way: clients are cut off, everything committed is on disk."""
         self.resume()
-        self._end(signal.SIGINT, [])
-
-    def restart(self) -> None:
-        self.stop()
-        self.start()
+        super().stop()
 
     def kill(self) -> None:
         """Kill -9 the server and its backends: what a power cut looks like to its clients. ``start`` recovers it."""
-        self._end(signal.SIGKILL, self._children())
+        children = self._children()
+        super().kill()
+        for child in children:
+            if child.is_running():
+                child.kill()
+        if not wait_gone(children, self.STOP_SECONDS):
+            raise ServerFailed(f"PostgreSQL's killed backends are still there after {self.STOP_SECONDS:.0f} s")
 
     def pause(self) -> None:
         """Freeze it: connections are still accepted by the kernel, and nobody answers. Returns once all of it stands still."""
@@ -162,32 +126,12 @@ class PostgresServer:
     def resume(self) -> None:
         self._send_all(signal.SIGCONT)
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        self.pause()
-        try:
-            yield
-        finally:
-            self.resume()
-
     def close(self) -> None:
         """Stop it and remove its folder."""
         self.stop()
         if self._folder is not None:
             self._remove_shared_memory()
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder, self.port = None, 0
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
+        super().close()
 
     def server_pids(self) -> Sequence[int]:
         """The postmaster and its backends: whose CPU time is the database's."""
@@ -229,16 +173,14 @@ class PostgresServer:
 
     # Inside
 
-    def _create(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="drumbeat-pg-", dir=self._parent))
-        reaper().sweep(str(self._folder))
-        give(self._folder, self._run_as)
+    def _furnish(self) -> None:
+        give(self.folder, self._run_as)
         initdb = str(self._installation / "bin" / "initdb")
         options = ["-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"]
-        run([initdb, "-D", str(self.data), *options], self._run_as, self._folder)
+        run([initdb, "-D", str(self.data), *options], self._run_as, self.folder)
         (self.data / "pg_hba.conf").write_text(_HBA)
         if self._tls:
-            self._offer_tls(make_certificate(self._folder))
+            self._offer_tls(make_certificate(self.folder))
 
     def _offer_tls(self, certificate: Path) -> None:
         key = certificate.with_name("key.pem")
@@ -246,30 +188,16 @@ class PostgresServer:
         key.chmod(0o600)
         self._settings |= {"ssl": "on", "ssl_cert_file": str(certificate), "ssl_key_file": str(key)}
 
-    def _try_port(self, port: int) -> bool:
+    def _launched(self, port: int) -> subprocess.Popen[bytes]:
         options = [option for name, value in self._settings.items() for option in ("-c", f"{name}={value}")]
         postgres = str(self._installation / "bin" / "postgres")
         place = ["-D", str(self.data), "-k", str(self.folder), "-h", "127.0.0.1", "-p", str(port)]
-        self._process = start([postgres, *place, *options], self._run_as, self.log)
-        reaper().watch(self._process.pid)
-        if self._becomes_ready(self._process):
-            self.port = port
-            return True
-        self._forget()
-        return False
+        return start([postgres, *place, *options], self._run_as, self.log)
 
-    def _becomes_ready(self, process: subprocess.Popen[bytes]) -> bool:
-        """Whether it says so in its pid file; False once it has exited (the port was taken, most likely)."""
-        deadline = time.monotonic() + _START_SECONDS
-        while time.monotonic() < deadline:
-            if process.poll() is not None:
-                return False
-            if self._pid_file()[:1] == [str(process.pid)] and self._pid_file()[-1].strip() == "ready":
-                return True
-            time.sleep(0.005)
-        process.kill()
-        process.wait()
-        return False
+    def _is_ready(self, process: subprocess.Popen[bytes], port: int) -> bool:
+        """It says so in its pid file."""
+        lines = self._pid_file()
+        return lines[:1] == [str(process.pid)] and lines[-1].strip() == "ready"
 
     def _pid_file(self) -> list[str]:
         try:
@@ -292,37 +220,8 @@ class PostgresServer:
             except ProcessLookupError:
                 continue
 
-    def _end(self, number: signal.Signals, children: Sequence[psutil.Process]) -> None:
-        """Signal the server, kill the given children, and return once all of them are gone."""
-        if self._process is None:
-            return
-        self._process.send_signal(number)
-        for child in children:
-            if child.is_running():
-                child.kill()
-        try:
-            self._process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired as exc:
-            self._process.kill()
-            raise ServerFailed(f"PostgreSQL did not stop within {_STOP_SECONDS:.0f} s:\n{self._log_tail()}") from exc
-        self._forget()
-        if not wait_gone(children, _STOP_SECONDS):
-            raise ServerFailed(f"PostgreSQL's killed backends are still there after {_STOP_SECONDS:.0f} s")
-
-    def _forget(self) -> None:
-        if self._process is not None:
-            self._process.wait()
-            reaper().forget(self._process.pid)
-            self._process = None
-
     def _remove_shared_memory(self) -> None:
         """After a kill -9 that nobody recovered from, PostgreSQL's System V segment is still there; its pid file names it."""
         lines = self._pid_file()
         if len(lines) >= 7 and len(lines[6].split()) == 2:
             subprocess.run(["ipcrm", "-m", lines[6].split()[1]], capture_output=True, check=False)
-
-    def _log_tail(self) -> str:
-        try:
-            return "\n".join(self.log.read_text(errors="replace").splitlines()[-15:])
-        except FileNotFoundError:
-            return "(it wrote none)"

@@ -6,6 +6,7 @@ from pathlib import Path
 import asyncpg
 import pytest
 
+from servers import debian
 from servers import pgbouncer as pgbouncer_module
 from servers.pgbouncer import PgBouncer, Unavailable
 
@@ -34,7 +35,7 @@ async def test_a_client_in_a_transaction_keeps_its_backend(pgbouncer: PgBouncer,
 
 
 def test_where_there_is_no_pgbouncer_and_no_apt_it_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pgbouncer_module, "CACHE", tmp_path)
+    monkeypatch.setattr(debian, "CACHE", tmp_path)
     monkeypatch.setattr(shutil, "which", lambda *_, **__: None)
 
     with pytest.raises(Unavailable, match="no apt-get"):
@@ -42,9 +43,9 @@ def test_where_there_is_no_pgbouncer_and_no_apt_it_says_so(monkeypatch: pytest.M
 
 
 def test_a_download_that_fails_says_so_and_leaves_no_half(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(pgbouncer_module, "CACHE", tmp_path)
+    monkeypatch.setattr(debian, "CACHE", tmp_path)
     monkeypatch.setattr(shutil, "which", lambda program, **_: None if program == "pgbouncer" else f"/usr/bin/{program}")
-    monkeypatch.setattr(pgbouncer_module, "_apt", lambda *_: False)
+    monkeypatch.setattr(debian, "apt", lambda *_: False)
 
     with pytest.raises(Unavailable, match="apt-get download pgbouncer failed"):
         pgbouncer_module.installation.__wrapped__()

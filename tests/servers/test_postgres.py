@@ -13,7 +13,7 @@ import asyncpg
 import psutil
 import pytest
 
-from servers import postgres as postgres_module
+from servers import life
 from servers.places import free_port
 from servers.postgres import PostgresServer
 from servers.reaper import wait_gone
@@ -138,7 +138,7 @@ class TestLife:
     async def test_a_port_that_is_taken_is_left_for_another(self, monkeypatch: pytest.MonkeyPatch) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             ports = iter([taken.getsockname()[1], free_port()])
-            monkeypatch.setattr(postgres_module, "free_port", lambda: next(ports))
+            monkeypatch.setattr(life, "free_port", lambda: next(ports))
 
             with PostgresServer() as server:
                 assert server.port != taken.getsockname()[1]

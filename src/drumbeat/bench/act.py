@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from drumbeat.bench.conclusion import described, from_samples, unfinished, whole_run
+from drumbeat.bench.kept import kept_state, state_document
 from drumbeat.bench.model import (
     Action,
     AskToDrain,
     Begin,
     Conclude,
-    ControllerState,
     EnterPhase,
     NoteFact,
     Remember,
@@ -31,7 +29,7 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
 _MOST_SAMPLES = 100_000
-_REMEMBERED = (SetTargets, SaveStep, NoteFact)  #: what the state says was done, once it is kept
+_REMEMBERED = (SetTargets, SaveStep)  #: what the state says was done, once it is kept
 
 
 class RunActor:
@@ -44,6 +42,9 @@ class RunActor:
         self._provider = spawner.traits.name
         self._hands = Hands(store, spawner, self._pool_id)
         self._undone: list[Action] = []  #: what failed since the state was last kept
+        self._facts: list[
+            tuple[Fence, NewEvent]
+        ] = []  #: told with the state that says so: once, however often a beat is cut off
 
     async def act(self, action: Action, fence: Fence) -> None:
         """Do one action under the orchestrator's fence. Raises Refused for a state that says more than was done."""
@@ -60,6 +61,7 @@ class RunActor:
         """A worker that was not told must not be taken for told: the state stays as it was, and the next beat decides again."""
         undone, self._undone = self._undone, []
         if undone:
+            self._facts = []
             names = ", ".join(type(action).__name__ for action in undone)
             raise Refused(f"expected everything before it to be done, but {names} failed; the next beat decides it again")
 
@@ -75,7 +77,7 @@ class RunActor:
             case SaveStep():
                 await self._store.steps.save([action.step], fence=fence)
             case NoteFact():
-                await self._store.events.append(self._pool_id, [action.event], fence=fence)
+                self._facts.append((fence, action.event))
             case Begin() | EnterPhase() | StopLoad() | Remember():
                 await self._change(action, fence)
             case Conclude():
@@ -101,10 +103,16 @@ class RunActor:
 
     async def _change(self, action: Begin | EnterPhase | StopLoad | Remember, fence: Fence) -> None:
         """Change the run's row and tell its workers, in one transaction. A change that is made already is left alone."""
+        facts = self._noted(fence) if isinstance(action, Remember | StopLoad) else []
         run = await self._store.runs.get(self._run_id)
         change, events = change_of(action, run)
         if change is not None:
-            await self._store.runs.update(run, change, events, fence=fence)
+            await self._store.runs.update(run, change, [*facts, *events], fence=fence)
+
+    def _noted(self, fence: Fence) -> list[NewEvent]:
+        """The facts of this beat. What was noted in a beat that did not come so far is decided again."""
+        noted, self._facts = self._facts, []
+        return [event for held, event in noted if held == fence]
 
     async def _conclude(self, action: Conclude, fence: Fence) -> None:
         run = await self._store.runs.get(self._run_id)
@@ -113,8 +121,7 @@ class RunActor:
         rows = await self._worker_results(fence)
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
-        state = msgspec.convert(run.controller_state, ControllerState)
-        whole = described(whole_run(self._run_id, rows, action.ending, now), record, state, action.ending)
+        whole = described(whole_run(self._run_id, rows, action.ending, now), record, kept_state(run), action.ending)
         await self._store.results.save(whole, fence=fence)
         await self._store.runs.update(run, _final(action, whole[0]), fence=fence)
 
@@ -185,21 +192,16 @@ def _stop(action: StopLoad, run: Run) -> tuple[RunChange | None, Sequence[NewEve
         status=RunStatus.STOPPING,
         phase=Phase.COOLDOWN,
         completion_reason=action.completion_reason,
-        controller_state=_json(action.state),
+        controller_state=state_document(action.state),
     )
     return change, [stop(action.reason, action.drain_within)]
 
 
 def _remember(action: Remember) -> RunChange:
     return RunChange(
-        controller_state=_json(action.state),
+        controller_state=state_document(action.state),
         custom_metrics=action.metrics,
         operations=action.operations,
         errors=action.errors,
         qps=action.qps,
     )
-
-
-def _json(state: ControllerState) -> dict[str, object]:
-    plain: dict[str, object] = msgspec.to_builtins(state, str_keys=True)
-    return plain

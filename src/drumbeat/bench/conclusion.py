@@ -1,12 +1,13 @@
 """What a whole run came to: its workers' results merged exactly, and what a reader should know of them. Pure."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
 from drumbeat.bench.cost import Method, cost_of
+from drumbeat.bench.curves import curves_of, written
 from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
 from drumbeat.bench.timeline import histogram_of, kinds_of
 from drumbeat.bench.verdicts import verdicts
@@ -15,7 +16,7 @@ from drumbeat.core.run import Phase, Result, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
 
-PENDING, COMPLETED, FAILED, SKIPPED = "PENDING", "COMPLETED", "FAILED", "SKIPPED"
+COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
 
 
 @dataclass(slots=True)
@@ -129,7 +130,25 @@ def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> di
         "cost": _cost(record),
         "bounds": dict(ending.result) if record.plan.load_mode is LoadMode.QPS else None,
         "server": dict(server),
+        "curves": written(curves_of(record.timeline)),
+        "failures": _examples(record),
+        "error_classes": _error_classes(record),
     }
+
+
+def _error_classes(record: RunRecord) -> dict[str, int]:
+    """How many operations failed of each class while it was measured."""
+    classes: Counter[str] = Counter()
+    for second in record.timeline:
+        if second.phase == Phase.MEASUREMENT:
+            classes.update(second.errors_by_class)
+    return dict(sorted(classes.items()))
+
+
+def _examples(record: RunRecord) -> list[dict[str, Any]]:
+    """One failed operation of each sort, so that pages need not read every sample for them."""
+    sorts = {(each.kind, each.error_class, each.sqlstate): each for each in record.failures}
+    return [asdict(each) for each in sorts.values()]
 
 
 def slowest_worker(record: RunRecord) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from drumbeat.bench.config import load_of
+from drumbeat.bench.connections import ConnectionDesk
+from drumbeat.bench.model import Load
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.new_keys import highest_keys
 from drumbeat.bench.preflight import Preflight, preflight
-from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.template import TemplateDocument, check_complete, check_no_password, plan_of, resolved, run_config
 from drumbeat.core.errors import InvalidInput
 
@@ -27,28 +28,42 @@ def capacity(cores: float, memory: int) -> HostCapacity:
     return HostCapacity(cpu_cores=cores, memory_gb=memory / _GIB)
 
 
-async def look_ahead(document: TemplateDocument, host: HostCapacity) -> Preflight:
+async def look_ahead(document: TemplateDocument, host: HostCapacity, connections: ConnectionDesk) -> Preflight:
     """What would be started, and what to beware of. Nothing is."""
     check_no_password(document)
-    plan = plan_of(document, host)
-    if not document.target.url:
-        return await preflight(document, plan)
-    async with open_target(document.target.url) as target:
-        return await preflight(document, plan, target)
+    settled = await connections.settled(document)
+    plan = plan_of(settled, host)
+    if not settled.target.url:
+        return await preflight(settled, plan)
+    async with connections.open(settled.target.model_dump()) as target:
+        return await preflight(settled, plan, target)
 
 
-async def prepared(document: TemplateDocument, host: HostCapacity) -> Prepared:
-    """A run's configuration, with its statements settled on its database. Raises InvalidInput naming what is wrong."""
+async def prepared(document: TemplateDocument, host: HostCapacity, connections: ConnectionDesk) -> Prepared:
+    """A run's configuration, with its statements settled on its database. Raises InvalidInput naming what is wrong.
+
+    A connection's name stays in it beside the URL it stands for; its password is looked up by whoever opens the database.
+    """
     check_no_password(document)
-    check_complete(document)
-    plan = plan_of(document, host)
-    async with open_target(document.target.url or "") as target:
-        ahead = await preflight(document, plan, target)
+    settled = await connections.settled(document)
+    check_complete(settled)
+    plan = plan_of(settled, host)
+    async with connections.open(settled.target.model_dump()) as target:
+        ahead = await preflight(settled, plan, target)
         if not ahead.can_proceed:
             raise InvalidInput("; ".join(ahead.errors))
-        config = run_config(await resolved(document, target), plan)
+        config = run_config(await resolved(settled, target), plan)
         load = load_of(config["workload"])
         await target.check(load)
         highest = await highest_keys(target, load) if "standard" in config["workload"] else {}
     kept = {"document": document.to_json(), "config_hash": document.config_hash, "highest_keys": highest}
     return Prepared(config={**config, **kept}, preflight=ahead)
+
+
+async def statements(document: TemplateDocument, connections: ConnectionDesk) -> Load:
+    """What the workers of a run would be given to do, made for its table. Raises InvalidInput naming what is wrong."""
+    check_no_password(document)
+    settled = await connections.settled(document)
+    check_complete(settled)
+    async with connections.open(settled.target.model_dump()) as target:
+        return load_of((await resolved(settled, target)).workload.model_dump(mode="json", exclude_none=True))

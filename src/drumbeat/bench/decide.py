@@ -4,8 +4,7 @@ What is wanted is remembered, what was told is remembered; each beat brings the 
 that was cut off between two actions leaves nothing undone: the next beat, of whichever orchestrator, decides the rest again.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -31,18 +30,15 @@ from drumbeat.bench.model import (
     Remember,
     RunView,
     SaveStep,
-    SetTargets,
-    Spawn,
     Steer,
     StopLoad,
-    Told,
 )
 from drumbeat.bench.modes import concurrency, find_max, qps
-from drumbeat.bench.modes.allocate import allocate
+from drumbeat.bench.staffing import Staffing, bring_in_line, staffing_of, told
 from drumbeat.core.decision import Decision
-from drumbeat.core.recovery import MarkFailed, Recovered, never_started, next_number, recover
+from drumbeat.core.recovery import MarkFailed, Recovered, never_started, recover
 from drumbeat.core.run import Phase, RunStatus
-from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge
+from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 
 _START_LIMIT = timedelta(seconds=60)
 _PER_CONNECTION = timedelta(milliseconds=20)  #: a barrier may take longer when there is more to open (C21)
@@ -66,25 +62,15 @@ def decide(view: RunView) -> Decision[Action]:
     return Decision(actions=every, why_not=None if told else _why_nothing(view, recovered), summary=_summary(view, recovered))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Course:
-    """What shall be so from now on."""
-
-    state: ControllerState
-    connections: Mapping[int, int]  #: by slot
-    spawns: tuple[Spawn, ...]
-    reason: str
-
-
 def _starting(view: RunView, recovered: Recovered) -> list[Action]:
     steer = _steer(view, recovered)
-    course = _course(view, recovered, steer, view.state, {})
-    if ending := losses.while_starting(view, recovered) or _start_overdue(view, recovered, course):
-        return _stop(view, course.state, ending)
-    actions: list[Action] = [*_bring_in_line(view, recovered, course)]
-    state = _told(course.state, actions)
+    staffing = staffing_of(view, recovered, steer, view.state, {})
+    if ending := losses.while_starting(view, recovered) or _start_overdue(view, recovered, staffing):
+        return _stop(view, staffing.state, ending)
+    actions: list[Action] = [*bring_in_line(view, recovered, staffing)]
+    state = told(staffing.state, actions)
     ready = [worker for worker in recovered.staying if worker.status in _READY]
-    if len(ready) >= course.state.workers and not course.spawns:
+    if len(ready) >= staffing.state.workers and not staffing.spawns:
         state = _snapshot(state, "before_warmup", view)
         actions.append(_begin(view, len(ready)))
     return [*actions, *_remember(view, state)]
@@ -95,13 +81,13 @@ def _begin(view: RunView, ready: int) -> Begin:
     return Begin(phase=phase, workers=ready, reason=f"all {ready} workers are ready")
 
 
-def _start_overdue(view: RunView, recovered: Recovered, course: _Course) -> Ending | None:
+def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> Ending | None:
     """Time in which nobody orchestrated the run does not count: nobody started its workers then."""
-    limit = _START_LIMIT + _PER_CONNECTION * course.state.connections
+    limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
     if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
         return None
     late = [worker.worker_id for worker in recovered.staying if worker.status not in _READY]
-    missing = ", ".join(late) or f"{course.state.workers - len(recovered.staying)} workers"
+    missing = ", ".join(late) or f"{staffing.state.workers - len(recovered.staying)} workers"
     reason = f"Worker registration timeout: not ready after {limit.total_seconds():g} s: {missing}"
     return Ending(status=RunStatus.FAILED, completion_reason="START_TIMEOUT", reason=reason)
 
@@ -110,14 +96,14 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
     guarded = _guard(view, recovered)
     steer = _steer(view, recovered)
     before = replace(view.state, guard=guarded.state)
-    course = _course(view, recovered, steer, before, _ceilings(recovered, guarded), guarded.extra_workers)
+    staffing = staffing_of(view, recovered, steer, before, _ceilings(recovered, guarded), guarded.extra_workers)
     facts: list[Action] = [NoteFact(event=each, reason=guarded.reason or guarded.banner or each.type) for each in guarded.facts]
     steps: list[Action] = [SaveStep(step=steer.step, reason=steer.reason)] if steer.step else []
     if ending := _why_end(view, recovered, guarded, steer):
-        state = _snapshot(course.state, "after_measurement", view)
+        state = _snapshot(staffing.state, "after_measurement", view)
         return [*facts, *steps, *_stop(view, state, ending)]
-    actions = [*facts, *steps, *_bring_in_line(view, recovered, course)]
-    state = _told(course.state, actions)
+    actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
+    state = told(staffing.state, actions)
     if _warmed_up(view):
         state = _snapshot(state, "after_warmup", view)
         reason = f"warmed up for {view.plan.warmup.total_seconds():g} s"
@@ -262,99 +248,6 @@ def _load_of(worker: Worker, view: RunView) -> GuardedWorker:
 def _ceilings(recovered: Recovered, guarded: Guarded) -> dict[int, int]:
     by_name = {worker.worker_id: worker.slot for worker in recovered.staying}
     return {by_name[name]: ceiling for name, ceiling in guarded.ceilings.items() if name in by_name}
-
-
-def _course(
-    view: RunView,
-    recovered: Recovered,
-    steer: Steer,
-    state: ControllerState,
-    ceilings: Mapping[int, int],
-    extra: int = 0,
-) -> _Course:
-    """What the mode wants, within what guardrails and losses leave."""
-    workers = losses.workers_wanted(view, recovered, steer.workers) + extra
-    if view.plan.scaling.most_workers is not None:
-        workers = min(workers, view.plan.scaling.most_workers)
-    fresh = _new_slots(view, workers - len(recovered.staying))
-    slots = [*(worker.slot for worker in recovered.staying), *fresh]
-    connections = allocate(steer.connections, slots, view.plan.scaling, ceilings)
-    return _Course(
-        state=replace(
-            state,
-            connections=steer.connections,
-            workers=workers,
-            pace=steer.qps,
-            find_max=steer.find_max,
-            qps=steer.qps_state,
-        ),
-        connections=connections,
-        spawns=(*_respawn(view, recovered, workers, connections), *_spawn(view, recovered, workers, fresh, connections)),
-        reason=steer.reason,
-    )
-
-
-def _new_slots(view: RunView, missing: int) -> list[int]:
-    """Slots nobody has had: keys a worker inserted are never inserted again by another."""
-    first = max((worker.slot for worker in view.workers), default=-1) + 1
-    return list(range(first, first + max(missing, 0)))
-
-
-def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[Spawn]:
-    return [
-        Spawn(
-            worker_id=worker.worker_id,
-            slot=worker.slot,
-            group_count=max(workers, worker.slot + 1),
-            connections=connections.get(worker.slot, 0),
-            reason="asked for, but no instance is there",
-            is_new=False,
-        )
-        for worker in never_started(view.sight, recovered.staying)
-    ]
-
-
-def _spawn(
-    view: RunView, recovered: Recovered, workers: int, slots: Sequence[int], connections: Mapping[int, int]
-) -> list[Spawn]:
-    first = next_number(view.sight)
-    return [
-        Spawn(
-            worker_id=WorkerId(f"worker-{first + n}"),
-            slot=slot,
-            group_count=max(workers, slot + 1),
-            connections=connections.get(slot, 0),
-            reason=f"{len(recovered.staying)} of {workers} workers are here",
-        )
-        for n, slot in enumerate(slots)
-    ]
-
-
-def _bring_in_line(view: RunView, recovered: Recovered, course: _Course) -> list[Action]:
-    """Start who is missing; tell everybody what they have not been told."""
-    wanted = {
-        **{worker.worker_id: worker.slot for worker in recovered.staying},
-        **{spawn.worker_id: spawn.slot for spawn in course.spawns},
-    }
-    total = sum(course.connections.values())
-    news = {name: told for name, slot in wanted.items() if (told := _share(course, slot, total)) != view.state.told.get(name)}
-    actions: list[Action] = [*course.spawns]
-    if news:
-        actions.append(SetTargets(targets=news, ramp=view.plan.ramp, reason=course.reason))
-    return actions
-
-
-def _share(course: _Course, slot: int, total: int) -> Told:
-    connections, pace = course.connections.get(slot, 0), course.state.pace
-    return Told(connections=connections, qps=pace * connections / total if pace and total and connections else None)
-
-
-def _told(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
-    told = dict(state.told)
-    for action in actions:
-        if isinstance(action, SetTargets):
-            told |= action.targets
-    return replace(state, told=told)
 
 
 def _snapshot(state: ControllerState, name: str, view: RunView) -> ControllerState:

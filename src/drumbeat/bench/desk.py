@@ -2,29 +2,35 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
+from typing import Any
 from uuid import uuid4
 
 from drumbeat.bench import report
 from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress
-from drumbeat.bench.creation import Prepared, look_ahead, prepared
+from drumbeat.bench.connections import ConnectionDesk
+from drumbeat.bench.creation import Prepared, look_ahead, prepared, statements
+from drumbeat.bench.curves import curves_of
 from drumbeat.bench.enrichment import enrich
+from drumbeat.bench.execution_pages import Wanted, read_executions
 from drumbeat.bench.executions import Loaded, load_executions
-from drumbeat.bench.model import Probe, RunRecord
+from drumbeat.bench.model import Curves, Operation, Probe, RunRecord
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
 from drumbeat.bench.preflight import Preflight
 from drumbeat.bench.record import read_candidates, read_record
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.server_watch import watching
-from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
+from drumbeat.bench.vault import Vault
 from drumbeat.bench.verdicts import Gate, Verdict, gate_of, verdicts_of
+from drumbeat.bench.watch import RunWatch, read_worker_curves
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
-from drumbeat.core.run import RUN_ENDED, Result, Run, RunId, RunStatus, Template
+from drumbeat.core.run import RUN_ENDED, Execution, Result, Run, RunId, RunStatus, Template
+from drumbeat.core.worker import WorkerId
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.runtime.patience import pause
 from drumbeat.spawn.interface import Spawner
@@ -46,12 +52,14 @@ class BenchDesk:
         owner: str,
         host: HostCapacity,
         open_spawner: Callable[[], AbstractAsyncContextManager[Spawner]],
+        connections: ConnectionDesk | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._owner = owner
         self._host = host
         self._open_spawner = open_spawner
+        self._connections = connections or ConnectionDesk(store, Vault())
 
     async def add_template(self, text: str | bytes, name: str | None = None) -> Template:
         """Keep a document under its own name or another. Raises InvalidInput, AlreadyExists."""
@@ -78,7 +86,11 @@ class BenchDesk:
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """What a run would start, and what to beware of. Nothing is started."""
-        return await look_ahead(document, self._host)
+        return await look_ahead(document, self._host, self._connections)
+
+    async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
+        """The operations a run would have its workers do, their SQL made for its table. Nothing is run."""
+        return (await statements(document, self._connections)).used
 
     async def document(self, source: str | bytes, settings: Sequence[str] = (), *, is_text: bool = False) -> TemplateDocument:
         """The document of a template by its name or id, or of a text; with settings put in."""
@@ -89,7 +101,7 @@ class BenchDesk:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """A PREPARED run. Raises InvalidInput before anything is kept."""
-        made: Prepared = await prepared(document, self._host)
+        made: Prepared = await prepared(document, self._host, self._connections)
         template_id = (await self._store.templates.get(template)).template_id if template else None
         service = self._service()
         run_id = await service.create_run(template_id, made.config, name=document.name or "")
@@ -124,10 +136,27 @@ class BenchDesk:
         """Copy a run's recorded operations into the store, as far as their files are on this host."""
         return await load_executions(self._store, run_id)
 
+    async def executions(self, run_id: RunId, **wanted: Any) -> Sequence[Execution]:
+        """A page of a run's single operations, from the store or this host's files; ``wanted``: see Wanted."""
+        return await read_executions(self._store, run_id, Wanted(**wanted))
+
+    def watch(self, run_id: RunId) -> RunWatch:
+        """Eyes on a run, for as long as somebody looks."""
+        return RunWatch(self._store, run_id)
+
+    @staticmethod
+    def curves(record: RunRecord) -> Curves:
+        """A record's course, to draw."""
+        return curves_of(record.timeline)
+
+    async def worker_curves(self, run_id: RunId, worker_id: str) -> Curves:
+        """One worker's course, to draw."""
+        return await read_worker_curves(self._store, run_id, WorkerId(worker_id))
+
     async def enrich(self, run_id: RunId) -> Result:
         """Try again to complete a run's result with its database's own totals."""
         run = await self._store.runs.get(run_id)
-        return await enrich(self._store, run_id, lambda: open_target(_target(run)))
+        return await enrich(self._store, run_id, lambda: self._connections.open(_target(run)))
 
     async def stop(self, run_id: RunId) -> RunStatus:
         """Cancel a run."""
@@ -225,11 +254,11 @@ class BenchDesk:
         return OrchestratorService(self._store, spawner, self._clock, self._owner, self._watch)
 
     def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], Probe | None]]:
-        return watching(lambda: open_target(_target(run)), self._clock)
+        return watching(lambda: self._connections.open(_target(run)), self._clock)
 
 
-def _target(run: Run) -> str:
-    return str((run.config.get("target") or {}).get("url") or "")
+def _target(run: Run) -> Mapping[str, Any]:
+    return run.config.get("target") or {}
 
 
 def _template(template_id: str, name: str, document: TemplateDocument) -> Template:

@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-import msgspec
-
 from drumbeat.bench.conclusion import FAILED, enrichment
+from drumbeat.bench.kept import kept_state
 from drumbeat.bench.model import ControllerState
 from drumbeat.bench.server_watch import Open
 from drumbeat.core.errors import DrumbeatError, NotFound
@@ -22,7 +21,7 @@ async def enrich(store: Store, run_id: RunId, open_target: Open) -> Result:
     whole = next((row for row in await store.results.list(run_id) if row.worker_id is None and row.kind is None), None)
     if whole is None:
         raise NotFound(f"run {run_id} has no result to enrich yet; it is {run.status}")
-    state = msgspec.convert(run.controller_state, ControllerState)
+    state = kept_state(run)
     note = None
     if "after_measurement" not in state.snapshots and state.snapshots:
         state, note = await _asked_late(state, open_target)

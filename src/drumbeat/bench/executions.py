@@ -31,15 +31,16 @@ async def load_executions(store: Store, run_id: RunId) -> Loaded:
     """Copy every execution whose file is on this host. Safe to repeat: what is there already is passed over."""
     run = await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
-    here = [file for file in files if _is_here(file)]
+    here = [file for file in files if is_here(file)]
     texts = statements_of(run)
     rows = 0
-    for file, first in _numbered(here):
+    for file, first in numbered(here):
         rows += await store.executions.load(_executions(run_id, file, first, texts))
     return Loaded(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
 
 
-def _is_here(file: ExecutionFile) -> bool:
+def is_here(file: ExecutionFile) -> bool:
+    """Whether a file can be read from this host."""
     return file.host == socket.gethostname() and Path(file.path).is_file()
 
 
@@ -51,7 +52,7 @@ def statements_of(run: Run) -> dict[str, str]:
     return {str(each.kind): "; ".join(statement.sql for statement in each.statements) for each in load_of(block).used}
 
 
-def _numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
+def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
     """Each file with the number of its first row: a worker's rows are numbered through all its files."""
     counted: dict[str, int] = {}
     for file in sorted(files, key=lambda file: (file.worker_id, file.path)):
@@ -63,11 +64,12 @@ def _executions(run_id: RunId, file: ExecutionFile, first: int, texts: dict[str,
     number = first
     for batch in pq.ParquetFile(file.path).iter_batches(_BATCH):
         for row in batch.to_pylist():
-            yield _execution(run_id, file, number, row, texts)
+            yield execution_of(run_id, file, number, row, texts)
             number += 1
 
 
-def _execution(run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str]) -> Execution:
+def execution_of(run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str]) -> Execution:
+    """One row of a file."""
     failed = _CLASSES.get(row["outcome"])
     return Execution(
         run_id=run_id,

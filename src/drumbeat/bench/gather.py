@@ -1,6 +1,5 @@
 """What all workers measured between two moments, as one set of figures. Exact: histograms are merged, never averaged. Pure."""
 
-import base64
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.bench.model import Figures, KindFigures
+from drumbeat.bench.timeline import held, histogram_of, kinds_of, merge_into, was_the_limit
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
@@ -23,8 +23,8 @@ class _Kind:
     def add(self, told: Mapping[str, Any]) -> None:
         self.operations += int(told.get("operations", 0))
         self.errors += int(told.get("errors", 0))
-        self.response.merge(_histogram(told, "response"))
-        self.service.merge(_histogram(told, "service"))
+        merge_into(self.response, histogram_of(told.get("response")))
+        merge_into(self.service, histogram_of(told.get("service")))
 
     def figures(self) -> KindFigures:
         p50, p95, p99 = _milliseconds(self.response, (50, 95, 99))
@@ -47,9 +47,9 @@ class _Share:
         self.seconds += seconds
         self.operations += sample.operations
         self.errors += sample.errors
-        self.held += float(sample.extra.get("held", sample.active)) * seconds
-        self.limited += seconds if sample.extra.get("client", {}).get("was_the_limit") else 0.0
-        self.latency.merge(sample.latency)
+        self.held += held(sample) * seconds
+        self.limited += seconds if was_the_limit(sample) else 0.0
+        merge_into(self.latency, sample.latency)
 
 
 class Gathering:
@@ -75,7 +75,7 @@ class Gathering:
     def _count(self, sample: StoredSample) -> None:
         self._shares[sample.worker_id].add(sample)
         if self._by_kind:
-            for kind, told in (sample.extra.get("kinds") or {}).items():
+            for kind, told in kinds_of(sample):
                 self._kinds[kind].add(told)
 
     def figures(self, waiting: float | None = None) -> Figures:
@@ -83,7 +83,7 @@ class Gathering:
         shares = [share for share in self._shares.values() if share.seconds]
         whole = Histogram()
         for share in shares:
-            whole.merge(share.latency)
+            merge_into(whole, share.latency)
         p50, p95, p99 = _milliseconds(whole, (50, 95, 99))
         return Figures(
             since=self._since,
@@ -104,11 +104,6 @@ class Gathering:
             waiting=waiting,
             client_limited=sum(share.limited for share in shares) > sum(share.seconds for share in shares) / 2,
         )
-
-
-def _histogram(told: Mapping[str, Any], name: str) -> Histogram:
-    packed = told.get(name)
-    return Histogram.from_bytes(base64.b64decode(packed)) if packed else Histogram()
 
 
 def _milliseconds(histogram: Histogram, percents: Sequence[float]) -> list[float | None]:

@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any
-
-import msgspec
 
 from drumbeat.bench.gather import Gathering
+from drumbeat.bench.kept import kept_plan, kept_state
 from drumbeat.bench.model import ControllerState, Figures, Probe, RunPlan, RunView, Window
-from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId
-from drumbeat.core.run import Run, RunId
+from drumbeat.core.run import RunId
 from drumbeat.runtime.sight import look
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
@@ -38,8 +35,8 @@ class Observer:
         """The run as it is now."""
         run = await self._store.runs.get(self._run_id)
         sight = await look(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
-        plan = self._plan = self._plan or plan_of(run)
-        state = state_of(run)
+        plan = self._plan = self._plan or kept_plan(run)
+        state = kept_state(run)
         probe = self._probe()
         self._note_waiting(sight.now, probe)
         return RunView(
@@ -96,20 +93,6 @@ class Observer:
         beats = await self._store.beats.list(self._pool_id, since=window.since)
         told = [(beat.view or {}).get("probe") or {} for beat in beats if beat.at < until]
         return [probe["waiting"] for probe in told if probe.get("waiting") is not None]
-
-
-def plan_of(run: Run) -> RunPlan:
-    """The plan a run was created with. Raises InvalidInput when its row keeps none."""
-    try:
-        return msgspec.convert(run.config.get("plan"), RunPlan)
-    except msgspec.ValidationError as exc:
-        raise InvalidInput(f"run {run.run_id}: expected a plan in its configuration, got: {exc}; create it anew") from exc
-
-
-def state_of(run: Run) -> ControllerState:
-    """What an orchestrator left to remember."""
-    kept: Any = run.controller_state or {}
-    return msgspec.convert(kept, ControllerState)
 
 
 def window_of(state: ControllerState) -> Window | None:

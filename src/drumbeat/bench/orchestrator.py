@@ -11,8 +11,9 @@ from uuid import uuid4
 
 from drumbeat.bench.act import RunActor
 from drumbeat.bench.decide import decide
+from drumbeat.bench.kept import kept_plan
 from drumbeat.bench.model import Action, Probe, RunView
-from drumbeat.bench.observe import Observer, plan_of
+from drumbeat.bench.observe import Observer
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
 from drumbeat.core.event import stop
@@ -68,7 +69,7 @@ class OrchestratorService:
         """
         run_id = RunId(f"run-{uuid4().hex[:12]}")
         run = Run(run_id=run_id, name=name or str(config.get("name") or run_id), config=config, template_id=template_id)
-        plan_of(run)
+        kept_plan(run)
         await self._store.runs.create(run, pool(run_id, PoolKind.BENCH, thresholds or PRESETS[PoolKind.BENCH]))
         return run_id
 

@@ -4,10 +4,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-import msgspec
-
 from drumbeat.bench.compare.baseline import Candidate
-from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
+from drumbeat.bench.kept import plan_or_usual
+from drumbeat.bench.model.plan import ALL_KINDS
 from drumbeat.bench.model.record import (
     Decided,
     Measured,
@@ -44,9 +43,10 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
     pool_id, origin = PoolId(run_id), run.started_at or run.warmup_started_at
     timeline = Timeline(origin or now)
     if origin is not None:
-        async for sample in _samples(store, pool_id, origin, (run.ended_at + _AFTERWARDS) if run.ended_at else now):
-            timeline.add(sample)
-    plan, notes = plan_of(run)
+        async for _, rows in samples_between(store, pool_id, origin, (run.ended_at + _AFTERWARDS) if run.ended_at else now):
+            for sample in rows:
+                timeline.add(sample)
+    plan, notes = plan_or_usual(run)
     results, phases = await store.results.list(run_id), timeline.phases()
     decisions, server = await _beats(store, pool_id, origin)
     told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
@@ -70,17 +70,6 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
     )
 
 
-def plan_of(run: Run) -> tuple[RunPlan, list[str]]:
-    """The plan a run was made with; the usual one, and a note, where it keeps none that can be read."""
-    kept = run.config.get("plan")
-    if kept is None:
-        return RunPlan(), ["the run keeps no plan: limits, prices and load mode are not known"]
-    try:
-        return msgspec.convert(kept, RunPlan), []
-    except msgspec.ValidationError as exc:
-        return RunPlan(), [f"the run's plan cannot be read: {exc}"]
-
-
 async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
     """The newest completed runs that ``run`` might be compared with, and whether each kept its objectives."""
     since = run.created_at - within if run.created_at else None
@@ -90,14 +79,16 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
     ):
         if other.run_id != run.run_id and len(found) < most:
             totals = totals_of(await store.results.list(other.run_id), ())
-            plan, _ = plan_of(other)
+            plan, _ = plan_or_usual(other)
             gate = passed(other.status, verdicts(plan.objectives, totals))
             found.append(Candidate(run=other, passed=gate is Gate.PASSED))
     return found
 
 
-async def _samples(store: Store, pool_id: PoolId, since: datetime, until: datetime) -> AsyncIterator[StoredSample]:
-    """A pool's samples, oldest first. A slice that is full is read again in halves."""
+async def samples_between(
+    store: Store, pool_id: PoolId, since: datetime, until: datetime
+) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
+    """A pool's samples in slices, oldest first, each with its end. A slice that is full is read again in halves."""
     length = _SLICE
     while since < until:
         end = min(since + length, until)
@@ -105,8 +96,7 @@ async def _samples(store: Store, pool_id: PoolId, since: datetime, until: dateti
         if len(rows) >= _MOST_SAMPLES and length > _SHORTEST:
             length = max(length / 2, _SHORTEST)
             continue
-        for row in rows:
-            yield row
+        yield end, rows
         since = end
 
 
@@ -116,12 +106,15 @@ async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tupl
     after = 0
     while page := await store.beats.list(pool_id, after=after, limit=_PAGE):
         for beat in page:
-            decisions += [
-                _action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _UNTOLD
-            ]
-            server += _signals(beat, origin)
+            decisions += decisions_of(beat, origin)
+            server += signals_of(beat, origin)
         after = page[-1].n
     return decisions, server
+
+
+def decisions_of(beat: Beat, origin: datetime | None) -> list[Decided]:
+    """What a beat decided, less what every beat does."""
+    return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _UNTOLD]
 
 
 def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | None) -> Decided:
@@ -138,7 +131,8 @@ def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | N
     )
 
 
-def _signals(beat: Beat, origin: datetime | None) -> Iterable[ServerSecond]:
+def signals_of(beat: Beat, origin: datetime | None) -> Iterable[ServerSecond]:
+    """What the database under test said of itself at a beat."""
     probe = (beat.view or {}).get("probe")
     if isinstance(probe, Mapping) and origin is not None:
         yield ServerSecond(

@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,6 +54,7 @@ class _Bin:
     phases: dict[str | None, float] = field(default_factory=dict)
     shares: dict[WorkerId, _Share] = field(default_factory=dict)
     errors_by_kind: dict[str, int] = field(default_factory=dict)
+    errors_by_class: Counter[str] = field(default_factory=Counter)
     client_limited: bool = False
     packed: bytes = b""
     histogram: Histogram | None = None
@@ -72,6 +74,7 @@ class _Bin:
         for kind, told in kinds_of(sample):
             if errors := int(told.get("errors", 0)):
                 self.errors_by_kind[kind] = self.errors_by_kind.get(kind, 0) + errors
+        self.errors_by_class.update(error_classes_of(sample))
 
     def pack(self) -> None:
         if self.histogram is not None:
@@ -98,6 +101,7 @@ class _Bin:
             workers=len(self.shares),
             client_limited=self.client_limited,
             errors_by_kind=self.errors_by_kind,
+            errors_by_class=dict(self.errors_by_class),
         )
 
 
@@ -212,7 +216,11 @@ class Timeline:
         known = [offset for offset in self._bins if offset >= 0]
         if not known:
             return ()
-        return tuple(self._bins.get(offset, _Bin()).second(offset) for offset in range(min(known), max(known) + 1))
+        return tuple(self.second(offset) for offset in range(min(known), max(known) + 1))
+
+    def second(self, offset: int) -> Second:
+        """One second, as far as it is known by now."""
+        return self._bins.get(offset, _Bin()).second(offset)
 
     def measured_by(self, worker_id: WorkerId) -> Measured:
         """What one worker's samples of MEASUREMENT come to: all there is of a worker that could not say it itself."""
@@ -247,6 +255,12 @@ def was_the_limit(sample: StoredSample) -> bool:
 def kinds_of(sample: StoredSample) -> Iterator[tuple[str, Mapping[str, Any]]]:
     kinds = sample.extra.get("kinds")
     return iter(kinds.items() if isinstance(kinds, Mapping) else ())
+
+
+def error_classes_of(sample: StoredSample) -> Mapping[str, int]:
+    """How many operations failed of each class (CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …)."""
+    classes = sample.extra.get("error_classes")
+    return {str(name): int(count) for name, count in classes.items()} if isinstance(classes, Mapping) else {}
 
 
 def histogram_of(text: Any) -> Histogram:

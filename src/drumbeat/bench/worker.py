@@ -13,13 +13,15 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from drumbeat.bench.config import load_of
+from drumbeat.bench.connections import ConnectionDesk
 from drumbeat.bench.driver.executions import ExecutionFile, ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import LoadRunner
+from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.driver.tally import KindTally
 from drumbeat.bench.new_keys import above
-from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values import Draw
+from drumbeat.bench.vault import Vault
 from drumbeat.bench.workload import BenchWorkload, Final
 from drumbeat.core import run as core
 from drumbeat.core.clock import Clock
@@ -32,10 +34,15 @@ from drumbeat.store.interface import Store
 _MOST_CONNECTIONS = 1000
 
 
-def bench_workload(store: Store, run_id: RunId, worker_id: WorkerId, slot: int, folder: Path, clock: Clock) -> BenchWorkload:
-    """One worker's share of a run."""
+def bench_workload(
+    store: Store, run_id: RunId, worker_id: WorkerId, slot: int, folder: Path, clock: Clock, vault: Vault | None = None
+) -> BenchWorkload:
+    """One worker's share of a run. The vault opens the password of a stored connection, if the run names one."""
     keeper = StoreKeeper(store, run_id, worker_id)
-    build = partial(_build, store=store, run_id=run_id, worker_id=worker_id, slot=slot, folder=folder, clock=clock)
+    connections = ConnectionDesk(store, vault or Vault())
+    build = partial(
+        _build, store=store, run_id=run_id, worker_id=worker_id, slot=slot, folder=folder, clock=clock, connections=connections
+    )
     return BenchWorkload(build, keeper, clock, partial(_first_target, store, run_id, worker_id))
 
 
@@ -45,11 +52,20 @@ async def _first_target(store: Store, run_id: RunId, worker_id: WorkerId) -> int
 
 
 async def _build(
-    stack: AsyncExitStack, *, store: Store, run_id: RunId, worker_id: WorkerId, slot: int, folder: Path, clock: Clock
-) -> LoadRunner:
+    stack: AsyncExitStack,
+    *,
+    store: Store,
+    run_id: RunId,
+    worker_id: WorkerId,
+    slot: int,
+    folder: Path,
+    clock: Clock,
+    connections: ConnectionDesk,
+) -> tuple[LoadRunner, Classify]:
     config = (await store.runs.get(run_id)).config
     load = above(load_of(_block(config, "workload")), config.get("highest_keys") or {})
-    target = await stack.enter_async_context(open_target(target_url(config)))
+    target_url(config)
+    target = await stack.enter_async_context(connections.open(_block(config, "target")))
     await target.check(load)
     draw = Draw(
         slot=slot,
@@ -57,7 +73,8 @@ async def _build(
         now_us=lambda: int(clock.now().timestamp() * 1e6),
     )
     engine = target.engine(load, draw, engine_settings(config))
-    return LoadRunner(engine, load, clock, _executions(config, folder / run_id / worker_id, [o.kind for o in load.used], clock))
+    executions = _executions(config, folder / run_id / worker_id, [operation.kind for operation in load.used], clock)
+    return LoadRunner(engine, load, clock, executions), target.classify
 
 
 def target_url(config: Mapping[str, Any]) -> str:

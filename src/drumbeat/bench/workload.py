@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from typing import Any, Protocol
 from drumbeat.bench.driver.executions import ExecutionFile
 from drumbeat.bench.driver.interface import ErrorSample
 from drumbeat.bench.driver.runner import Interval, LoadRunner
+from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.driver.tally import Tally, figures
+from drumbeat.bench.model import ErrorClass
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, StoreUnavailable
 from drumbeat.runtime.worker import DrainResult, Figures, Measurement
@@ -53,11 +56,14 @@ class Keeper(Protocol):
 
 
 class BenchWorkload:
-    """One worker's share of a run. ``build`` opens the target and makes the runner; it is called once, in ``prepare``."""
+    """One worker's share of a run.
+
+    ``build`` opens the target, makes the runner and says how failures are told apart; it is called once, in ``prepare``.
+    """
 
     def __init__(
         self,
-        build: Callable[[AsyncExitStack], Awaitable[LoadRunner]],
+        build: Callable[[AsyncExitStack], Awaitable[tuple[LoadRunner, Classify]]],
         keeper: Keeper,
         clock: Clock,
         first_target: Callable[[], Awaitable[int]] | None = None,
@@ -69,6 +75,7 @@ class BenchWorkload:
         self._clock = clock
         self._stack = AsyncExitStack()
         self._runner: LoadRunner | None = None
+        self._classify: Classify = lambda outcome, sqlstate: None
         self._highest = 0
         self._told = 0
         self._qps: float | None = None
@@ -83,7 +90,8 @@ class BenchWorkload:
 
     async def prepare(self) -> None:
         """Open the target, check every statement, make the connections it is to begin with."""
-        self._runner = runner = await self._build(self._stack)
+        runner, self._classify = await self._build(self._stack)
+        self._runner = runner
         await runner.open()
         if self._first_target is not None:
             await self._hold(runner, await self._first_target())
@@ -128,7 +136,7 @@ class BenchWorkload:
             writes=tally.operations - tally.reads,
             errors=tally.errors,
             latency=tally.response,
-            extra=_extra(interval) | self._new_error_samples(),
+            extra=_extra(interval) | self._error_classes(tally) | self._new_error_samples(),
         )
 
     def _forget_old_debts(self) -> None:
@@ -137,6 +145,13 @@ class BenchWorkload:
         if self._qps is not None and backlog > self._qps * _MOST_OWED.total_seconds():
             self._skipped += backlog
             self._running.set_rate(self._qps)
+
+    def _error_classes(self, tally: Tally) -> dict[str, Any]:
+        """How many failed of each class; nothing where nothing failed."""
+        classes: Counter[str] = Counter()
+        for (outcome, sqlstate), count in tally.errors_by_state.items():
+            classes[self._classify(outcome, sqlstate) or ErrorClass.FATAL] += count
+        return {"error_classes": dict(classes)} if classes else {}
 
     def _new_error_samples(self) -> dict[str, Any]:
         """The first failures of each class, told once."""
@@ -212,6 +227,7 @@ class BenchWorkload:
             "failed_connects": runner.engine.failed_connects,
             "skipped": self._skipped,
             "executions": dict(runner.kept()),
+            **self._error_classes(runner.measured),
         }
         return Final(tally=runner.measured, seconds=runner.measured_seconds, connections=self._highest, extra=extra)
 

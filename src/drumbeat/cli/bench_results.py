@@ -4,7 +4,8 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli.bench_runs import RunArgument, form_of, write
+from drumbeat.cli.bench_outcome import form_of, write
+from drumbeat.cli.bench_runs import RunArgument
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, say, show, show_json
 from drumbeat.control_plane import ControlPlane

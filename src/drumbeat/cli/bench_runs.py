@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drumbeat.bench.model import RunRecord
+from drumbeat.cli.bench_outcome import form_of, print_notes, print_outcome, print_plan, write
 from drumbeat.cli.bench_templates import SetOption, read_document
-from drumbeat.cli.live import STEPS, watched
+from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, control_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import InvalidInput, StoreUnavailable
+from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
 if TYPE_CHECKING:
@@ -31,15 +31,6 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
 ReportOption = Annotated[
     list[str] | None, typer.Option("--report", metavar="FILE", help="Write a report; the ending says which.")
 ]
-_FORMS = {
-    ".html": "html",
-    ".htm": "html",
-    ".md": "markdown",
-    ".csv": "csv",
-    ".json": "json",
-    ".xml": "junit",
-    ".prom": "prometheus",
-}
 _FILES = (".yml", ".yaml", ".json")
 
 _RUN: Columns = {
@@ -60,14 +51,6 @@ def is_file(source: str) -> bool:
     return source == "-" or source.endswith(_FILES) or Path(source).is_file()
 
 
-def form_of(path: str) -> str:
-    """Which form of report a file's ending asks for. Raises InvalidInput."""
-    found = _FORMS.get(Path(path).suffix.lower())
-    if found is None:
-        raise InvalidInput(f"expected a report's file to end in one of {', '.join(_FORMS)}, got {path!r}")
-    return found
-
-
 async def read_source(desk: "BenchDesk", source: str, settings: list[str] | None) -> Any:
     if is_file(source):
         return await desk.document(read_document(source), settings or (), is_text=True)
@@ -86,29 +69,9 @@ def plan(source: SourceArgument, settings: SetOption = None, store: StoreOption 
     if as_json:
         show_json(found)
     else:
-        _print_plan(found)
+        print_plan(found)
     if found.errors:
         raise typer.Exit(1)
-
-
-def _print_plan(found: Any) -> None:
-    most = "as many as it takes" if found.most_workers is None else f"at most {found.most_workers}"
-    each = ", ".join(str(number) for number in found.connections[:10]) + (" …" if len(found.connections) > 10 else "")
-    say(f"{found.load_mode}: {found.workers} workers at first ({most}), holding {each} connections", style="bold")
-    say(f"a worker holds at most {found.cap}; all together at most {found.most_connections or 'as many as it takes'}")
-    for phase in found.phases:
-        if phase.duration is not None:
-            say(f"{phase.phase}: {phase.duration.total_seconds():g} s")
-    if found.estimated_cost is not None:
-        say(f"estimated cost: {found.estimated_cost:.2f} {found.currency}")
-    _print_notes(found)
-
-
-def _print_notes(found: Any) -> None:
-    for warning in found.warnings:
-        say(f"note: {warning}", style="yellow")
-    for error in found.errors:
-        say(f"cannot run: {error}", style="red")
 
 
 @app.command("run")
@@ -132,7 +95,7 @@ def run_benchmark(
             document = await read_source(desk, source, settings)
             made, ahead = await desk.create(document, None if is_file(source) else source)
             if not as_json:
-                _print_notes(ahead)
+                print_notes(ahead)
             return await _started(plane, desk, made, detach=detach, as_json=as_json, reports=forms)
 
     raise typer.Exit(run(work()))
@@ -200,71 +163,6 @@ async def concluded(desk: "BenchDesk", run_id: RunId, *, as_json: bool, reports:
     else:
         print_outcome(desk, record, list(reports))
     return int(desk.gate(record))
-
-
-def write(path: str, content: str) -> None:
-    try:
-        Path(path).write_text(content, encoding="utf-8")
-    except OSError as exc:
-        raise InvalidInput(f"expected to write a report to {path!r}, got: {exc.strerror}") from exc
-
-
-def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> None:
-    ended, whole = record.run, record.whole
-    style = "bold green" if ended.status is RunStatus.COMPLETED else "bold red"
-    say(f"{ended.run_id} {ended.status} ({ended.completion_reason})", style=style)
-    failure = record.result.failure_reason if record.result else None
-    if failure:
-        say(failure, style="red")
-    if whole.operations:
-        say(
-            f"{whole.qps:,.0f} ops/s over {whole.seconds:.1f} s: {whole.operations:,} operations, {whole.errors:,} errors",
-            style="bold",
-        )
-        console.print(table([*record.kinds.items(), ("all", whole)], _KINDS))
-    _print_search(record)
-    for verdict in desk.verdicts(record):
-        found = "nothing measured" if verdict.found is None else f"{verdict.found:.4g}"
-        line = f"{verdict.subject} {verdict.measure}: {found}, limit {verdict.limit:g}: {verdict.standing}"
-        say(line, style=None if verdict.kept else "red")
-    if record.client_limited:
-        say("note: CLIENT_LIMITED: the clients, not the database, were the limit; use more workers", style="yellow")
-    for path in reports:
-        say(f"report: {path}")
-
-
-def _print_search(record: RunRecord) -> None:
-    found = record.find_max_result
-    if not found:
-        return
-    console.print(table(record.steps, STEPS))
-    best = found.get("best_connections")
-    if best is None:
-        say(str(found.get("message")), style="bold yellow")
-        return
-    say(
-        f"most that is stable: {best} connections, {found.get('best_qps') or 0:,.0f} ops/s, "
-        f"p95 {_ms(found.get('best_p95_ms'))} ({found.get('max_type')})",
-        style="bold green",
-    )
-    say(f"why no more: {found.get('reason') or found.get('message')}")
-
-
-_KINDS: Columns = {
-    "kind": lambda row: row[0],
-    "operations": lambda row: f"{row[1].operations:,}",
-    "errors": lambda row: row[1].errors,
-    "mean": lambda row: _ms(row[1].latency.mean_ms),
-    "p50": lambda row: _ms(row[1].latency.p50_ms),
-    "p95": lambda row: _ms(row[1].latency.p95_ms),
-    "p99": lambda row: _ms(row[1].latency.p99_ms),
-    "p99.9": lambda row: _ms(row[1].latency.p999_ms),
-    "max": lambda row: _ms(row[1].latency.greatest_ms),
-}
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g} ms"
 
 
 @app.command("orchestrate")
@@ -409,7 +307,7 @@ def rerun(
             desk = plane.bench()
             made, ahead = await desk.recreate(RunId(run_id), settings or ())
             if not as_json:
-                _print_notes(ahead)
+                print_notes(ahead)
             return await _started(plane, desk, made, detach=detach, as_json=as_json, reports=forms)
 
     raise typer.Exit(run(work()))

@@ -5,15 +5,16 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.syntax import Syntax
 
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, console, say, show, show_json, to_json
-from drumbeat.control_plane import template_schema
+from drumbeat.control_plane import ControlPlane, template_schema
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Template
 
@@ -117,6 +118,26 @@ def remove(name: NameArgument, store: StoreOption = None) -> None:
     """Remove a template; runs made from it stay."""
     with_control_plane(store, lambda plane: plane.bench().remove_template(name))
     say(f"removed {name}")
+
+
+@app.command("sql")
+def show_sql(name: NameArgument, settings: SetOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """The SQL a run of a template would have its workers run, made for its table. Nothing is run."""
+
+    async def work(plane: ControlPlane) -> Sequence[Any]:
+        desk = plane.bench()
+        return await desk.preview(await desk.document(name, settings or ()))
+
+    found = with_control_plane(store, work)
+    if as_json:
+        show_json(
+            [{"kind": each.kind, "weight": each.weight, "statements": [one.sql for one in each.statements]} for each in found]
+        )
+        return
+    for each in found:
+        say(f"{each.kind} ({each.weight:g})", style="bold")
+        for statement in each.statements:
+            say(f"  {statement.sql}")
 
 
 @app.command("schema")

@@ -197,7 +197,7 @@ class TestConnections:
             database.connects_hang = True
             work.engine.set_target(2)
             await work.until(lambda: database.connecting == 2)
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await work.engine.close()
 
         assert (work.engine.failed_connects, work.engine.held) == (0, 0)
@@ -218,12 +218,16 @@ class TestConnections:
         await work.until(lambda: own_threads() <= before)
 
     async def test_closing_twice_or_unopened_is_closing_once(self, kind: str) -> None:
-        engine = engine_of(FakeDatabase(), kind)
-        await engine.close()
+        unopened, database = FakeDatabase(), FakeDatabase()
+        await engine_of(unopened, kind).close()
 
-        async with running(FakeDatabase(), kind) as work:
+        async with running(database, kind) as work:
             await work.recorded(1)
             await work.engine.close()
+            held = (work.engine.held, database.open)
+
+        assert held == (0, 0)
+        assert (unopened.open, database.open) == (0, 0)
 
 
 def own_threads() -> set[threading.Thread]:

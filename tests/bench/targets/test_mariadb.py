@@ -144,7 +144,7 @@ class TestFaults:
 
     async def test_a_server_that_does_not_answer_makes_timeouts_not_a_hang(self, private_mariadb: MariaDbServer) -> None:
         async with MysqlTarget(private_mariadb.new_database()) as target:
-            engine = target.engine(ONE, draw(), EngineSettings(limit=seconds(0.2), connect_limit=seconds(0.2)))
+            engine = target.engine(ONE, draw(), EngineSettings(limit=seconds(1), connect_limit=seconds(1)))
             running = Running(engine, seconds(60))
             await engine.open()
             engine.set_target(4)
@@ -155,8 +155,12 @@ class TestFaults:
                 await running.until(lambda: int((running.records["outcome"] == TIMED_OUT).sum()) >= 4)
                 await running.until(lambda: engine.failed_connects > 0)
             await running.until(lambda: engine.held == 4)
-            await running.recorded(len(running.records) + 100)
+            before = len(running.records)
+            again = (await running.recorded(before + 100))[before:]
             await engine.close()
+
+        assert engine.failure is None
+        assert OK in again["outcome"]
 
     async def test_sessions_that_wait_for_a_row_are_counted(self, mariadb_url: str) -> None:
         async with MysqlTarget(mariadb_url) as target, MysqlTarget(mariadb_url) as other:

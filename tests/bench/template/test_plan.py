@@ -9,6 +9,7 @@ import pytest
 
 from bench.template.seeds import EXAMPLES
 from drumbeat.bench.config import load_of
+from drumbeat.bench.kept import kept_plan
 from drumbeat.bench.model import (
     Allocation,
     GuardrailMode,
@@ -21,9 +22,10 @@ from drumbeat.bench.model import (
 from drumbeat.bench.modes.allocate import allocate, workers_for
 from drumbeat.bench.modes.capacity import HostCapacity, per_worker_cap
 from drumbeat.bench.standard import standard
-from drumbeat.bench.template import document_from_config, parse, plan_from_config, plan_of, plan_warnings, run_config
+from drumbeat.bench.template import parse, plan_of, plan_warnings, run_config
 from drumbeat.bench.worker import engine_settings, target_url
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import Run, RunId
 
 HOST = HostCapacity(cpu_cores=4, memory_gb=16)
 FOUND = per_worker_cap(HOST)
@@ -54,7 +56,10 @@ def test_an_empty_template_is_the_models_own_defaults() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_every_example_of_the_seeds_has_a_plan(name: str) -> None:
-    planned(EXAMPLES[name])
+    plan = planned(EXAMPLES[name])
+
+    assert plan.load_mode == EXAMPLES[name].get("load_mode", plan.load_mode)
+    assert plan.scaling.cap >= 1
 
 
 @pytest.mark.parametrize(
@@ -231,8 +236,7 @@ def test_a_plan_is_read_back_from_a_runs_row_as_it_was(name: str) -> None:
 
     kept = msgspec.json.decode(msgspec.json.encode(run_config(document, plan)))
 
-    assert plan_from_config(kept) == plan
-    assert document_from_config(kept) == document
+    assert kept_plan(Run(run_id=RunId("r"), name="r", config=kept)) == plan
 
 
 def test_workers_find_in_it_what_they_read() -> None:
@@ -282,12 +286,6 @@ def test_what_cannot_be_run_yet_is_refused_with_its_fields(template: dict[str, A
         run_config(document, plan_of(document, HOST))
 
     assert said in str(refused.value)
-
-
-@pytest.mark.parametrize(("config", "said"), [({}, "to have a 'plan'"), ({"plan": {"warmup": "x"}}, "plan: ")])
-def test_a_row_without_a_plan_is_refused(config: dict[str, Any], said: str) -> None:
-    with pytest.raises(InvalidInput, match=said):
-        plan_from_config(config)
 
 
 def test_scaling_says_what_bounds_it() -> None:

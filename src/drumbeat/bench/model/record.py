@@ -96,6 +96,7 @@ class Second:
     workers: int = 0
     client_limited: bool = False  #: a client was its own limit
     errors_by_kind: Mapping[str, int] = field(default_factory=dict)
+    errors_by_class: Mapping[str, int] = field(default_factory=dict)  #: CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …
 
     @property
     def qps(self) -> float:

@@ -84,7 +84,6 @@ class QpsState:
     scaled_out_at_qps: float | None = None  #: what was reached when workers were last added
     scaled_out_from: int | None = None  #: and with how many connections
     futile: int = 0  #: windows since workers were added that brought no more; 0: those added last did
-    memory: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

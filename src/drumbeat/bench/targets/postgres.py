@@ -130,7 +130,10 @@ class PostgresTarget:
         session.close()
 
     async def describe(self, table: str) -> TableDescription:
-        rows = await self._own.fetch(_COLUMNS, table)
+        try:
+            rows = await self._own.fetch(_COLUMNS, table)
+        except _driver().PostgresError as exc:
+            raise InvalidInput(f"{self.location} knows no table {table!r}: {exc}") from exc
         if not rows:
             raise InvalidInput(f"{self.location} has no table {table!r}; create it, or run: drumbeat bench prepare")
         columns = tuple(_column(row) for row in rows)

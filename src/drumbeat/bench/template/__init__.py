@@ -6,9 +6,7 @@ from drumbeat.bench.template.plan import most_connections, plan_of, plan_warning
 from drumbeat.bench.template.resolve import resolved
 from drumbeat.bench.template.run_config import (
     check_complete,
-    document_from_config,
     missing_fields,
-    plan_from_config,
     run_config,
     with_url,
 )
@@ -17,13 +15,11 @@ __all__ = [
     "TemplateDocument",
     "check_complete",
     "check_no_password",
-    "document_from_config",
     "holds_password",
     "json_schema",
     "missing_fields",
     "most_connections",
     "parse",
-    "plan_from_config",
     "plan_of",
     "plan_warnings",
     "resolved",

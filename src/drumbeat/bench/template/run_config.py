@@ -1,14 +1,12 @@
 """What a run's row keeps: the template as it was, the plan made from it, and the workload as workers read it."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from drumbeat.bench.config import load_of
-from drumbeat.bench.model import RunPlan, ScalingMode
+from drumbeat.bench.model import RunPlan
 from drumbeat.bench.template.document import TemplateDocument
-from drumbeat.bench.template.parse import parse
 from drumbeat.core.errors import InvalidInput
 
 
@@ -27,26 +25,6 @@ def run_config(document: TemplateDocument, plan: RunPlan) -> dict[str, Any]:
         "plan": msgspec.to_builtins(plan),
         "config_hash": document.config_hash,
     }
-
-
-def document_from_config(config: Mapping[str, Any]) -> TemplateDocument:
-    """The template a run was made from, to run it again: without what was found out for that run alone."""
-    bounds = plan_from_config(config).scaling
-    given = {name: value for name, value in config["scaling"].items() if name != "max_connections"}
-    if given.get("mode") != ScalingMode.FIXED and bounds.max_connections is not None:
-        given["max_connections"] = bounds.max_connections
-    fields = {name: value for name, value in config.items() if name not in ("plan", "config_hash")}
-    return parse({**fields, "scaling": given})
-
-
-def plan_from_config(config: Mapping[str, Any]) -> RunPlan:
-    """The plan a run was made with. Raises InvalidInput when there is none, or it cannot be read."""
-    if "plan" not in config:
-        raise InvalidInput("expected the run's configuration to have a 'plan'; it was not made by this version's create_run")
-    try:
-        return msgspec.convert(config["plan"], RunPlan)
-    except msgspec.ValidationError as exc:
-        raise InvalidInput(f"plan: {exc}") from exc
 
 
 def missing_fields(document: TemplateDocument) -> tuple[str, ...]:

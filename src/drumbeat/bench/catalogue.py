@@ -1,0 +1,43 @@
+"""What a database has: its tables, by the words each product has for asking."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from drumbeat.bench.targets.interface import Target
+
+MOST_TABLES = 1000
+
+_POSTGRES = """
+SELECT n.nspname, c.relname, c.reltuples::bigint FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE c.relkind IN ('r', 'p') AND n.nspname NOT IN ('pg_catalog', 'information_schema') AND n.nspname NOT LIKE 'pg_toast%'
+ ORDER BY 1, 2 LIMIT 1000
+"""
+_MYSQL = """
+SELECT table_schema, table_name, table_rows FROM information_schema.tables
+ WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' ORDER BY 1, 2 LIMIT 1000
+"""
+_SQLITE = """
+SELECT '', name, NULL FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite!_%' ESCAPE '!' ORDER BY 2 LIMIT 1000
+"""
+_DUCKDB = "SELECT schema_name, table_name, estimated_size FROM duckdb_tables() WHERE NOT internal ORDER BY 1, 2 LIMIT 1000"
+_TABLES: Mapping[str, str] = {"postgresql": _POSTGRES, "mysql": _MYSQL, "sqlite": _SQLITE, "duckdb": _DUCKDB}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """A table, and about how many rows it has; None: the database does not say."""
+
+    schema: str | None
+    name: str
+    rows: int | None
+
+
+async def tables_of(target: Target) -> Sequence[TableName]:
+    """The tables one may load, at most MOST_TABLES of them, by name."""
+    rows = await target.fetch(_TABLES[target.traits.name])
+    return [TableName(schema=schema or None, name=name, rows=_estimate(count)) for schema, name, count in rows]
+
+
+def _estimate(count: int | None) -> int | None:
+    """PostgreSQL says -1 of a table it has never looked through."""
+    return None if count is None or count < 0 else int(count)

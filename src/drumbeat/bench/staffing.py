@@ -1,0 +1,116 @@
+"""Who works for a run: how many workers it shall have, what each shall hold, and what nobody has told them yet. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from drumbeat.bench import losses
+from drumbeat.bench.model import Action, ControllerState, RunView, SetTargets, Spawn, Steer, Told
+from drumbeat.bench.modes.allocate import allocate
+from drumbeat.core.recovery import Recovered, never_started, next_number
+from drumbeat.core.worker import WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staffing:
+    """What shall be so from now on."""
+
+    state: ControllerState
+    connections: Mapping[int, int]  #: by slot
+    spawns: tuple[Spawn, ...]
+    reason: str
+
+
+def staffing_of(
+    view: RunView,
+    recovered: Recovered,
+    steer: Steer,
+    state: ControllerState,
+    ceilings: Mapping[int, int],
+    extra: int = 0,
+) -> Staffing:
+    """What the mode wants, within what guardrails and losses leave."""
+    workers = losses.workers_wanted(view, recovered, steer.workers) + extra
+    if view.plan.scaling.most_workers is not None:
+        workers = min(workers, view.plan.scaling.most_workers)
+    fresh = _new_slots(view, workers - len(recovered.staying))
+    slots = [*(worker.slot for worker in recovered.staying), *fresh]
+    connections = allocate(steer.connections, slots, view.plan.scaling, ceilings)
+    return Staffing(
+        state=replace(
+            state,
+            connections=steer.connections,
+            workers=workers,
+            pace=steer.qps,
+            find_max=steer.find_max,
+            qps=steer.qps_state,
+        ),
+        connections=connections,
+        spawns=(*_respawn(view, recovered, workers, connections), *_spawn(view, recovered, workers, fresh, connections)),
+        reason=steer.reason,
+    )
+
+
+def _new_slots(view: RunView, missing: int) -> list[int]:
+    """Slots nobody has had: keys a worker inserted are never inserted again by another."""
+    first = max((worker.slot for worker in view.workers), default=-1) + 1
+    return list(range(first, first + max(missing, 0)))
+
+
+def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[Spawn]:
+    return [
+        Spawn(
+            worker_id=worker.worker_id,
+            slot=worker.slot,
+            group_count=max(workers, worker.slot + 1),
+            connections=connections.get(worker.slot, 0),
+            reason="asked for, but no instance is there",
+            is_new=False,
+        )
+        for worker in never_started(view.sight, recovered.staying)
+    ]
+
+
+def _spawn(
+    view: RunView, recovered: Recovered, workers: int, slots: Sequence[int], connections: Mapping[int, int]
+) -> list[Spawn]:
+    first = next_number(view.sight)
+    return [
+        Spawn(
+            worker_id=WorkerId(f"worker-{first + n}"),
+            slot=slot,
+            group_count=max(workers, slot + 1),
+            connections=connections.get(slot, 0),
+            reason=f"{len(recovered.staying)} of {workers} workers are here",
+        )
+        for n, slot in enumerate(slots)
+    ]
+
+
+def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> list[Action]:
+    """Start who is missing; tell everybody what they have not been told."""
+    wanted = {
+        **{worker.worker_id: worker.slot for worker in recovered.staying},
+        **{spawn.worker_id: spawn.slot for spawn in staffing.spawns},
+    }
+    total = sum(staffing.connections.values())
+    news = {
+        name: share for name, slot in wanted.items() if (share := _share(staffing, slot, total)) != view.state.told.get(name)
+    }
+    actions: list[Action] = [*staffing.spawns]
+    if news:
+        actions.append(SetTargets(targets=news, ramp=view.plan.ramp, reason=staffing.reason))
+    return actions
+
+
+def _share(staffing: Staffing, slot: int, total: int) -> Told:
+    connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
+    return Told(connections=connections, qps=pace * connections / total if pace and total and connections else None)
+
+
+def told(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
+    """The state, once these actions are done."""
+    heard = dict(state.told)
+    for action in actions:
+        if isinstance(action, SetTargets):
+            heard |= action.targets
+    return replace(state, told=heard)

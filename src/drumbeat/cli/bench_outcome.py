@@ -1,0 +1,120 @@
+"""What drumbeat bench prints before a run and after it, and the reports it writes."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drumbeat.bench.model import RunRecord
+from drumbeat.cli.live import STEPS
+from drumbeat.cli.render import Columns, console, say, table
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import RunStatus
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import BenchDesk
+
+_FORMS = {
+    ".html": "html",
+    ".htm": "html",
+    ".md": "markdown",
+    ".csv": "csv",
+    ".json": "json",
+    ".xml": "junit",
+    ".prom": "prometheus",
+}
+
+
+def form_of(path: str) -> str:
+    """Which form of report a file's ending asks for. Raises InvalidInput."""
+    found = _FORMS.get(Path(path).suffix.lower())
+    if found is None:
+        raise InvalidInput(f"expected a report's file to end in one of {', '.join(_FORMS)}, got {path!r}")
+    return found
+
+
+def write(path: str, content: str) -> None:
+    """Keep a report in a file. Raises InvalidInput."""
+    try:
+        Path(path).write_text(content, encoding="utf-8")
+    except OSError as exc:
+        raise InvalidInput(f"expected to write a report to {path!r}, got: {exc.strerror}") from exc
+
+
+def print_plan(found: Any) -> None:
+    """What a run would start."""
+    most = "as many as it takes" if found.most_workers is None else f"at most {found.most_workers}"
+    each = ", ".join(str(number) for number in found.connections[:10]) + (" …" if len(found.connections) > 10 else "")
+    say(f"{found.load_mode}: {found.workers} workers at first ({most}), holding {each} connections", style="bold")
+    say(f"a worker holds at most {found.cap}; all together at most {found.most_connections or 'as many as it takes'}")
+    for phase in found.phases:
+        if phase.duration is not None:
+            say(f"{phase.phase}: {phase.duration.total_seconds():g} s")
+    if found.estimated_cost is not None:
+        say(f"estimated cost: {found.estimated_cost:.2f} {found.currency}")
+    print_notes(found)
+
+
+def print_notes(found: Any) -> None:
+    """What to beware of, and what forbids it."""
+    for warning in found.warnings:
+        say(f"note: {warning}", style="yellow")
+    for error in found.errors:
+        say(f"cannot run: {error}", style="red")
+
+
+def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> None:
+    """How a run ended, and what it measured."""
+    ended, whole = record.run, record.whole
+    style = "bold green" if ended.status is RunStatus.COMPLETED else "bold red"
+    say(f"{ended.run_id} {ended.status} ({ended.completion_reason})", style=style)
+    failure = record.result.failure_reason if record.result else None
+    if failure:
+        say(failure, style="red")
+    if whole.operations:
+        say(
+            f"{whole.qps:,.0f} ops/s over {whole.seconds:.1f} s: {whole.operations:,} operations, {whole.errors:,} errors",
+            style="bold",
+        )
+        console.print(table([*record.kinds.items(), ("all", whole)], _KINDS))
+    _print_search(record)
+    for verdict in desk.verdicts(record):
+        found = "nothing measured" if verdict.found is None else f"{verdict.found:.4g}"
+        line = f"{verdict.subject} {verdict.measure}: {found}, limit {verdict.limit:g}: {verdict.standing}"
+        say(line, style=None if verdict.kept else "red")
+    if record.client_limited:
+        say("note: CLIENT_LIMITED: the clients, not the database, were the limit; use more workers", style="yellow")
+    for path in reports:
+        say(f"report: {path}")
+
+
+def _print_search(record: RunRecord) -> None:
+    found = record.find_max_result
+    if not found:
+        return
+    console.print(table(record.steps, STEPS))
+    best = found.get("best_connections")
+    if best is None:
+        say(str(found.get("message")), style="bold yellow")
+        return
+    say(
+        f"most that is stable: {best} connections, {found.get('best_qps') or 0:,.0f} ops/s, "
+        f"p95 {_ms(found.get('best_p95_ms'))} ({found.get('max_type')})",
+        style="bold green",
+    )
+    say(f"why no more: {found.get('reason') or found.get('message')}")
+
+
+_KINDS: Columns = {
+    "kind": lambda row: row[0],
+    "operations": lambda row: f"{row[1].operations:,}",
+    "errors": lambda row: row[1].errors,
+    "mean": lambda row: _ms(row[1].latency.mean_ms),
+    "p50": lambda row: _ms(row[1].latency.p50_ms),
+    "p95": lambda row: _ms(row[1].latency.p95_ms),
+    "p99": lambda row: _ms(row[1].latency.p99_ms),
+    "p99.9": lambda row: _ms(row[1].latency.p999_ms),
+    "max": lambda row: _ms(row[1].latency.greatest_ms),
+}
+
+
+def _ms(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3g} ms"

@@ -1,0 +1,109 @@
+"""Facts are told once, with the state that knows of them, wherever an orchestrator is cut off."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from drumbeat.bench.act import RunActor
+from drumbeat.bench.model import ControllerState, Ending, NoteFact, Remember, RunPlan, SetTargets, StopLoad, Told
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import NotFound, Refused
+from drumbeat.core.event import FACTS, EventType, NewEvent
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.run import Run, RunId, RunStatus
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.fake import FakeSpawner
+from drumbeat.store.interface import RunChange, Store
+from drumbeat.store.memory import MemoryStore
+
+RUN, MINUTE = RunId("r"), timedelta(minutes=1)
+WARNING = NoteFact(event=NewEvent(type=EventType.GUARDRAIL_WARNING), reason="CPU 91 %")
+KEEP = Remember(state=ControllerState(workers=1), operations=1, errors=0, qps=1.0, metrics={})
+NOBODY = SetTargets(targets={WorkerId("nobody"): Told(connections=1)}, ramp=timedelta(), reason="more")
+
+
+@dataclass(slots=True)
+class Scene:
+    store: Store
+    spawner: FakeSpawner
+    fence: Fence
+
+    def orchestrator(self) -> RunActor:
+        return RunActor(self.store, self.spawner, RUN)
+
+    async def facts(self) -> list[EventType | str]:
+        return [event.type for event in await self.store.events.read(PoolId(RUN), 0) if event.type in FACTS]
+
+
+@pytest.fixture
+async def scene() -> Scene:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    run = await store.runs.create(
+        Run(run_id=RUN, name="r", config={"plan": msgspec.to_builtins(RunPlan())}), pool(RUN, PoolKind.BENCH)
+    )
+    for status in (RunStatus.STARTING, RunStatus.RUNNING):
+        run = await store.runs.update(run, RunChange(status=status))
+    lease = await store.leases.acquire("controller", "me", MINUTE)
+    assert lease is not None
+    return Scene(store, FakeSpawner(clock), lease.fence)
+
+
+async def test_a_fact_is_told_with_the_state(scene: Scene) -> None:
+    actor = scene.orchestrator()
+
+    await actor.act(WARNING, scene.fence)
+    assert await scene.facts() == []
+    await actor.act(KEEP, scene.fence)
+    await actor.act(KEEP, scene.fence)
+
+    assert await scene.facts() == [EventType.GUARDRAIL_WARNING]
+
+
+async def test_a_fact_of_an_orchestrator_that_died_before_it_kept_its_state_is_told_once_by_the_next(scene: Scene) -> None:
+    await scene.orchestrator().act(WARNING, scene.fence)
+    successor = scene.orchestrator()
+
+    await successor.act(WARNING, scene.fence)
+    await successor.act(KEEP, scene.fence)
+
+    assert await scene.facts() == [EventType.GUARDRAIL_WARNING]
+
+
+async def test_a_fact_is_decided_again_where_the_state_could_not_be_kept(scene: Scene) -> None:
+    actor = scene.orchestrator()
+    await actor.act(WARNING, scene.fence)
+    with pytest.raises(NotFound):
+        await actor.act(NOBODY, scene.fence)
+    with pytest.raises(Refused):
+        await actor.act(KEEP, scene.fence)
+    assert await scene.facts() == []
+
+    await actor.act(WARNING, scene.fence)
+    await actor.act(KEEP, scene.fence)
+
+    assert await scene.facts() == [EventType.GUARDRAIL_WARNING]
+
+
+async def test_a_fact_of_a_beat_under_an_older_lease_is_left_to_be_decided_again(scene: Scene) -> None:
+    actor = scene.orchestrator()
+    await actor.act(WARNING, Fence(name=scene.fence.name, epoch=scene.fence.epoch - 1))
+
+    await actor.act(KEEP, scene.fence)
+
+    assert await scene.facts() == []
+
+
+async def test_the_last_fact_is_told_before_the_load_stops(scene: Scene) -> None:
+    actor = scene.orchestrator()
+    ending = Ending(status=RunStatus.FAILED, completion_reason="GUARDRAIL", reason="CPU 91 %")
+    stop = StopLoad(state=ControllerState(ending=ending), completion_reason="GUARDRAIL", drain_within=MINUTE, reason="CPU 91 %")
+
+    await actor.act(WARNING, scene.fence)
+    await actor.act(stop, scene.fence)
+
+    told = [event.type for event in await scene.store.events.read(PoolId(RUN), 0)]
+    assert told[-2:] == [EventType.GUARDRAIL_WARNING, EventType.STOP]
