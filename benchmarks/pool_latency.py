@@ -1,9 +1,10 @@
 """How soon a pushed job runs, and what waiting costs.
 
 Ephemeral: a push pulls the subprocess trigger, a checker starts, it starts a worker, the worker calls the handler; from before
-the push to the handler's first line. Waiting: a long-lived worker is idle and a push wakes it; the same clock. Idle cost: the
-statements PostgreSQL was sent while a worker waited, as its own log has them, heartbeats counted. Aims: 300 ms at the 95th
-percentile, 50 ms for a wake-up on PostgreSQL, one statement in five seconds.
+the push to the handler's first line. Warm: the same with a fork server (drumbeat pool forkserver). Waiting: a long-lived worker
+is idle and a push wakes it; the same clock. Idle cost: the statements PostgreSQL was sent while a worker waited, as its own log
+has them, heartbeats counted. Aims: 300 ms at the 95th percentile, 50 ms for a wake-up on PostgreSQL, one statement in five
+seconds.
 """
 
 import asyncio
@@ -52,13 +53,27 @@ async def ephemeral(url: str, count: int) -> list[float]:
     """Every push finds nobody; the worker it calls is gone before the next."""
     async with drumbeat.connect(url, triggers=True) as db:
         pool = db.pool(POOL)
-        await pool.create(mode="once", handlers={"": "noop_handler:noop"})
+        await pool.create(exist_ok=True, mode="once", handlers={"": "noop_handler:noop"})
         found = []
         for _ in range(count):
             found.append(await one(pool))
             while (await pool.status()).workers:
                 await asyncio.sleep(0.02)
         return found
+
+
+@contextmanager
+def fork_server(url: str) -> Iterator[None]:
+    """A warm process for the state folder, once it answers."""
+    command = [sys.executable, "-m", "drumbeat", "pool", "forkserver"]
+    server = subprocess.Popen(command, env={**os.environ, "DRUMBEAT_STORE": url})
+    try:
+        while not Path(os.environ["DRUMBEAT_STATE_DIR"], "forks.sock").exists():
+            time.sleep(0.05)
+        yield
+    finally:
+        server.terminate()
+        server.wait(30)
 
 
 async def woken(url: str, count: int) -> list[float]:
@@ -147,13 +162,17 @@ def measure(stores: Sequence[str], count: int, folder: Path, report: Report) -> 
         for store, (first, second) in urls.items():
             os.environ["DRUMBEAT_STORE"] = first
             started = asyncio.run(ephemeral(first, count))
+            with fork_server(first):
+                warm = asyncio.run(ephemeral(first, count))
             with waiting_worker(second):
                 wakes = asyncio.run(woken(second, count))
-            for name, times in (("push to ephemeral worker", started), ("push to waiting worker", wakes)):
+            named = {"push to ephemeral worker": started, "the same, warm": warm, "push to waiting worker": wakes}
+            for name, times in named.items():
                 p95 = percentile(times, 95)
                 report.figures[f"{store}: {name}"] = {"p50 ms": median(times) * 1000, "p95 ms": p95 * 1000}
                 rows.append([f"{store}: {name}", f"{median(times) * 1000:.1f}", f"{p95 * 1000:.1f}"])
             report.ratios[f"{store}: ephemeral p95 / aim"] = percentile(started, 95) / AIM_EPHEMERAL
+            report.ratios[f"{store}: ephemeral, warm p95 / aim"] = percentile(warm, 95) / AIM_EPHEMERAL
             report.ratios[f"{store}: wake-up p95 / aim"] = percentile(wakes, 95) / AIM_WAKE
             say(f"{store}: done")
     print_table(["from a push to its handler", "p50, ms", "p95, ms"], rows)

@@ -1,30 +1,41 @@
-"""The same course with a million other jobs queued before it."""
+"""The same course with a million other jobs queued before it: what that costs, against an empty queue in the same minutes."""
 
 from collections.abc import Mapping
 
-from kit.pool_contenders import Contender
+from kit.pool_contenders import Contender, Found
 from kit.pool_course import Course
+from kit.pool_held import dead_rows
 from kit.pool_places import Places
 from kit.report import Report, median, print_table, say
 
 RIVALS = ("ours", "pgqueuer", "huey")  #: the fastest on each store
 _PARTS = ("push one", "push 1000", "work")
+Rounds = dict[Contender, list[Found]]
 
 
 def with_backlog(
     place: Places, settings: Mapping[Contender, int | str], backlog: int, repeats: int, share: float, report: Report
 ) -> None:
-    """Fill each one's queue once, then measure in turn: pushed to its end, worked off from its head."""
+    """Fill each one's queue once, then measure in turn: in an empty one; pushed to its end, worked off from its head."""
     rivals = [each for each in settings if each.name in RIVALS]
     urls = {each: place.lasting(each, number) for number, each in enumerate(rivals, 1)}
     for each in rivals:
         _fill(each, urls[each], backlog)
         say(f"{each.store:<10} {each.name:<15} has {backlog:,} queued")
-    found: dict[Contender, list[Mapping[str, float]]] = {each: [] for each in rivals}
+    empty: Rounds = {each: [] for each in rivals}
+    queued: Rounds = {each: [] for each in rivals}
     for _ in range(repeats):
-        for each in rivals:
-            found[each].append(each.run(each.course(urls[each], settings[each], share)))
-    _tell(report, found, backlog)
+        for number, each in enumerate(rivals, 1):
+            with place.apart(each, number + len(rivals)) as url:
+                empty[each].append(each.run(each.course(url, settings[each], share)))
+            queued[each].append(each.run(each.course(urls[each], settings[each], share)))
+            say(f"{each.store:<10} {each.name:<15} {_told(queued[each][-1])}; in an empty queue {_told(empty[each][-1])}")
+    dead = {each: dead_rows(place.postgres, urls[each]) for each in rivals if each.store == "postgresql"}
+    _tell(report, empty, queued, dead, backlog)
+
+
+def _told(run: Found) -> str:
+    return ", ".join(f"{part} {run[part]:,.0f}/s" for part in _PARTS if part in run)
 
 
 def _fill(contender: Contender, url: str, backlog: int) -> None:
@@ -41,20 +52,27 @@ def _fill(contender: Contender, url: str, backlog: int) -> None:
     filler.run(Course(url=url, batched=backlog, batches=(1000,)))
 
 
-def _tell(report: Report, found: Mapping[Contender, list[Mapping[str, float]]], backlog: int) -> None:
-    figures = {
-        each: {part: median(run[part] for run in runs) for part in _PARTS if all(part in run for run in runs)}
-        for each, runs in found.items()
-    }
+def _tell(report: Report, empty: Rounds, queued: Rounds, dead: Mapping[Contender, int], backlog: int) -> None:
     rows = []
-    for each, mine in figures.items():
+    for each, runs in queued.items():
+        parts = [part for part in _PARTS if all(part in run for run in runs)]
+        found = {part: median(run[part] for run in runs) for part in parts}
+        loss = {part: 1 - median(a[part] / b[part] for a, b in zip(runs, empty[each], strict=True)) for part in parts}
         name = f"{each.store}, {each.name}"
-        report.figures[f"backlog of {backlog}: {name}"] = mine
-        alone = report.figures.get(name, {}).get("work")
-        kept = f"{mine['work'] / alone:.2f}" if alone else "–"
-        rows.append([name, *(f"{mine[part]:,.0f}" if part in mine else "–" for part in _PARTS), kept])
-        ours = next((other for other in figures if other.is_ours and other.store == each.store), None)
-        if ours is not None and ours is not each:
-            for part in mine:
-                report.ratios[f"backlog, {each.store}: {part}, ours / {each.name}"] = figures[ours][part] / mine[part]
-    print_table([f"with {backlog:,} queued", *_PARTS, "work / without"], rows)
+        report.figures[f"backlog of {backlog}: {name}"] = {
+            **found,
+            "loss": loss,
+            **({"dead rows": dead[each]} if each in dead else {}),
+        }
+        cells = [f"{found[part]:,.0f} ({loss[part]:+.0%})" if part in found else "–" for part in _PARTS]
+        rows.append([name, *cells, f"{dead[each]:,}" if each in dead else "–"])
+        _ratios(report, queued, each)
+    print_table([f"with {backlog:,} queued (loss)", *_PARTS, "dead rows"], rows)
+
+
+def _ratios(report: Report, queued: Rounds, peer: Contender) -> None:
+    ours = next((runs for each, runs in queued.items() if each.is_ours and each.store == peer.store), [])
+    for part in _PARTS if not peer.is_ours else ():
+        pairs = [(a[part], b[part]) for a, b in zip(ours, queued[peer], strict=False) if part in a and part in b]
+        if pairs:
+            report.ratios[f"backlog, {peer.store}: {part}, ours / {peer.name}"] = median(a / b for a, b in pairs)

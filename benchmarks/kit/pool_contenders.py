@@ -75,7 +75,7 @@ _SQLITE = ("queues-sqlite", "huey", "litequeue", "persist-queue")
 
 
 def _ours(store: str, jobs: int) -> Contender:
-    return Contender(name="ours", store=store, program="kit.pool_ours", settings=(100, 10, 500), jobs=jobs)
+    return Contender(name="ours", store=store, program="kit.pool_ours", settings=(10, 100, 500), jobs=jobs)
 
 
 def _postgres(name: str, settings: Settings, jobs: int, *environment: str) -> Contender:

@@ -27,7 +27,7 @@ def with_held_xmin(server: PostgresServer, settings: Mapping[Contender, int | st
         while time.monotonic() < until:
             _round(rivals, settings, during)
             say(f"held back for {seconds - (until - time.monotonic()):.0f} s: {_latest(during)}")
-        dead = {each: _number(server, _DEAD, url) for each, url in rivals.items()}
+        dead = {each: dead_rows(server, url) for each, url in rivals.items()}
     _tell(report, before, during, dead)
 
 
@@ -58,8 +58,9 @@ def _old_transactions(server: PostgresServer, rivals: Mapping[Contender, str]) -
             holder.communicate()
 
 
-def _number(server: PostgresServer, query: str, url: str) -> int:
-    return int(server.sql(query, url.rpartition("/")[2]))
+def dead_rows(server: PostgresServer, url: str) -> int:
+    """Row versions that nobody can see any more and vacuum has not taken."""
+    return int(server.sql(_DEAD, url.rpartition("/")[2]))
 
 
 def _latest(rates: Mapping[Contender, list[float]]) -> str:

@@ -44,6 +44,17 @@ class Places:
             self._flush()
             yield self._redis_url(0)
 
+    @contextmanager
+    def apart(self, contender: Contender, number: int) -> Iterator[str]:
+        """For one run, while others' last."""
+        if contender.store == "redis":
+            url = self._redis_url(number)
+            yield url
+            self._flush(number)
+            return
+        with self.empty(contender) as url:
+            yield url
+
     def lasting(self, contender: Contender, number: int) -> str:
         """For several runs."""
         if contender.store == "postgresql":
@@ -60,11 +71,14 @@ class Places:
             raise Unavailable("expected a Redis")
         return self._redis.url(database=number)
 
-    def _flush(self) -> None:
+    def _flush(self, number: int | None = None) -> None:
+        """One database, or all of them."""
+        words = b"FLUSHALL\r\n" if number is None else b"SELECT %d\r\nFLUSHDB\r\n" % number
         if self._redis is not None:
             with socket.create_connection(("127.0.0.1", self._redis.port), timeout=60) as connection:
-                connection.sendall(b"FLUSHALL\r\n")
-                connection.recv(64)
+                connection.sendall(words + b"QUIT\r\n")
+                while connection.recv(64):
+                    continue
 
 
 @contextmanager

@@ -79,7 +79,9 @@ class Connection:
 
     def pool(self, name: str) -> PoolDesk:
         """A pool of jobs by its name. Nothing is asked of the store yet."""
-        return PoolDesk(cast(Store, _Later(self._store, "")), self._clock, name, process_name(), self._on_push, self._push_on)
+        return PoolDesk(
+            cast(Store, _Later(self._found, self._store, "")), self._clock, name, process_name(), self._on_push, self._push_on
+        )
 
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)
@@ -95,6 +97,9 @@ class Connection:
                 opened = open_control_plane(self._settings, create=self._create, clock=self._clock)
                 self._plane = await self._stack.enter_async_context(opened)
         return self._plane
+
+    def _found(self) -> Store | None:
+        return None if self._plane is None else self._plane.store
 
     async def _store(self) -> Store:
         return (await self._open()).store
@@ -115,14 +120,18 @@ class Connection:
 
 
 class _Later:
-    """Stands in for a store that is opened by the first call: a path of names, and at its end a call."""
+    """Stands in for a store until the first call opens it: a path of names, and at its end a call. Then it steps aside."""
 
-    def __init__(self, opened: Callable[[], Coroutine[Any, Any, Store]], path: str) -> None:
+    def __init__(self, found: Callable[[], Store | None], opened: Callable[[], Coroutine[Any, Any, Store]], path: str) -> None:
+        """``found`` is the store if it is open, ``opened`` opens it."""
+        self._found = found
         self._opened = opened
         self._path = path
 
-    def __getattr__(self, name: str) -> "_Later":
-        return _Later(self._opened, f"{self._path}.{name}" if self._path else name)
+    def __getattr__(self, name: str) -> Any:
+        if not self._path and hasattr(found := self._found(), name):
+            return getattr(found, name)
+        return _Later(self._found, self._opened, f"{self._path}.{name}" if self._path else name)
 
     async def __call__(self, *given: Any, **named: Any) -> Any:
         store = await self._opened()

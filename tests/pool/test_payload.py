@@ -14,7 +14,7 @@ from drumbeat.core.job import Backoff, RateLimit
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.pool import payload
 from drumbeat.pool.payload import as_json
-from drumbeat.pool.pushing import job_from_line, new_job
+from drumbeat.pool.pushing import job_from_line, new_job, new_jobs, one_job
 from drumbeat.pool.work import ExecutorKind, Mode, WorkPlan, parse_handlers, plan_of
 from pool.examples import Paper
 
@@ -110,6 +110,18 @@ def test_options_are_read() -> None:
 def test_a_wrong_option_is_named(options: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidInput, match=says):
         new_job({}, **options)
+
+
+def test_many_jobs_share_their_options_and_each_has_its_payload() -> None:
+    jobs = new_jobs((n for n in range(3)), priority=4)
+
+    assert [*jobs] == [new_job(n, priority=4) for n in range(3)]
+    assert [*one_job("x")] == [new_job("x")]
+
+
+def test_of_many_payloads_the_wrong_one_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"job 2: expected payload.name to be JSON, got object"):
+        new_jobs([1, 2, {"name": object()}])
 
 
 def test_a_line_may_be_a_whole_job_as_it_was_listed() -> None:

@@ -212,6 +212,44 @@ async def test_a_cancelled_job_is_stopped_by_its_worker(shop: Shop) -> None:
         assert await shop.status(job_id) is JobStatus.CANCELLED
 
 
+async def test_a_running_job_hears_of_its_cancellation_within_about_a_second_and_once(shop: Shop) -> None:
+    told: list[str] = []
+
+    async def tidy_up(payload: str) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await shop.clock.sleep(seconds(5))
+            told.append("tidied up")
+            raise
+
+    job_id = await shop.desk.push("unwanted")
+    async with shop.working(shop.workload(tidy_up)):
+        await shop.passes(3)
+        await shop.desk.cancel(job_id)
+        await shop.passes(1)
+        stopping = await shop.status(job_id)
+        for _ in range(6):
+            await shop.passes(1)
+
+        assert (stopping, told) == (JobStatus.CLAIMED, ["tidied up"])
+        assert await shop.status(job_id) is JobStatus.CANCELLED
+
+
+async def test_a_worker_whose_jobs_are_done_at_once_never_asks_what_to_stop(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(shop.store.jobs, "to_stop", lambda worker_id: asked.append(worker_id))
+
+    async with shop.working(shop.workload(double)):
+        for n in range(5):
+            await shop.desk.push(n)
+            await shop.passes(1)
+
+    assert asked == []
+
+
 async def test_a_job_that_was_taken_away_is_stopped_and_its_result_dropped(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

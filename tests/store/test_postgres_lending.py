@@ -12,17 +12,45 @@ class Gone(Exception):
     """The pool has taken a connection back."""
 
 
+class Outdated(Exception):
+    """A statement was prepared before the tables changed."""
+
+
 class Line:
-    """A connection as far as lending goes."""
+    """A connection as far as lending goes. It answers with how it was asked, and the text and arguments it was asked with."""
 
     def __init__(self) -> None:
         self.closed = False
         self.gone = False
+        self.prepared: list[str] = []
+        self.fault: Exception | None = None  #: what the next prepared statement meets
 
     def is_closed(self) -> bool:
         if self.gone:
             raise Gone
         return self.closed
+
+    async def fetch(self, text: str, *arguments: object) -> list[Any]:
+        return ["whole", text, *arguments]
+
+    async def prepare(self, text: str) -> "Statement":
+        self.prepared.append(text)
+        return Statement(self, text)
+
+
+class Statement:
+    """A prepared statement, with what lending reaches for in it."""
+
+    def __init__(self, line: Line, text: str) -> None:
+        self._state = text
+        self._connection = self._protocol = self
+        self._line = line
+
+    async def bind_execute(self, state: str, arguments: tuple[Any, ...], *rest: object) -> list[Any]:
+        fault, self._line.fault = self._line.fault, None
+        if fault is not None:
+            raise fault
+        return ["prepared", state, *arguments]
 
 
 class Pool:
@@ -46,9 +74,9 @@ class Pool:
         self.closed = True
 
 
-def lending(most: int) -> tuple[Lending, Pool]:
+def lending(most: int, *, prepares: bool = True) -> tuple[Lending, Pool]:
     pool: Any = Pool(most)
-    return Lending(pool, 1.0, Gone), pool
+    return Lending(pool, 1.0, Gone, Outdated, prepares=prepares), pool
 
 
 async def test_the_pool_is_asked_once_for_many_uses() -> None:
@@ -108,3 +136,47 @@ async def test_closing_hands_everything_back_even_what_is_still_lent() -> None:
 
     assert pool.closed
     assert pool.lines.qsize() == 2
+
+
+async def test_a_statement_is_prepared_once_on_a_connection_and_sent_by_its_name_from_then_on() -> None:
+    lent, pool = lending(1)
+
+    answers = [await lent.run("SELECT", (n,)) for n in range(3)]
+
+    assert answers == [["prepared", "SELECT", n] for n in range(3)]
+    async with lent.borrowed() as line:
+        assert getattr(line, "prepared", None) == ["SELECT"]
+    assert pool.asked == 1
+
+
+async def test_where_nothing_can_be_prepared_statements_are_sent_whole() -> None:
+    lent, _ = lending(1, prepares=False)
+
+    assert [await lent.run("SELECT", (n,)) for n in range(2)] == [["whole", "SELECT", 0], ["whole", "SELECT", 1]]
+
+
+async def test_a_statement_that_is_outdated_is_sent_whole_and_prepared_anew() -> None:
+    lent, pool = lending(1)
+    await lent.run("SELECT", (0,))
+    async with lent.borrowed() as line:
+        line.fault = Outdated()  # type: ignore[attr-defined]
+
+    answers = [await lent.run("SELECT", (n,)) for n in (1, 2)]
+
+    assert answers == [["whole", "SELECT", 1], ["prepared", "SELECT", 2]]
+    assert getattr(line, "prepared", None) == ["SELECT", "SELECT"]
+    assert pool.asked == 1
+
+
+async def test_a_connection_whose_statement_failed_goes_back_to_the_pool_and_its_statements_with_it() -> None:
+    lent, pool = lending(1)
+    await lent.run("SELECT", (0,))
+    async with lent.borrowed() as line:
+        line.fault = ValueError("no")  # type: ignore[attr-defined]
+
+    with pytest.raises(ValueError, match="no"):
+        await lent.run("SELECT", (1,))
+
+    assert pool.lines.qsize() == 1
+    assert await lent.run("SELECT", (2,)) == ["prepared", "SELECT", 2]
+    assert getattr(line, "prepared", None) == ["SELECT", "SELECT"]

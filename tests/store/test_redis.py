@@ -25,6 +25,7 @@ from drumbeat.core.run import RunId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store import Store, interface, open_store
 from drumbeat.store.contract import Elapse, JobsContract, QueueContract
+from drumbeat.store.contract.answers import AnswersContract
 from drumbeat.store.contract.beats import BeatsContract
 from drumbeat.store.contract.events import EventsContract
 from drumbeat.store.contract.given import (
@@ -39,11 +40,11 @@ from drumbeat.store.contract.given import (
     taken,
     told,
 )
+from drumbeat.store.contract.given_jobs import claimed, claiming, pushed, verdict
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
 from drumbeat.store.contract.pools import PoolsContract
-from drumbeat.store.contract.queue import claimed, claiming, pushed, verdict
 from drumbeat.store.contract.samples import SamplesContract
 from drumbeat.store.contract.upkeep import UpkeepContract, fill, left
 from drumbeat.store.contract.workers import WorkersContract
@@ -113,6 +114,7 @@ class TestRedisStore(
     BeatsContract,
     SamplesContract,
     LogsContract,
+    AnswersContract,
     UpkeepContract,
 ):
     """Every promise of what Redis keeps. Where a promise is told of a run, it is told here of a pool that is no run's."""
@@ -167,7 +169,7 @@ class TestRedisStore(
 
         gone = await store.upkeep.prune(timedelta(hours=1))
 
-        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 0}
+        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 0, "leases": 0}
         assert await left(store, pool.pool_id) == {"samples": 0, "logs": 0, "beats": 1, "workers": 0, "events": 4}
 
     async def test_pruning_leaves_what_is_young(self, store: Store, elapse: Elapse) -> None:
@@ -542,6 +544,11 @@ async def test_without_the_driver_its_extra_is_named(monkeypatch: pytest.MonkeyP
 class Silent(asyncio.Transport):
     """A transport that sends nothing anywhere."""
 
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
     def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent = bytes(data)
 
@@ -555,7 +562,7 @@ REPLIES = b"+OK\r\n:-7\r\n$5\r\na\r\nb\0\r\n$-1\r\n*3\r\n$0\r\n\r\n*-1\r\n*1\r\n
 @pytest.mark.parametrize("size", range(1, len(REPLIES) + 1))
 async def test_replies_are_read_whole_in_whatever_pieces_they_come(size: int) -> None:
     wire = Wire(Silent())
-    answers = [wire.ask([b"PING"]) for _ in range(6)]
+    answers = [wire.ask([b"PING"], 5.0) for _ in range(6)]
 
     for at in range(0, len(REPLIES), size):
         wire.data_received(REPLIES[at : at + size])
@@ -566,14 +573,14 @@ async def test_replies_are_read_whole_in_whatever_pieces_they_come(size: int) ->
 async def test_words_go_out_as_they_are() -> None:
     transport = Silent()
 
-    Wire(transport).ask([b"SET", "ü", 12, 0.25, b"\r\n"])
+    Wire(transport).ask([b"SET", "ü", 12, 0.25, b"\r\n"], 5.0)
 
     assert transport.sent == b"*5\r\n$3\r\nSET\r\n$2\r\n\xc3\xbc\r\n$2\r\n12\r\n$4\r\n0.25\r\n$2\r\n\r\n\r\n"
 
 
 async def test_the_reply_of_one_who_gave_up_is_nobody_elses() -> None:
     wire = Wire(Silent())
-    gave_up, stayed, refused = (wire.ask([b"PING"]) for _ in range(3))
+    gave_up, stayed, refused = (wire.ask([b"PING"], 5.0) for _ in range(3))
     gave_up.cancel()
 
     wire.data_received(b"+first\r\n+second\r\n-ERR no\r\n")
@@ -581,6 +588,37 @@ async def test_the_reply_of_one_who_gave_up_is_nobody_elses() -> None:
     assert await stayed == b"second"
     with pytest.raises(ServerSaidNo, match="ERR no"):
         await refused
+
+
+@pytest.mark.parametrize("first", [60.0, 0.01])
+async def test_a_reply_that_does_not_come_in_time_closes_the_wire(first: float) -> None:
+    transport = Silent()
+    wire = Wire(transport)
+    waiting = [wire.ask([b"PING"], first), wire.ask([b"PING"], 0.01)]
+    wire.data_received(b"+PONG\r\n")
+    late = wire.ask([b"PING"], 60.0)
+
+    async with asyncio.timeout(30):
+        assert await waiting[0] == b"PONG"
+        with pytest.raises(TimeoutError):
+            await waiting[1]
+        with pytest.raises(ConnectionError):
+            await late
+    assert transport.aborted
+
+
+async def test_a_reply_in_time_leaves_the_wire_open() -> None:
+    transport = Silent()
+    wire = Wire(transport)
+    wire.ask([b"PING"], 0.01)
+    wire.data_received(b"+PONG\r\n")
+    answered = wire.ask([b"PING"], 20.0)
+
+    await asyncio.sleep(0.05)
+    wire.data_received(b"+PONG\r\n")
+
+    assert await answered == b"PONG"
+    assert not transport.aborted
 
 
 def test_a_redis_store_says_what_it_is_and_hides_its_user() -> None:

@@ -20,6 +20,8 @@ _TIMES = {
     "job_attempts": ("started_at", "ended_at"),
     "group_claims": ("at", "until"),
     "templates": ("last_used_at", "created_at", "updated_at"),
+    "connections": ("created_at", "updated_at"),
+    "answers": ("expires_at", "created_at"),
 }
 
 

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,17 @@ async def test_pools_and_triggers_have_their_own(started: list[tuple[str, ...]],
     assert len(started) == 3
 
 
+async def test_where_a_server_shall_be_kept_warm_one_is_started_beside_the_checker(
+    started: list[tuple[str, ...]], tmp_path: Path
+) -> None:
+    kept = trigger("push", "subprocess", keep_warm=timedelta(minutes=5))
+
+    assert await send(dispatch(ManualClock(), tmp_path), kept, "papers")
+
+    assert [command[2] for command in started] == ["drumbeat.cli.fire", "drumbeat.cli.forks"]
+    assert started[1][3] == "300"
+
+
 async def test_one_that_cannot_be_started_leaves_the_way_free(tmp_path: Path) -> None:
     (tmp_path / "log").mkdir()
     sending = dispatch(ManualClock(), tmp_path)
@@ -82,7 +94,12 @@ async def test_one_that_cannot_be_started_leaves_the_way_free(tmp_path: Path) ->
 
 
 async def test_to_arrive_unsent_is_harmless() -> None:
-    await arrive(MemoryStore().leases, "push", "papers")
+    store = MemoryStore()
+
+    await arrive(store.leases, "push", "papers")
+
+    assert await store.leases.find("push") is None
+    assert not (await store.upkeep.check()).rows["leases"]
 
 
 async def test_the_process_is_on_its_own_and_not_taken_for_its_parents_worker(

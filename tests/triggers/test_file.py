@@ -92,6 +92,16 @@ BAD = [
         "triggers: [{name: a, type: subprocess, on: work_done}]",
         "on: Input should be 'work_added', got 'work_done'",
     ),
+    (
+        "warmth elsewhere",
+        "triggers: [{name: a, type: in-loop, keep_warm_seconds: 5}]",
+        "keep_warm_seconds: there is no such key",
+    ),
+    (
+        "no warmth",
+        "triggers: [{name: a, type: subprocess, keep_warm_seconds: 0}]",
+        "keep_warm_seconds: .*greater than 0, got 0",
+    ),
     ("a wrong machine", f"triggers: [{{{CRON}, machine: x}}]", "machine: Input should be 'parallelization_checker' or"),
     (
         "a wrong schedule",
@@ -115,6 +125,12 @@ BAD = [
 def test_what_is_wrong_is_named(text: str, says: str) -> None:
     with pytest.raises(InvalidSettings, match=says):
         parse_triggers(text)
+
+
+def test_a_subprocess_trigger_may_keep_a_process_warm() -> None:
+    [kept] = parse_triggers("triggers: [{name: a, type: subprocess, keep_warm_seconds: 90}]")
+
+    assert kept.keep_warm == timedelta(seconds=90)
 
 
 def test_everything_that_is_wrong_is_named_at_once() -> None:

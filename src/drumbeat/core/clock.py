@@ -77,5 +77,9 @@ class ManualClock:
 
 
 async def _settle(turns: int) -> None:
+    """Let others run: so many turns at the most, fewer where the loop can tell that nobody has anything left to do."""
+    ready = getattr(asyncio.get_running_loop(), "_ready", None)
     for _ in range(turns):
         await asyncio.sleep(0)
+        if ready is not None and not ready:
+            return

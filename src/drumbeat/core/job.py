@@ -1,10 +1,10 @@
 """A job: one unit of work in a pool's queue, done as often as promised."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NewType
+from typing import Any, NewType, overload
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
@@ -85,6 +85,30 @@ class NewJob:
     group_limit: int | None = None  #: how many of the group may be claimed at once
     group_rate: RateLimit | None = None  #: how many of the group may be claimed in some time
     capability: str | None = None  #: only a worker that has it may claim the job
+
+
+class AlikeJobs(Sequence[NewJob]):
+    """Jobs that differ in their payloads only: told once, and made one by one for whoever looks at them so."""
+
+    __slots__ = ("like", "payloads")
+
+    def __init__(self, payloads: Sequence[Any], like: NewJob) -> None:
+        self.payloads = payloads
+        self.like = like  #: each of them, but for its payload
+
+    def __len__(self) -> int:
+        return len(self.payloads)
+
+    @overload
+    def __getitem__(self, place: int) -> NewJob: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> "AlikeJobs": ...
+
+    def __getitem__(self, place: int | slice) -> "NewJob | AlikeJobs":
+        if isinstance(place, slice):
+            return AlikeJobs(self.payloads[place], self.like)
+        return replace(self.like, payload=self.payloads[place])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,7 @@ class Sight:
     thresholds: Thresholds
     workers: tuple[Worker, ...]
     instances: tuple[Seen, ...]
+    partial: bool = False  #: the provider gave no list: what is not in it may well be there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +94,7 @@ def recover(sight: Sight) -> Recovered:
     return Recovered(
         actions=(*closing, *reap(sight), *end_strays(sight)),
         living=living,
-        staying=tuple([worker for worker in living if stays(worker)]),
+        staying=tuple([one for one in living if one.drain_deadline is None and one.status is not WorkerStatus.DRAINING]),
     )
 
 

@@ -48,6 +48,10 @@ class Claims:
         """What the store says this worker holds."""
         return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], worker_id=self.worker_id, limit=_MOST_HELD)
 
+    async def to_stop(self) -> Sequence[Token]:
+        """What somebody has asked to be stopped."""
+        return await self.jobs.to_stop(self.worker_id)
+
     async def tell_progress(self, token: Token, share: float, note: str | None) -> bool:
         return await self.jobs.progress(self.worker_id, token, share, note)
 

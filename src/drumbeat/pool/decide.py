@@ -9,6 +9,7 @@ from math import ceil
 from drumbeat.core.decision import Decision
 from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, never_started, recover
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.pool.breaker import allowed, held_until, trouble
 from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJobs, Spawn, worker_name
 
 LINGER = timedelta(seconds=30)  #: a worker that says it has left is given this long to end its process
@@ -156,6 +157,8 @@ def respawn(view: PoolView, staying: Sequence[Worker]) -> list[Spawn]:
 def spawn(view: PoolView, mending: Mending, need: Need) -> list[Spawn]:
     """New workers, in the lowest free slots."""
     wanted = min(ceil(need.uncovered / view.policy.concurrency), need.room)
+    limit = allowed(view.streak, mending.living, view.now)
+    wanted = wanted if limit is None else min(wanted, limit)
     taken = {worker.slot for worker in mending.living}
     slots = [slot for slot in range(view.policy.max_workers) if slot not in taken][:wanted]
     reason = f"{_ready(need)}, {need.free} of {_slots(need)} slots are free, {need.room} more workers may come"
@@ -181,6 +184,8 @@ def why_nobody(view: PoolView, mending: Mending, need: Need) -> str:
         return f"no job is ready{beyond}"
     if not need.wants:
         return f"{_ready(need)} and {need.free} of {_slots(need)} slots are free{beyond}"
+    if need.room and (why := trouble(view.streak)) is not None:
+        return f"{_ready(need)}, but {why}"
     return f"{_ready(need)}, but {len(mending.living)} of at most {view.policy.max_workers} workers are here{beyond}"
 
 
@@ -192,6 +197,7 @@ def _summary(view: PoolView, mending: Mending, need: Need) -> dict[str, int]:
         "ready": need.ready,
         "out_of_reach": sum(need.out_of_reach.values()),
         "claimed": len(view.claims),
+        **({} if held_until(view.streak) is None else {"failing": view.streak.failed}),
     }
 
 

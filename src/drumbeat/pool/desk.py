@@ -11,7 +11,7 @@ from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob,
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.pool.payload import MOST_BYTES, as_json
-from drumbeat.pool.pushing import duration, new_job, new_jobs
+from drumbeat.pool.pushing import duration, new_job, new_jobs, one_job
 from drumbeat.pool.work import WorkPlan, plan_of
 from drumbeat.store.interface import Claiming, Store
 
@@ -33,6 +33,7 @@ class PoolStatus:
     counts: JobCounts
     workers: tuple[Worker, ...]  #: the live ones
     now: datetime
+    trouble: str | None = None  #: what keeps workers from being started
 
     @property
     def is_paused(self) -> bool:
@@ -82,7 +83,13 @@ class PoolDesk:
             if not exist_ok:
                 raise
         kept = await self.get()
+        if "handlers" in wanted:
+            wanted |= await self._mended()
         return await self._store.pools.save(replace(kept, policy={**kept.policy, **wanted}) if wanted else kept)
+
+    async def _mended(self) -> dict[str, str]:
+        """For the pool's policy: what workers failed at until now is mended, so others need not be held back."""
+        return {"mended_at": (await self._store.now()).isoformat()}
 
     async def get(self) -> Pool:
         """The pool's row. Raises NotFound, InvalidInput when it is no pool of jobs."""
@@ -95,7 +102,7 @@ class PoolDesk:
 
     async def push(self, payload: Any, **options: Any) -> JobId:
         """Push one job; answers with its id, or with that of the one it is the same as."""
-        return (await self.push_jobs([new_job(payload, self.most_bytes, **options)]))[0]
+        return (await self.push_jobs(one_job(payload, self.most_bytes, **options)))[0]
 
     async def push_many(self, payloads: Iterable[Any], **options: Any) -> Sequence[JobId]:
         """Push many with the same options: all of them, or none."""
@@ -197,12 +204,16 @@ class PoolDesk:
 
     async def status(self) -> PoolStatus:
         """Counts, workers and whether it is paused."""
-        home = await self.get()
+        from drumbeat.pool.breaker import streak, trouble
+        from drumbeat.pool.model import PoolPolicy
+
+        home, workers = await self.get(), await self._store.workers.list(self.pool_id)
         return PoolStatus(
             pool=home,
             counts=await self._store.jobs.counts(self.pool_id),
-            workers=tuple(await self._store.workers.list(self.pool_id, live=True)),
+            workers=tuple(worker for worker in workers if worker.is_live),
             now=await self._store.now(),
+            trouble=trouble(streak(workers, PoolPolicy.from_json(home.policy).mended_at)),
         )
 
     async def explain(self, job_id: str) -> "Explanation":
@@ -228,7 +239,7 @@ class PoolDesk:
             pause = min(pause * 1.5, _LOOK_SELDOM)
 
     async def cancel(self, *job_ids: str) -> Sequence[Job]:
-        """Cancel jobs: pending ones at once, running ones when their worker next renews its leases."""
+        """Cancel jobs: pending ones at once, running ones within about a second, when their worker hears of it."""
         return await self._store.jobs.cancel([(await self.job(job_id)).job_id for job_id in job_ids])
 
     async def requeue(self, *job_ids: str) -> Sequence[JobId]:
@@ -241,7 +252,9 @@ class PoolDesk:
         return await self._store.pools.save(replace(await self.get(), paused_until=until or FOREVER))
 
     async def resume(self) -> Pool:
-        return await self._store.pools.save(replace(await self.get(), paused_until=None))
+        """Jobs may be claimed again; and workers are started again, whatever they failed at before."""
+        kept = await self.get()
+        return await self._store.pools.save(replace(kept, paused_until=None, policy={**kept.policy, **await self._mended()}))
 
     async def plan(self) -> WorkPlan:
         """How its workers work."""

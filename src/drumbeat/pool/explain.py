@@ -24,6 +24,7 @@ class Why(StrEnum):
     DELAYED = "delayed"
     GROUP_FULL = "group_full"
     RATE_LIMITED = "rate_limited"
+    WORKERS_FAIL = "workers_fail"  #: those that were started failed before they did anything; others are held back
     NO_WORKERS = "no_workers"
     NO_CAPABILITY = "no_capability"
     NO_HANDLER = "no_handler"
@@ -46,6 +47,7 @@ class Facts:
     ahead_is_more: bool = False  #: there are more than were counted
     types: tuple[str, ...] = ()  #: the only types the pool's own workers have handlers for; none: all
     triggered: bool = False  #: whether something starts workers for the pool
+    trouble: str | None = None  #: what keeps workers from being started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +165,8 @@ def _short_of_workers(facts: Facts) -> Iterator[Reason]:
         yield Reason(
             why=Why.NO_HANDLER, says=f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
         )
+    if facts.trouble is not None:
+        yield Reason(why=Why.WORKERS_FAIL, says=facts.trouble)
     if not facts.workers:
         hint = "" if facts.triggered else f", and nothing starts any: drumbeat pool work {facts.pool.pool_id}"
         yield Reason(why=Why.NO_WORKERS, says=f"pool {facts.pool.pool_id} has no live worker{hint}")

@@ -2,7 +2,9 @@
 
 from drumbeat.core.job import Job, JobId, JobStatus
 from drumbeat.core.pool import Pool, PoolId
+from drumbeat.pool.breaker import streak, trouble
 from drumbeat.pool.explain import Facts
+from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.work import plan_of
 from drumbeat.store.interface import Store
 
@@ -15,11 +17,12 @@ async def read_facts(store: Store, pool: Pool, job: Job) -> Facts:
     pending = job.status is JobStatus.PENDING
     ahead, more = await _ahead(store, job) if pending else (0, False)
     group = await _group(store, job) if pending and job.group is not None else ()
+    workers = await store.workers.list(pool.pool_id)
     return Facts(
         now=await store.now(),
         pool=pool,
         job=job,
-        workers=tuple(await store.workers.list(pool.pool_id, live=True)),
+        workers=tuple(worker for worker in workers if worker.is_live),
         attempts=tuple(await store.jobs.attempts(job.job_id)),
         group_held=tuple(each.job_id for each in group if each.status is JobStatus.CLAIMED),
         group_recent=await _recent(store, job, group),
@@ -27,6 +30,7 @@ async def read_facts(store: Store, pool: Pool, job: Job) -> Facts:
         ahead_is_more=more,
         types=plan_of(pool).types,
         triggered=await _is_triggered(store, pool.pool_id),
+        trouble=trouble(streak(workers, PoolPolicy.from_json(pool.policy).mended_at)),
     )
 
 

@@ -140,6 +140,10 @@ class Hand:
             if held is not None and held.token == verdict.token:
                 del self._held[verdict.token.job_id]
 
+    def runs_since(self, moment: timedelta) -> bool:
+        """Whether something is still in hand that had begun by then."""
+        return any(held.task is not None and held.began <= moment for held in self._held.values())
+
     def tokens(self) -> list[Token]:
         """What to renew: everything that has no verdict yet."""
         decided = self._decided()
@@ -182,6 +186,13 @@ class Hand:
         if held in self._waiting:
             self._waiting.remove(held)
             self.verdicts.append(Verdict(token=token, outcome=outcome))
+
+    def cancel(self, tokens: Sequence[Token]) -> None:
+        """Make jobs end as cancelled; one that is stopping already is left to it."""
+        for token in tokens:
+            held = self._find(token)
+            if held is not None and held.stopped is None:
+                self.stop(token, Outcome.CANCELLED)
 
     def release_waiting(self) -> None:
         """What has not begun is given back."""

@@ -24,6 +24,7 @@ __all__ = [
     "ReleaseJobs",
     "Seen",
     "Spawn",
+    "Streak",
     "worker_name",
 ]
 
@@ -35,6 +36,7 @@ class PoolPolicy:
     max_workers: int = 10
     concurrency: int = 1  #: jobs one worker does at once
     capabilities: tuple[str, ...] = ()  #: what the workers that are started here can do beside plain jobs
+    mended_at: datetime | None = None  #: failures of workers from before then are forgotten
 
     def __post_init__(self) -> None:
         if self.max_workers < 0:
@@ -58,11 +60,22 @@ class PoolPolicy:
                 max_workers=int(fields.get("max_workers", 10)),
                 concurrency=int(fields.get("concurrency", 1)),
                 capabilities=tuple(given),
+                mended_at=datetime.fromisoformat(fields["mended_at"]) if fields.get("mended_at") else None,
             )
         except (TypeError, ValueError, OverflowError) as exc:
             raise InvalidSettings(
                 f"expected whole numbers as a pool's max_workers and concurrency, got {dict(fields)}"
             ) from exc
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streak:
+    """Workers that failed one after another before they had done anything."""
+
+    failed: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    error: str | None = None  #: the last one's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +104,7 @@ class PoolView:
     claims: tuple[Claim, ...] = ()  #: those looked at
     more_claims: bool = False  #: there are more than were looked at
     next_number: int = 0  #: no worker of this pool was ever named by it or above
+    streak: Streak = Streak()
 
     @property
     def sight(self) -> Sight:

@@ -7,6 +7,7 @@ from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.pool import PoolId, Thresholds
 from drumbeat.core.recovery import Sight
 from drumbeat.core.worker import Worker
+from drumbeat.pool.breaker import streak
 from drumbeat.pool.model import Claim, PoolPolicy, PoolView, worker_name
 from drumbeat.runtime.sight import look
 from drumbeat.spawn.interface import Spawner
@@ -42,6 +43,7 @@ async def observe(
         claims=claims,
         more_claims=len(claimed) == most,
         next_number=next_number(pool_id, sight),
+        streak=streak(sight.workers, policy.mended_at),
     )
 
 

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Backoff, Job, NewJob, RateLimit
+from drumbeat.core.job import AlikeJobs, Backoff, Job, NewJob, RateLimit
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.store.job_ids import number_of
 
 _MOST = 2**31 - 1
+_PLAIN = NewJob(payload=None)
 
 
 def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJob:
@@ -18,15 +19,24 @@ def new_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> NewJo
     return NewJob(payload=as_json(payload, "payload", most_bytes), **_read_options(options))
 
 
-def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: Any) -> list[NewJob]:
+def one_job(payload: Any, most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
+    """The same as the one of its kind, which is made in no time where nothing is unusual about it."""
+    return AlikeJobs([as_json(payload, "payload", most_bytes)], _like(options))
+
+
+def new_jobs(payloads: Iterable[Any], most_bytes: int = MOST_BYTES, **options: Any) -> AlikeJobs:
     """Many jobs with the same options. Raises InvalidInput naming the option, or the job and its field."""
-    read, jobs = _read_options(options), list[NewJob]()
-    for n, payload in enumerate(payloads):
-        try:
-            jobs.append(NewJob(payload=as_json(payload, "payload", most_bytes), **read))
-        except InvalidInput as exc:
-            raise InvalidInput(f"job {n}: {exc}") from exc
-    return jobs
+    like, read = _like(options), list[Any]()
+    try:
+        for payload in payloads:
+            read.append(as_json(payload, "payload", most_bytes))
+    except InvalidInput as exc:
+        raise InvalidInput(f"job {len(read)}: {exc}") from exc
+    return AlikeJobs(read, like)
+
+
+def _like(options: Mapping[str, Any]) -> NewJob:
+    return NewJob(payload=None, **_read_options(options)) if options else _PLAIN
 
 
 def _read_options(options: Mapping[str, Any]) -> dict[str, Any]:

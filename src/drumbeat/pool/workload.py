@@ -10,7 +10,7 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
-from drumbeat.core.job import Job, Outcome, Verdict
+from drumbeat.core.job import Job, Verdict
 from drumbeat.pool.attempt import Attempts, Held, in_time
 from drumbeat.pool.claims import Claims
 from drumbeat.pool.hand import Hand
@@ -21,6 +21,7 @@ from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 log = logging.getLogger(__name__)
 
 IDLE = timedelta(seconds=10)  #: how long to wait for news before looking anyway
+_HEED_EVERY = timedelta(seconds=1)  #: how soon a job that runs hears that it is cancelled
 _PROGRESS_EVERY = timedelta(milliseconds=500)
 _MEMORY_EVERY = timedelta(seconds=1)
 _TURNS = 16  #: jobs a task may run before others get their turn
@@ -33,7 +34,7 @@ _RESTLESS = (timedelta(milliseconds=5), timedelta(seconds=1))  #: the same, whil
 class JobWorkload:
     """One worker's jobs. Handlers are loaded in ``prepare``; a failing one never takes the worker down.
 
-    One task settles and claims, so that what finishes meanwhile is settled together; one renews and hears who must stop; one
+    One task settles and claims, so that what finishes meanwhile is settled together; one renews; one hears who must stop; one
     waits for news; one sends progress; each job has its own.
     """
 
@@ -76,7 +77,7 @@ class JobWorkload:
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._group = group
-        loops = [self._pump(), self._keep(), self._report()]
+        loops = [self._pump(), self._keep(), self._heed(), self._report()]
         if self._plan.mode is Mode.LOOP:
             loops.append(self._listen())
         self._loops = [group.create_task(self._guarded(loop)) for loop in loops]
@@ -299,6 +300,22 @@ class JobWorkload:
             except StoreUnavailable as exc:
                 log.warning("%s; leases could not be renewed", exc)
 
+    async def _heed(self) -> None:
+        """Hear soon which jobs somebody wants stopped; asked only while one has run for longer than that takes."""
+        while True:
+            await self._clock.sleep(_HEED_EVERY)
+            if not self.hand.runs_since(self._clock.elapsed() - _HEED_EVERY):
+                continue
+            try:
+                unwanted = await self._claims.to_stop()
+            except StoreUnavailable as exc:
+                log.debug("%s; cancelled jobs are heard of later", exc)
+                continue
+            if unwanted:
+                self.hand.cancel(unwanted)
+                self._news.set()
+                self._note_idle()
+
     async def _renew(self) -> None:
         tokens = self.hand.tokens()
         if not tokens:
@@ -308,8 +325,7 @@ class JobWorkload:
         for token in renewed.stale:
             if self.hand.forget(token):
                 log.warning("job %s is no longer this worker's; its handler is stopped", token.job_id)
-        for token in renewed.cancelled:
-            self.hand.stop(token, Outcome.CANCELLED)
+        self.hand.cancel(renewed.cancelled)
         self._news.set()
         self._note_idle()
 

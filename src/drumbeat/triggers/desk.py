@@ -16,7 +16,7 @@ from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
-from drumbeat.triggers.deliveries import Deliveries, secret_of
+from drumbeat.triggers.deliveries import PATH, Answer, Deliveries, secret_of
 from drumbeat.triggers.detached import Dispatch, send
 from drumbeat.triggers.file import load_triggers
 from drumbeat.triggers.in_loop import InLoop, in_loop
@@ -147,6 +147,11 @@ class TriggerDesk:
         """Run the beat a cloud's event asks for."""
         return await answer_event(event, self._run, self._deliveries())
 
+    async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Answer a webhook's request that some other server took. Never raises for what was sent; raises InvalidSettings
+        while a secret is missing."""
+        return await self._deliveries().answer("POST", f"{PATH}{name}", headers, body)
+
     def _deliveries(self) -> Deliveries:
         around = self._around
         return Deliveries(self.triggers, self._run, around.clock, around.store.leases, around.variables, around.owner)
@@ -158,6 +163,7 @@ class TriggerDesk:
             owner=around.owner,
             environment=around.for_children,
             log=around.state_dir / "triggers" / f"{trigger.name}.log",
+            state_dir=around.state_dir,
         )
 
 

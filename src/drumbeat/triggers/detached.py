@@ -13,10 +13,12 @@ from pathlib import Path
 from threading import Thread
 
 from drumbeat.core.errors import SpawnFailed
+from drumbeat.spawn.fork_client import NoForkServer, SocketDoor, fork
+from drumbeat.spawn.fork_wire import Request, made_of
 from drumbeat.spawn.leash import LEASH_FD
 from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
 from drumbeat.store.interface import Leases
-from drumbeat.triggers.model import Trigger
+from drumbeat.triggers.model import FIRE, Trigger
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ class Dispatch:
     owner: str
     environment: Mapping[str, str]  #: laid over this process's own: the store's URL is in it, never in the command
     log: Path
+    state_dir: Path | None = None  #: where a fork server may be
 
 
 async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
@@ -43,9 +46,8 @@ async def send(dispatch: Dispatch, trigger: Trigger, pool_id: str) -> bool:
     lease = await dispatch.leases.acquire(_name(trigger.name, pool_id), dispatch.owner, ON_ITS_WAY)
     if lease is None:
         return False
-    command = (sys.executable, "-m", "drumbeat.cli.fire", json.dumps(trigger.firing(pool_id).to_json()))
     try:
-        await asyncio.to_thread(start_detached, command, dispatch.environment, dispatch.log)
+        await asyncio.to_thread(_set_off, dispatch, trigger, json.dumps(trigger.firing(pool_id).to_json()))
     except SpawnFailed:
         await dispatch.leases.release(lease)
         raise
@@ -59,15 +61,40 @@ async def arrive(leases: Leases, trigger: str, pool_id: str) -> None:
         await leases.release(lease)
 
 
+def _set_off(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
+    """Have a checker run: forked where there is a fork server, else as a process, and, if wanted, a server for the next one."""
+    try:
+        fork_detached((FIRE, firing), dispatch)
+    except NoForkServer:
+        start_detached((sys.executable, "-m", "drumbeat.cli.fire", firing), dispatch.environment, dispatch.log)
+        if trigger.keep_warm is not None:
+            idle = f"{trigger.keep_warm.total_seconds():g}"
+            start_detached((sys.executable, "-m", "drumbeat.cli.forks", idle), dispatch.environment, dispatch.log)
+
+
+def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:
+    """The same as ``start_detached`` through the state folder's fork server. Raises NoForkServer, SpawnAmbiguous."""
+    if dispatch.state_dir is None:
+        raise NoForkServer("there is no state folder to find one in")
+    request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=made_of())
+    try:
+        dispatch.log.parent.mkdir(parents=True, exist_ok=True)
+        with dispatch.log.open("ab") as output:
+            forked = fork(SocketDoor(dispatch.state_dir), request, [output.fileno()])
+    except OSError as exc:
+        raise NoForkServer(str(exc)) from exc
+    forked.connection.close()
+    return forked.pid
+
+
 def start_detached(command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> int:
     """Start a process that outlives this one, what it prints appended to a file. Answers with its pid. Raises SpawnFailed."""
-    own = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     try:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         with log_file.open("ab") as output:
             process = subprocess.Popen(
                 command,
-                env={**own, **environment},
+                env=_environment(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -77,6 +104,10 @@ def start_detached(command: Sequence[str], environment: Mapping[str, str], log_f
         raise SpawnFailed(f"expected to start {command[0]!r}, got: {exc}; check that {log_file.parent} can be written") from exc
     Thread(target=process.wait, name=f"await-{process.pid}", daemon=True).start()
     return process.pid
+
+
+def _environment(over: Mapping[str, str]) -> dict[str, str]:
+    return {**{name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}, **over}
 
 
 def _name(trigger: str, pool_id: str) -> str:

@@ -72,6 +72,10 @@ class OnWork(Entry):
     on: Literal["work_added"] = WORK_ADDED  # type: ignore[assignment]
 
 
+class Subprocess(OnWork):
+    keep_warm_seconds: Annotated[float, Field(gt=0, le=1e9)] | None = None
+
+
 class Serverless(Scheduled):
     secret_variable: Variable | None = None
 
@@ -79,7 +83,7 @@ class Serverless(Scheduled):
 _KINDS: Mapping[TriggerType, type[Entry]] = {
     TriggerType.CRON: Cron,
     TriggerType.WEBHOOK: Webhook,
-    TriggerType.SUBPROCESS: OnWork,
+    TriggerType.SUBPROCESS: Subprocess,
     TriggerType.IN_LOOP: OnWork,
     TriggerType.SERVERLESS: Serverless,
 }
@@ -161,7 +165,7 @@ def _problem(error: Mapping[str, Any], kind: type[Entry]) -> str:
 
 def _value(entry: Entry) -> Trigger:
     given = entry.input
-    silent = given.stale_threshold_seconds
+    silent, warm = given.stale_threshold_seconds, getattr(entry, "keep_warm_seconds", None)
     return Trigger(
         name=entry.name,
         type=entry.type,
@@ -172,4 +176,5 @@ def _value(entry: Entry) -> Trigger:
         schedule=getattr(entry, "schedule", None),
         timezone=getattr(entry, "timezone", None),
         secret_variable=getattr(entry, "secret_variable", None),
+        keep_warm=None if warm is None else timedelta(seconds=warm),
     )

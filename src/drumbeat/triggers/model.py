@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 WORK_ADDED = "work_added"  #: the one event that triggers wait for
+FIRE = "fire"  #: what a fork server is told before a firing: be the checker of a subprocess trigger
 
 
 class TriggerType(StrEnum):
@@ -63,6 +64,7 @@ class Trigger:
     schedule: str | None = None  #: five fields, of a cron trigger and perhaps a serverless one
     timezone: str | None = None  #: None: UTC here, the machine's own in a crontab
     secret_variable: str | None = None  #: where a webhook's secret is, never what it is
+    keep_warm: timedelta | None = None  #: for so long after its last use a fork server is kept for a subprocess trigger
 
     def firing(self, pool_id: str | None = None) -> Firing:
         """The beat it wakes; of a pool that is named now, unless the trigger names its own."""

@@ -4,7 +4,9 @@
 ``elapse``: an Elapse; after ``await elapse(t)`` every time the store has written lies ``t`` further back.
 """
 
+from drumbeat.store.contract.answers import AnswersContract
 from drumbeat.store.contract.beats import BeatsContract
+from drumbeat.store.contract.connections import ConnectionsContract
 from drumbeat.store.contract.events import EventsContract
 from drumbeat.store.contract.executions import ExecutionsContract
 from drumbeat.store.contract.given import Elapse
@@ -40,6 +42,8 @@ class StoreContract(
     StepsContract,
     ExecutionsContract,
     TemplatesContract,
+    ConnectionsContract,
+    AnswersContract,
     LogsContract,
     UpkeepContract,
 ):

@@ -24,6 +24,7 @@ from drumbeat.store.contract.given import (
     lost,
     outdated,
     told,
+    worker_row,
 )
 from drumbeat.store.interface import Store
 
@@ -165,6 +166,31 @@ class DrainContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == worker
         assert len(await told(store, pool.pool_id)) == 1
+
+
+class NoteContract(Given):
+    async def test_what_a_provider_says_of_a_worker_joins_its_notes(self, store: Store, pool: Pool) -> None:
+        await store.workers.add([worker_row(pool, meta={"price_per_hour": 2.0, "contract": "v1"})])
+        joined_since = await active(store, pool, W2)
+
+        await store.workers.note_instance(pool.pool_id, W1, "pod-7", {"price_per_hour": 0.44, "gpu": "L4"})
+        await store.workers.note_instance(pool.pool_id, W2, "pod-8", {})
+
+        row = await store.workers.get(pool.pool_id, W1)
+        assert (row.provider_ref, row.meta) == ("pod-7", {"price_per_hour": 0.44, "contract": "v1", "gpu": "L4"})
+        assert await store.workers.get(pool.pool_id, W2) == replace(joined_since, provider_ref="pod-8")
+
+    async def test_nothing_is_noted_of_an_unknown_worker(self, store: Store, pool: Pool) -> None:
+        with pytest.raises(NotFound):
+            await store.workers.note_instance(pool.pool_id, W1, "pod-7", {})
+
+    async def test_an_outdated_controller_notes_nothing(self, store: Store, pool: Pool, lease: Lease) -> None:
+        before = await active(store, pool)
+
+        with pytest.raises(Fenced):
+            await store.workers.note_instance(pool.pool_id, W1, "pod-7", {}, fence=await outdated(store, lease))
+
+        assert await store.workers.get(pool.pool_id, W1) == before
 
 
 class ReapContract(Given):

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import JobCounts, JobId, JobStatus, Outcome, Token
+from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, Token
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, Given, new_pool, unique
-from drumbeat.store.contract.queue import claimed, claiming, failed, pushed, verdict
+from drumbeat.store.contract.given_jobs import claimed, claiming, failed, pushed, verdict
 from drumbeat.store.interface import Store
 
 
@@ -153,6 +153,22 @@ class JobsContract(Given):
 
         assert (marked.status, marked.cancel_requested) == (JobStatus.CLAIMED, True)
         assert (await store.jobs.get(job.job_id)).status is JobStatus.CANCELLED
+
+    async def test_a_worker_sees_what_it_is_to_stop_and_nobody_elses(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, 2)
+        [named] = await store.queue.push(pool.pool_id, [NewJob(payload=3, job_id=JobId(unique("named")))])
+        mine = await store.queue.claim(claiming(pool, W1, limit=2))
+        [theirs] = await store.queue.claim(claiming(pool, W2))
+        before = [await store.jobs.to_stop(worker) for worker in (W1, W2)]
+
+        await store.jobs.cancel([mine[1].job_id, theirs.job_id])
+
+        assert [[*each] for each in before] == [[], []]
+        assert theirs.job_id == named
+        assert [*await store.jobs.to_stop(W1)] == [mine[1].token]
+        assert [*await store.jobs.to_stop(W2)] == [theirs.token]
+        await store.queue.settle(W1, [verdict(mine[1], Outcome.CANCELLED)])
+        assert [*await store.jobs.to_stop(W1)] == []
 
     async def test_a_claimed_job_to_be_cancelled_may_still_be_done(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)

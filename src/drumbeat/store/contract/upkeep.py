@@ -9,6 +9,7 @@ from drumbeat.core.log import NewLog
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.run import Result, RunStatus
 from drumbeat.core.worker import WorkerStatus
+from drumbeat.store.contract.connections import connection
 from drumbeat.store.contract.executions import execution
 from drumbeat.store.contract.given import (
     DAY,
@@ -26,13 +27,14 @@ from drumbeat.store.contract.given import (
     sample,
     taken,
     told,
+    unique,
 )
 from drumbeat.store.contract.steps import step
 from drumbeat.store.contract.templates import template
 from drumbeat.store.interface import RunChange, Store
 
 TABLES = {"pools", "workers", "events", "leases", "beats", "samples", "runs", "logs"}
-TABLES |= {"steps", "results", "executions", "templates"}
+TABLES |= {"steps", "results", "executions", "templates", "connections", "answers"}
 
 
 async def fill(store: Store, pool_id: PoolId) -> None:
@@ -83,6 +85,8 @@ class UpkeepContract(Given):
         await store.results.save([Result(run_id=run.run_id)])
         await store.executions.load([execution(run.run_id, n) for n in (1, 2, 3)])
         await store.templates.create(template())
+        await store.connections.create(connection())
+        await store.answers.hold(unique("key"), "f", DAY)
 
         after = (await store.upkeep.check()).rows
 
@@ -100,6 +104,8 @@ class UpkeepContract(Given):
             "results": 1,
             "executions": 3,
             "templates": 1,
+            "connections": 1,
+            "answers": 1,
         }
 
     async def test_a_check_changes_nothing(self, store: Store, pool: Pool) -> None:
@@ -120,7 +126,7 @@ class UpkeepContract(Given):
 
         gone = await store.upkeep.prune(timedelta(hours=1))
 
-        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 5}
+        assert gone == {"samples": 1, "logs": 1, "beats": 1, "workers": 1, "events": 5, "leases": 0}
         assert await left(store, pool_id) == {"samples": 0, "logs": 0, "beats": 1, "workers": 0, "events": 0}
         assert (await store.runs.get(run.run_id)).status is RunStatus.FAILED
 
@@ -140,7 +146,31 @@ class UpkeepContract(Given):
         await elapse(DAY)
         await store.upkeep.prune(MINUTE)
 
-        assert await store.upkeep.prune(MINUTE) == {"samples": 0, "logs": 0, "beats": 0, "workers": 0, "events": 0}
+        again = await store.upkeep.prune(MINUTE)
+
+        assert again == {"samples": 0, "logs": 0, "beats": 0, "workers": 0, "events": 0, "leases": 0}
+
+    async def test_pruning_takes_leases_of_occasions_long_gone_and_no_others(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        occasions = [unique("trigger/push"), unique("after-exit/papers"), unique("webhook/crawler/key")]
+        for name in occasions:
+            await store.leases.acquire(name, "a", MINUTE)
+        released = await store.leases.acquire(pool.pool_id, "a", MINUTE)
+        assert released is not None
+        await store.leases.release(released)
+        await elapse(2 * DAY)
+        young = unique("trigger/young")
+        await store.leases.acquire(young, "a", MINUTE)
+
+        gone = await store.upkeep.prune(DAY)
+
+        assert gone["leases"] == len(occasions)
+        assert [await store.leases.find(name) for name in occasions] == [None] * 3
+        assert await store.leases.find(young) is not None
+        again = await store.leases.acquire(pool.pool_id, "b", MINUTE)
+        assert again is not None
+        assert again.epoch == released.epoch + 1
 
     async def test_pruning_keeps_live_workers_however_old(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         await joined(store, pool, W1)

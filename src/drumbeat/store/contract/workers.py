@@ -11,7 +11,7 @@ from drumbeat.core.event import EventType, Scope
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
-from drumbeat.store.contract.directions import DrainContract, ReapContract, TargetsContract
+from drumbeat.store.contract.directions import DrainContract, NoteContract, ReapContract, TargetsContract
 from drumbeat.store.contract.given import (
     AWKWARD,
     MINUTE,
@@ -196,6 +196,17 @@ class MoveContract(Given):
         assert (after.provider_ref, after.meta) == ("pod-2", AWKWARD)
         assert await store.workers.get(pool.pool_id, W1) == after
 
+    async def test_notes_join_those_that_are_there(self, store: Store, pool: Pool) -> None:
+        await store.workers.add([worker_row(pool, meta={"zone": "a", "tries": 1, **AWKWARD})])
+        worker = await store.workers.get(pool.pool_id, W1)
+
+        worker = await store.workers.move(worker, WorkerStatus.STARTING, "up", Change(meta={"tries": 2, "node": {"n": []}}))
+        worker = await store.workers.move(worker, WorkerStatus.WAITING, "ready", Change(meta={}))
+        after = await store.workers.move(worker, WorkerStatus.LOST, "silent", Change(meta={"tries": 3}))
+
+        assert after.meta == {**AWKWARD, "zone": "a", "tries": 3, "node": {"n": []}}
+        assert await store.workers.get(pool.pool_id, W1) == after
+
     async def test_the_move_to_waiting_is_stamped_as_ready(self, store: Store, pool: Pool) -> None:
         worker = await joined(store, pool)
         before = await store.now()
@@ -303,5 +314,5 @@ class MoveContract(Given):
         assert len(await told(store, pool.pool_id)) == 1
 
 
-class WorkersContract(AddContract, LookContract, MoveContract, TargetsContract, DrainContract, ReapContract):
+class WorkersContract(AddContract, LookContract, MoveContract, TargetsContract, DrainContract, NoteContract, ReapContract):
     """The registry, as a controller sees it."""

@@ -5,6 +5,7 @@ A method given a ``fence`` refuses with Fenced once another controller has taken
 StoreUnavailable, after which the caller does not know whether the write happened: that is why every write is safe to repeat.
 """
 
+from drumbeat.store.interface.access import Answers, Connections
 from drumbeat.store.interface.bench import (
     ExecutionOrder,
     Executions,
@@ -32,9 +33,11 @@ from drumbeat.store.interface.store import Store, StoreReport, Traits, Upkeep
 
 __all__ = [
     "BATCH",
+    "Answers",
     "Beats",
     "Change",
     "Claiming",
+    "Connections",
     "Events",
     "ExecutionOrder",
     "Executions",

@@ -48,7 +48,7 @@ class Change:
     exit_code: int | None = None
     error: str | None = None
     provider_ref: str | None = None
-    meta: Mapping[str, Any] | None = None
+    meta: Mapping[str, Any] | None = None  #: joins what the row has: a name that is there already is given the new value
 
 
 class Workers(Protocol):
@@ -97,6 +97,13 @@ class Workers(Protocol):
         fence: Fence | None = None,
     ) -> Sequence[WorkerId]:
         """Give live workers a drain deadline and a STOP event each; answers with those newly asked. Harmless to repeat."""
+        ...
+
+    async def note_instance(
+        self, pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], *, fence: Fence | None = None
+    ) -> None:
+        """Keep what a provider calls a worker, and what else it says of it: its price, its place; joins the notes that are
+        there. Raises NotFound."""
         ...
 
     async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:

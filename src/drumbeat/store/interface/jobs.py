@@ -125,7 +125,11 @@ class Jobs(Protocol):
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
-        """Pending jobs end as cancelled; claimed ones are marked, and their worker hears it when it renews. Others stay."""
+        """Pending jobs end as cancelled; claimed ones are marked for their worker to hear (``to_stop``, ``renew``)."""
+        ...
+
+    async def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
+        """What a worker holds that somebody has asked to be stopped. A cheap look, which changes nothing: to be taken often."""
         ...
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:

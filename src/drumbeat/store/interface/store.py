@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Protocol, Self
 
+from drumbeat.store.interface.access import Answers, Connections
 from drumbeat.store.interface.bench import Executions, Results, Runs, Steps, Templates
 from drumbeat.store.interface.control import Events, Leases, Membership, Pools, Workers
 from drumbeat.store.interface.jobs import Jobs, Queue
@@ -38,7 +39,11 @@ class Upkeep(Protocol):
         ...
 
     async def prune(self, older_than: timedelta) -> Mapping[str, int]:
-        """Delete samples, logs, beats and ended workers older than this; events of ended runs too. Counts by table."""
+        """Delete samples, logs, beats and ended workers older than this; events of ended runs too, and leases of an occasion (a
+        trigger on its way, a webhook that came: a name with a slash) that ran out as long ago. Counts by table.
+
+        A pool's own lease is never deleted: its epochs must not be used twice.
+        """
         ...
 
 
@@ -85,6 +90,10 @@ class Store(Protocol):
     def queue(self) -> Queue: ...
     @property
     def jobs(self) -> Jobs: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def answers(self) -> Answers: ...
     @property
     def logs(self) -> Logs: ...
     @property

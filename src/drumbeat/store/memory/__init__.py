@@ -8,6 +8,7 @@ from typing import Self
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.store.interface import Traits
+from drumbeat.store.memory.access import MemoryAnswers, MemoryConnections
 from drumbeat.store.memory.beats import MemoryBeats
 from drumbeat.store.memory.events import MemoryEvents
 from drumbeat.store.memory.executions import MemoryExecutions
@@ -51,6 +52,8 @@ class MemoryStore:
         self.steps = MemorySteps(self._state)
         self.executions = MemoryExecutions(self._state)
         self.templates = MemoryTemplates(self._state)
+        self.connections = MemoryConnections(self._state)
+        self.answers = MemoryAnswers(self._state)
         self.queue = MemoryQueue(self._state)
         self.jobs = MemoryJobs(self._state)
         self.logs = MemoryLogs(self._state)

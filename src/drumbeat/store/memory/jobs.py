@@ -83,6 +83,11 @@ class MemoryJobs(Table):
         return [self._cancel(job) for job in jobs if job and job.status in UNFINISHED]
 
     @operation
+    def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
+        held = (job for rows in self.state.pools.values() for job in rows.jobs.jobs.values() if job.lease_owner == worker_id)
+        return [job.token for job in held if job.status is JobStatus.CLAIMED and job.cancel_requested]
+
+    @operation
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         rows = self._rows(pool_id)
         if job_ids is None:

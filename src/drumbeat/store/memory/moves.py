@@ -52,5 +52,5 @@ def _moved(worker: Worker, to: WorkerStatus, change: Change, now: datetime) -> W
         exit_code=worker.exit_code if change.exit_code is None else change.exit_code,
         error=worker.error if change.error is None else change.error,
         provider_ref=worker.provider_ref if change.provider_ref is None else change.provider_ref,
-        meta=worker.meta if change.meta is None else plain(change.meta),
+        meta=worker.meta if change.meta is None else {**worker.meta, **plain(change.meta)},
     )

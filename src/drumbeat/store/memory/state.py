@@ -8,8 +8,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
+from drumbeat.core.answer import KeptAnswer
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import Clock
+from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import Fenced, NotFound, WorkerGone
 from drumbeat.core.event import Event, NewEvent
 from drumbeat.core.job import Job, JobId, JobStatus, Token
@@ -74,6 +76,8 @@ class State:
     pools: dict[PoolId, PoolRows] = field(default_factory=dict)
     leases: dict[str, KeptLease] = field(default_factory=dict)
     templates: dict[str, Template] = field(default_factory=dict)
+    connections: dict[str, StoredConnection] = field(default_factory=dict)
+    answers: dict[str, KeptAnswer] = field(default_factory=dict)
     job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: ids of jobs are the whole store's
     news: News = field(default_factory=News)
     last_log: int = 0

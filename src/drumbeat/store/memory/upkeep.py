@@ -37,7 +37,16 @@ class MemoryUpkeep(Table):
         gone = Counter(dict.fromkeys(_PRUNED, 0))
         for rows in self.state.pools.values():
             gone.update(_prune(rows, before))
-        return dict(gone)
+        return {**gone, "leases": self._prune_leases(before)}
+
+    def _prune_leases(self, before: datetime) -> int:
+        had = self.state.leases
+        self.state.leases = {
+            name: kept
+            for name, kept in had.items()
+            if "/" not in name or name in self.state.pools or kept.lease.expires_at >= before
+        }
+        return len(had) - len(self.state.leases)
 
     def _row_counts(self) -> dict[str, int]:
         pools = self.state.pools.values()
@@ -46,6 +55,8 @@ class MemoryUpkeep(Table):
             "runs": sum(rows.run is not None for rows in pools),
             "leases": len(self.state.leases),
             "templates": len(self.state.templates),
+            "connections": len(self.state.connections),
+            "answers": len(self.state.answers),
             "jobs": sum(len(rows.jobs.jobs) for rows in pools),
             **{table: sum(len(getattr(rows, table)) for rows in pools) for table in _OF_POOLS},
         }

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
 from drumbeat.core.event import Event, Target, set_worker_target, stop
@@ -85,6 +86,14 @@ class MemoryWorkers(Table):
         for worker in asked:
             keep(self.state, replace(worker, drain_deadline=deadline), stop(reason, within, worker.worker_id))
         return [worker.worker_id for worker in asked]
+
+    @operation
+    def note_instance(
+        self, pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], *, fence: Fence | None = None
+    ) -> None:
+        self.state.admit(fence)
+        row = self.state.worker(pool_id, worker_id)
+        keep(self.state, replace(row, provider_ref=ref, meta={**row.meta, **plain(meta)}))
 
     @operation
     def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:

@@ -6,10 +6,10 @@ from drumbeat.core.errors import Refused
 
 
 class NoBenchmarks:
-    """In place of runs, results, steps, executions and templates: refuses every word."""
+    """In place of runs, results, steps, executions, templates and connections: refuses every word."""
 
     async def _refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise Refused("Redis keeps no benchmarks; use a SQLite or PostgreSQL store for runs, results and templates")
+        raise Refused("Redis keeps no benchmarks; use a SQLite or PostgreSQL store for runs, templates and connections")
 
     create = get = list = update = save = delete = _refuse
-    add_file = list_files = load = count = note_use = _refuse
+    add_file = list_files = load = count = note_use = set_default = _refuse

@@ -88,13 +88,13 @@ class RedisDatabase:
     async def run(self, name: str, *arguments: Argument) -> Any:
         """What a script answers. Raises what it refused with."""
         script = self.scripts[name]
-        words = [b"1", self._prefix, *(NOTHING if argument is None else argument for argument in arguments)]
+        words = [NOTHING if argument is None else argument for argument in arguments]
         try:
-            answer = await self._ask([b"EVALSHA", script.digest, *words])
+            answer = await self._ask([b"EVALSHA", script.digest, b"1", self._prefix, *words])
         except ServerSaidNo as exc:
             if not str(exc).startswith("NOSCRIPT"):
                 raise self._translated(exc) from exc
-            answer = await self.command(b"EVAL", script.text, *words)
+            answer = await self.command(b"EVAL", script.text, b"1", self._prefix, *words)
         if answer[0] == 1:
             return answer[1] if len(answer) > 1 else None
         raise _REFUSALS[answer[1]](answer[2].decode())
@@ -143,10 +143,8 @@ class RedisDatabase:
 
     async def _answer(self, wire: Wire, words: Sequence[Word], seconds: float) -> Any:
         try:
-            async with asyncio.timeout(seconds):
-                return await wire.ask(words)
+            return await wire.ask(words, seconds)
         except TimeoutError as exc:
-            wire.close()
             raise self._unreachable(f"no answer within {seconds:g} s") from exc
         except OSError as exc:
             raise self._unreachable(str(exc)) from exc

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeGuard
 
 import msgspec
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Verdict
+from drumbeat.core.job import AlikeJobs, Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Verdict
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import Claiming
@@ -16,6 +17,9 @@ from drumbeat.store.redis.database import Argument
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
 _USUAL = Backoff()
+_MOST_PLAIN = 10_000  #: each is an argument of its script
+_rare = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes")
+_NOTHING_RARE = _rare(NewJob(payload=None))
 
 
 class _Document(msgspec.Struct, omit_defaults=True, frozen=True):
@@ -80,8 +84,12 @@ _read_tries = msgspec.json.Decoder(list[_Try]).decode
 
 def as_json(value: Any, what: str) -> str:
     """JSON as text: the server's MessagePack knows no bytes."""
+    return _encoded(value, what).decode()
+
+
+def _encoded(value: Any, what: str) -> bytes:
     try:
-        return _encode(value).decode()
+        return _encode(value)
     except (TypeError, ValueError, OverflowError) as exc:
         raise InvalidInput(f"expected a job's {what} to be plain JSON, got {type(value).__name__}: {exc}") from exc
 
@@ -106,24 +114,36 @@ def _push_row(job: NewJob) -> tuple[Any, ...]:
 
 
 def _document(job: NewJob) -> str:
+    return as_json(_Document(job.payload, *_common(job)), "payload")
+
+
+def _common(job: NewJob) -> tuple[Any, ...]:
+    """A document's fields behind its payload."""
     backoff, rate = job.backoff, job.group_rate
-    return as_json(
-        _Document(
-            job.payload,
-            job.type,
-            job.priority,
-            job.max_attempts,
-            job.max_crashes,
-            None if backoff == _USUAL else (to_us(backoff.first), backoff.factor, to_us(backoff.most), backoff.jitter),
-            None if job.timeout is None else to_us(job.timeout),
-            job.unique_key,
-            job.group,
-            job.group_limit,
-            None if rate is None else (rate.count, to_us(rate.per)),
-            job.capability,
-        ),
-        "payload",
+    return (
+        job.type,
+        job.priority,
+        job.max_attempts,
+        job.max_crashes,
+        None if backoff == _USUAL else (to_us(backoff.first), backoff.factor, to_us(backoff.most), backoff.jitter),
+        None if job.timeout is None else to_us(job.timeout),
+        job.unique_key,
+        job.group,
+        job.group_limit,
+        None if rate is None else (rate.count, to_us(rate.per)),
+        job.capability,
     )
+
+
+def are_plain(jobs: Sequence[NewJob]) -> TypeGuard[AlikeJobs]:
+    """Whether jobs are alike, are ready at once, and nobody else can be in their place."""
+    return isinstance(jobs, AlikeJobs) and len(jobs) <= _MOST_PLAIN and _rare(jobs.like) == _NOTHING_RARE
+
+
+def plain_words(jobs: AlikeJobs) -> Sequence[Argument]:
+    """Lane, priority and each one's document."""
+    common = _common(jobs.like)
+    return _lane(jobs.like), jobs.like.priority, *(_encoded(_Document(each, *common), "payload") for each in jobs.payloads)
 
 
 def _lane(job: NewJob) -> str:

@@ -7,6 +7,7 @@ from drumbeat.core.errors import NotFound
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.job_rows import attempts_of, job_of, jobs_of
 from drumbeat.store.redis.rows import moment, to_us
@@ -70,6 +71,13 @@ class RedisJobs:
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return jobs_of(await self._database.run("job_cancel", *dict.fromkeys(job_ids)))
+
+    async def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
+        found = await self._database.run("job_to_stop", worker_id)
+        return [
+            Token(job_id=job_id_of(int(number)) if own is None else JobId(own.decode()), epoch=int(epoch))
+            for number, own, epoch in found
+        ]
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))

@@ -6,6 +6,7 @@ from typing import Self
 
 from drumbeat.core.errors import StoreNotReady
 from drumbeat.store.interface import Traits
+from drumbeat.store.redis.answers import RedisAnswers
 from drumbeat.store.redis.bench import NoBenchmarks
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.events import RedisEvents
@@ -38,7 +39,8 @@ class RedisStore:
         self.queue = RedisQueue(database)
         self.jobs = RedisJobs(database)
         self.upkeep = RedisUpkeep(database)
-        self.runs = self.results = self.steps = self.executions = self.templates = NoBenchmarks()
+        self.answers = RedisAnswers(database)
+        self.runs = self.results = self.steps = self.executions = self.templates = self.connections = NoBenchmarks()
 
     @property
     def traits(self) -> Traits:

@@ -44,6 +44,7 @@ class RedisUpkeep:
         gone = Counter(dict.fromkeys((*_PRUNED, "events"), 0))
         for pool in await self._database.run("pool_names"):
             gone.update(dict(zip(_PRUNED, await self._database.run("pool_prune", pool, to_us(older_than)), strict=True)))
+        gone["leases"] = await self._database.run("lease_prune", to_us(older_than))
         return dict(gone)
 
     async def _row_counts(self) -> Mapping[str, int]:

@@ -27,6 +27,8 @@ class Wire(asyncio.Protocol):
         self._transport = transport
         self._held = held
         self._replies: deque[asyncio.Future[Any]] = deque()
+        self._deadlines: deque[float] = deque()  #: of the replies, by the loop's clock
+        self._watch: asyncio.TimerHandle | None = None
         self._rest = b""
         self._loop = asyncio.get_running_loop()
         transport.set_protocol(self)
@@ -35,17 +37,36 @@ class Wire(asyncio.Protocol):
     def is_open(self) -> bool:
         return not self._transport.is_closing()
 
-    def ask(self, words: Sequence[Word]) -> asyncio.Future[Any]:
-        """Send a command; its reply comes to the future."""
+    def ask(self, words: Sequence[Word], within: float) -> asyncio.Future[Any]:
+        """Send a command; its reply comes to the future, or TimeoutError after so many seconds, and then the wire is closed."""
         reply: asyncio.Future[Any] = self._loop.create_future()
         self._transport.write(_packed(words))
         self._replies.append(reply)
+        deadline = self._loop.time() + within
+        self._deadlines.append(deadline)
+        if self._watch is None or self._watch.when() > deadline:
+            self._watch_until(deadline)
         return reply
 
     def close(self) -> None:
         """Let go at once; who still waits hears that the connection was lost."""
         self._transport.abort()
         self.connection_lost(None)
+
+    def _watch_until(self, deadline: float) -> None:
+        """One timer for all replies: it looks again when the oldest that is missing should have come."""
+        if self._watch is not None:
+            self._watch.cancel()
+        self._watch = self._loop.call_at(deadline, self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        if self._deadlines and self._loop.time() < self._deadlines[0]:
+            self._watch_until(self._deadlines[0])
+        elif self._deadlines:
+            if not self._replies[0].done():
+                self._replies[0].set_exception(TimeoutError())
+            self.close()
 
     def data_received(self, data: bytes) -> None:
         text, at = self._rest + data if self._rest else data, 0
@@ -58,6 +79,9 @@ class Wire(asyncio.Protocol):
         self._rest = text[at:] if at else text
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._deadlines.clear()
+        if self._watch is not None:
+            self._watch.cancel()
         while self._replies:
             reply = self._replies.popleft()
             if not reply.done():
@@ -66,6 +90,7 @@ class Wire(asyncio.Protocol):
     def _answer(self, value: Any) -> None:
         if not self._replies:
             return
+        self._deadlines.popleft()
         reply = self._replies.popleft()
         if reply.done():
             return

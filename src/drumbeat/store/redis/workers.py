@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from drumbeat.core.errors import IllegalMove
 from drumbeat.core.event import Event, Target, set_worker_target, stop
@@ -68,6 +69,11 @@ class RedisWorkers:
         payload = dump(stop(reason, within).payload)
         asked = await self._database.run("worker_drain", *fence_words(fence), pool_id, to_us(within), payload, *workers)
         return [WorkerId(name.decode()) for name in asked]
+
+    async def note_instance(
+        self, pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], *, fence: Fence | None = None
+    ) -> None:
+        await self._database.run("worker_note", *fence_words(fence), pool_id, worker_id, ref, dump(meta))
 
     async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
         await self._database.run("worker_reaped", *fence_words(fence), pool_id, worker_id)

@@ -4,7 +4,7 @@ A script is a generator: it yields a query's name and values, is sent that query
 logic is written once, whether the driver awaits (PostgreSQL) or blocks in a thread (SQLite). To raise is to roll back.
 """
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -89,3 +89,16 @@ def check_fence(fence: Fence | None) -> Script[None]:
         return
     if not (yield "check_fence", {"name": fence.name, "epoch": fence.epoch}):
         raise Fenced(f"the lease on {fence.name} was taken over since epoch {fence.epoch}; this controller must stop acting")
+
+
+async def driven(script: Script[T], perform: Callable[[str, Values | Bulk], Awaitable[Rows]]) -> T:
+    """Run a script to its end, awaiting each query."""
+    try:
+        name, values = next(script)
+        while True:
+            name, values = script.send(await perform(name, values))
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    finally:
+        script.close()

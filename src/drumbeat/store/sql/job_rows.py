@@ -5,13 +5,26 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import lru_cache
 from itertools import repeat
+from operator import attrgetter
 from types import MemberDescriptorType
 from typing import Any
 
 import msgspec
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import USUAL_BACKOFF, Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
+from drumbeat.core.job import (
+    USUAL_BACKOFF,
+    AlikeJobs,
+    Attempt,
+    Backoff,
+    Job,
+    JobId,
+    JobStatus,
+    NewJob,
+    Outcome,
+    RateLimit,
+    Token,
+)
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.sql.database import Row
 from drumbeat.store.sql.rows import at_us, instant, moment, to_us
@@ -26,6 +39,8 @@ _moment = lru_cache(maxsize=4096)(moment)  #: the jobs of one claim share most o
 _FIELDS = tuple(vars(Job)[name] for name in Job.__dataclass_fields__)
 _SET = MemberDescriptorType.__set__
 _PRIORITY = 7
+_rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
+_NOTHING_RARE = _rare(NewJob(payload=None))
 COLUMNS = 33  #: of ``jobs``, in the order in which its migration made them
 
 
@@ -96,18 +111,11 @@ def _claim_order(row: Row) -> tuple[int, int]:
 
 def is_plain(job: NewJob) -> bool:
     """Whether a job has only what every job has."""
-    return (
-        job.job_id is None
-        and job.unique_key is None
-        and job.group is None
-        and job.capability is None
-        and job.timeout is None
-        and job.run_at is None
-        and not job.delay
-        and job.max_attempts == 3
-        and job.max_crashes == 3
-        and (job.backoff is _BACKOFF or job.backoff == _BACKOFF)
-    )
+    return _rare(job) == _NOTHING_RARE
+
+
+def are_plain(jobs: Sequence[NewJob]) -> bool:
+    return is_plain(jobs.like) if isinstance(jobs, AlikeJobs) else all(map(is_plain, jobs))
 
 
 def new_job_values(job: NewJob) -> dict[str, Any]:

@@ -65,6 +65,10 @@ class SqlJobs:
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return await self._database.transact(_cancel(job_ids))
 
+    async def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
+        rows = await self._database.read("list_to_stop", {"worker_id": worker_id})
+        return [Token(job_id=row_id(row), epoch=row["lease_epoch"]) for row in rows]
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         requeued = await self._database.transact(_requeue(pool_id, job_ids))
         await self._queue.ring([pool_id] if requeued else [])

@@ -7,7 +7,7 @@ Behind PgBouncer in transaction mode a prepared statement may not be there the n
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import cache
@@ -18,9 +18,10 @@ from drumbeat.core.errors import AlreadyExists, DrumbeatError, InvalidInput, Inv
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Traits
-from drumbeat.store.sql.database import Bulk, Rows, Script, Values
+from drumbeat.store.sql.database import Bulk, Rows, Script, Values, driven
 from drumbeat.store.sql.postgres_bell import PostgresBell, channel_of
 from drumbeat.store.sql.postgres_lending import Borrowed, Lending
+from drumbeat.store.sql.postgres_line import Express, Line
 from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 
@@ -93,6 +94,7 @@ class PostgresDatabase:
         self._lending: Lending | None = None
         self._pooled = False
         self.bell = PostgresBell(self, schema)
+        self.express = Express(self, "push_one", failures)
 
     @property
     def location(self) -> str:
@@ -104,9 +106,10 @@ class PostgresDatabase:
         try:
             self._pooled = await self._is_behind_a_pooler()
             pool = await self._make_pool(pooled=self._pooled)
-            self._lending = Lending(pool, self._command_timeout, _driver().InterfaceError)
+            gone, outdated = _driver().InterfaceError, _driver().InvalidCachedStatementError
+            self._lending = Lending(pool, self._command_timeout, gone, outdated, prepares=not self._pooled)
         except failures() as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
 
     async def _make_pool(self, *, pooled: bool) -> "asyncpg.Pool[asyncpg.Record]":
         pool: asyncpg.Pool[asyncpg.Record] = await _driver().create_pool(
@@ -136,6 +139,7 @@ class PostgresDatabase:
         if self._lending is None:
             return
         await self.bell.close()
+        self.express.close()
         lending, self._lending = self._lending, None
         try:
             await asyncio.wait_for(lending.close(), self._connect_timeout)
@@ -143,7 +147,7 @@ class PostgresDatabase:
             lending.terminate()
 
     def queue(self) -> PostgresQueue:
-        return PostgresQueue(self, self.bell)
+        return PostgresQueue(self, self.bell, self.express)
 
     async def listener(self) -> "asyncpg.Connection[asyncpg.Record] | None":
         """A connection of its own to listen on; None behind a pooler, where nobody can."""
@@ -151,11 +155,24 @@ class PostgresDatabase:
             return None
         try:
             made: asyncpg.Connection[asyncpg.Record] = await _driver().connect(
-                self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout
+                self._url, timeout=self._connect_timeout, command_timeout=self._command_timeout, server_settings=_PLANS
             )
         except failures() as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
         return made
+
+    async def line(self, query: str) -> tuple[Line, tuple[str, ...]] | None:
+        """A connection of its own for a query of one statement, and the order of its values; None behind a pooler."""
+        [statement] = self._queries[query].statements
+        connection = await self.listener()
+        if connection is None:
+            return None
+        try:
+            prepared = await connection.prepare(statement.text)
+        except failures() as exc:
+            connection.terminate()
+            raise self.translated(exc) from exc
+        return Line(connection, prepared, _driver().PostgresError.new, self._command_timeout), statement.parameters
 
     async def read(self, query: str, values: Values | None = None) -> Rows:
         return await self.write(query, values or {})
@@ -165,20 +182,20 @@ class PostgresDatabase:
         if len(found.statements) > 1:
             return await self.transact(_only(query, values))
         try:
-            async with self._acquired() as connection:
-                return await _run(connection, found, values)
+            statement = found.statements[0]
+            return await self._opened().run(statement.text, tuple(map(values.__getitem__, statement.parameters)))
         except failures() as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
 
     async def transact(self, script: Script[T]) -> T:
         try:
             async with self._acquired() as connection, connection.transaction():
                 return await self._drive(connection, script)
         except failures() as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
 
     async def _drive(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", script: Script[T]) -> T:
-        return await _driven(script, lambda name, values: self._perform(connection, self._queries[name], values))
+        return await driven(script, lambda name, values: self._perform(connection, self._queries[name], values))
 
     async def _perform(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values | Bulk) -> Rows:
         if isinstance(values, Bulk):
@@ -213,14 +230,17 @@ class PostgresDatabase:
             async with self._acquired() as connection:
                 yield connection
         except failures() as exc:
-            raise self._translated(exc) from exc
+            raise self.translated(exc) from exc
 
     def _acquired(self) -> Borrowed:
+        return self._opened().borrowed()
+
+    def _opened(self) -> Lending:
         if self._lending is None:
             raise StoreUnavailable("this store is closed; open it before use")
-        return self._lending.borrowed()
+        return self._lending
 
-    def _translated(self, exc: Exception) -> DrumbeatError:
+    def translated(self, exc: Exception) -> DrumbeatError:
         asyncpg = _driver()
         if isinstance(exc, asyncpg.InvalidAuthorizationSpecificationError | asyncpg.InvalidPasswordError):
             return InvalidSettings(f"PostgreSQL at {self.location} refused the user or password; check the store's URL")
@@ -240,19 +260,6 @@ class PostgresDatabase:
         return StoreUnavailable(f"PostgreSQL at {self.location}: {str(exc) or type(exc).__name__}{hint}")
 
 
-async def _driven(script: Script[T], perform: Callable[[str, Values | Bulk], Awaitable[Rows]]) -> T:
-    """Run a script to its end, awaiting each query."""
-    try:
-        name, values = next(script)
-        while True:
-            name, values = script.send(await perform(name, values))
-    except StopIteration as end:
-        result: T = end.value
-        return result
-    finally:
-        script.close()
-
-
 async def push_on(
     connection: "asyncpg.Connection[Any]", pool_id: PoolId, jobs: Sequence[NewJob], *, schema: str = "drumbeat"
 ) -> Sequence[JobId]:
@@ -267,7 +274,7 @@ async def push_on(
             raise InvalidInput(f"expected values for {name}, got rows to copy")
         return await _run(connection, known[name], values)
 
-    return await _driven(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
+    return await driven(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
 
 
 @cache
@@ -301,9 +308,10 @@ def _only(query: str, values: Values) -> Script[Rows]:
 
 @cache
 def failures() -> tuple[type[Exception], ...]:
-    """What the driver raises, to be said in our own words."""
+    """What the driver raises, to be said in our own words; its internal error too: a server that dies while it prepares a
+    statement leaves a connection that can do nothing but be cut off."""
     asyncpg = _driver()
-    return (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ssl.SSLError)
+    return (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError, TimeoutError, ssl.SSLError)
 
 
 @cache

@@ -56,15 +56,23 @@ class PostgresBell:
             self._ears[channel].discard(heard)
 
     def word(self, pool_id: PoolId) -> str | None:
-        """The channel to notify within a statement; None if it was told a moment ago and will be again."""
+        """The channel to notify within a statement; None if it was told a moment ago and will be again: by the first statement
+        after that moment, or on its own where none comes."""
         channel, loop = channel_of(self._schema, pool_id), asyncio.get_running_loop()
-        if channel in self._later:
-            return None
-        if loop.time() >= self._next.get(channel, 0.0):
-            self._next[channel] = loop.time() + QUIET
+        now = loop.time()
+        if now >= self._next.get(channel, 0.0):
+            self._next[channel] = now + QUIET
+            if channel in self._later:
+                self._later.pop(channel).cancel()
             return channel
-        self._later[channel] = loop.call_at(self._next[channel] + QUIET, self._send_later, channel)
+        if channel not in self._later:
+            self._later[channel] = loop.call_at(self._next[channel] + QUIET, self._send_later, channel)
         return None
+
+    def unsaid(self, channel: str | None) -> None:
+        """What was to be said within a statement was not, for it failed; others may have relied on it."""
+        if channel is not None and channel not in self._later:
+            self._later[channel] = asyncio.get_running_loop().call_later(QUIET, self._send_later, channel)
 
     async def ring(self, pool_id: PoolId) -> None:
         channel = self.word(pool_id)

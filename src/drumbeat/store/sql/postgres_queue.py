@@ -3,19 +3,21 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, Protocol
 
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import Job, JobId, NewJob, Outcome, Token, Verdict
+from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Token, Verdict
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import Claiming, Settled
-from drumbeat.store.job_ids import job_id_of, refuse_own_form
+from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
 from drumbeat.store.sql.database import Database, Row, Rows, Script
 from drumbeat.store.sql.floor import GROUND, Asking, Floor, risen
-from drumbeat.store.sql.job_rows import is_plain, json_list, json_text, new_job_values, result_text, row_id, rows_json
+from drumbeat.store.sql.job_rows import are_plain, json_list, json_text, new_job_values, result_text, row_id, rows_json
 from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
+from drumbeat.store.sql.postgres_line import Express
 from drumbeat.store.sql.queue import Bell, SqlQueue
 from drumbeat.store.sql.rows import to_us
 
@@ -27,13 +29,17 @@ class Teller(Bell, Protocol):
 
     def word(self, pool_id: PoolId) -> str | None: ...
 
+    def unsaid(self, channel: str | None) -> None: ...
+
 
 class PostgresQueue(SqlQueue):
     """Rows are locked as they are chosen, so that many claim at once and none waits for another."""
 
-    def __init__(self, database: Database, bell: Teller) -> None:
+    def __init__(self, database: Database, bell: Teller, express: Express) -> None:
+        """``express`` keeps one plain job and answers with its number."""
         super().__init__(database, bell)
         self._teller = bell
+        self._express = express
         self._floors: dict[Asking, Floor] = {}
 
     async def ring(self, pool_ids: Iterable[PoolId]) -> None:
@@ -42,9 +48,22 @@ class PostgresQueue(SqlQueue):
         await super().ring(pool_ids)
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        if all(map(is_plain, jobs)):
-            query, values = _plain_step(pool_id, jobs, self._teller.word(pool_id))
-            return _pushed(pool_id, jobs, await self._database.write(query, values))
+        if not are_plain(jobs):
+            return await self._push_others(pool_id, jobs)
+        query, values = _plain_step(pool_id, jobs)
+        values["channel"] = self._teller.word(pool_id)
+        try:
+            if query != "push_one":
+                return _pushed(pool_id, jobs, await self._database.write(query, values))
+            number = await self._express.number(values)
+        except BaseException:
+            self._teller.unsaid(values["channel"])
+            raise
+        if number is None:
+            raise no_pool(pool_id)
+        return [job_id_of(number)]
+
+    async def _push_others(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         ids = await self._database.transact(push_script(pool_id, jobs, None))
         await self._bell.ring(pool_id)
         return ids
@@ -109,7 +128,7 @@ class PostgresQueue(SqlQueue):
 
 def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) -> Script[list[JobId]]:
     """Push on whatever connection runs it; whoever waits is told when its transaction commits."""
-    if all(map(is_plain, jobs)):
+    if are_plain(jobs):
         return _pushed(pool_id, jobs, (yield _plain_step(pool_id, jobs, channel)))
     for job in jobs:
         refuse_own_form(job)
@@ -121,23 +140,30 @@ def push_script(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) ->
     return ids
 
 
-def _plain_step(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None) -> tuple[str, dict[str, Any]]:
+def _plain_step(pool_id: PoolId, jobs: Sequence[NewJob], channel: str | None = None) -> tuple[str, dict[str, Any]]:
     where: dict[str, Any] = {"pool_id": pool_id, "channel": channel}
-    if len(jobs) == 1:
-        payload = json_text(jobs[0].payload, "payload")
-        return "push_one", where | {"type": jobs[0].type, "payload": payload, "priority": jobs[0].priority}
-    where["payloads"] = json_list([job.payload for job in jobs], "payload")
-    types, priorities = [job.type for job in jobs], [job.priority for job in jobs]
+    if isinstance(jobs, AlikeJobs):
+        return _alike_step(where, jobs.payloads, jobs.like)
+    payloads, types, priorities = ([*map(attrgetter(name), jobs)] for name in ("payload", "type", "priority"))
     if len(set(types)) == len(set(priorities)) == 1:
-        return "push_alike", where | {"type": types[0], "priority": priorities[0]}
-    return "push_plain", where | {"types": types, "priorities": priorities}
+        return _alike_step(where, payloads, jobs[0])
+    return "push_plain", where | {"payloads": json_list(payloads, "payload"), "types": types, "priorities": priorities}
+
+
+def _alike_step(where: dict[str, Any], payloads: Sequence[Any], like: NewJob) -> tuple[str, dict[str, Any]]:
+    where["type"], where["priority"] = like.type, like.priority
+    if len(payloads) == 1:
+        where["payload"] = json_text(payloads[0], "payload")
+        return "push_one", where
+    where["payloads"] = json_list(payloads, "payload")
+    return "push_alike", where
 
 
 def _pushed(pool_id: PoolId, jobs: Sequence[NewJob], rows: Rows) -> list[JobId]:
-    numbers = [] if not rows else [rows[0]["seq"]] if len(jobs) == 1 else rows[0]["seqs"]
-    if len(numbers) != len(jobs):
+    """A row's first column is its job's number; they were drawn in the jobs' order."""
+    if len(rows) != len(jobs):
         raise no_pool(pool_id)
-    return [job_id_of(number) for number in numbers]
+    return job_ids_of(sorted(row[0] for row in rows))
 
 
 def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:

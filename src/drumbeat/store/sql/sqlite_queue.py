@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drumbeat.core.job import Job, JobId, NewJob, Outcome, Token, Verdict
+from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Token, Verdict
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import Claiming, Settled
-from drumbeat.store.job_ids import job_id_of, refuse_own_form
+from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
 from drumbeat.store.sql.database import Bulk, Row, Script
-from drumbeat.store.sql.job_rows import is_plain, json_text, new_job_values, result_text, rows_json
+from drumbeat.store.sql.job_rows import are_plain, json_text, new_job_values, result_text, rows_json
 from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.queue import SqlQueue
@@ -22,9 +22,8 @@ class SqliteQueue(SqlQueue):
     """One writer at a time: what is read in a script is true until it ends."""
 
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
-        if all(map(is_plain, jobs)):
-            told = [(job.type, json_text(job.payload, "payload"), job.priority) for job in jobs]
-            ids = await self._database.transact(_push_plain(pool_id, told))
+        if are_plain(jobs):
+            ids = await self._database.transact(_push_plain(pool_id, _told(jobs)))
         else:
             for job in jobs:
                 refuse_own_form(job)
@@ -44,12 +43,19 @@ class SqliteQueue(SqlQueue):
         return Settled(stale=stale(verdicts, good), claimed=tuple(self._took(claiming, rows)) if claiming else ())
 
 
+def _told(jobs: Sequence[NewJob]) -> Sequence[tuple[str, str, int]]:
+    if isinstance(jobs, AlikeJobs):
+        like = jobs.like
+        return [(like.type, json_text(payload, "payload"), like.priority) for payload in jobs.payloads]
+    return [(job.type, json_text(job.payload, "payload"), job.priority) for job in jobs]
+
+
 def _push_plain(pool_id: PoolId, jobs: Sequence[tuple[str, str, int]]) -> Script[list[JobId]]:
     first, now = yield from _next_number(pool_id)
     records = [(seq, pool_id, kind, payload, priority, now) for seq, (kind, payload, priority) in enumerate(jobs, first)]
     if records:
         yield "push_plain", Bulk(table="jobs", columns=_PLAIN, records=records)
-    return [job_id_of(record[0]) for record in records]
+    return job_ids_of(range(first, first + len(records)))
 
 
 def _push(pool_id: PoolId, jobs: Sequence[Mapping[str, Any]]) -> Script[list[JobId]]:

@@ -6,6 +6,7 @@ from typing import Self
 
 from drumbeat.core.errors import StoreNotReady
 from drumbeat.store.interface import Traits
+from drumbeat.store.sql.access import SqlAnswers, SqlConnections
 from drumbeat.store.sql.beats import SqlBeats
 from drumbeat.store.sql.database import Database
 from drumbeat.store.sql.events import SqlEvents
@@ -45,6 +46,8 @@ class SqlStore:
         self.steps = SqlSteps(database)
         self.executions = SqlExecutions(database)
         self.templates = SqlTemplates(database)
+        self.connections = SqlConnections(database)
+        self.answers = SqlAnswers(database)
         self.queue = database.queue()
         self.jobs = SqlJobs(database, self.queue)
         self.logs = SqlLogs(database)

@@ -22,12 +22,14 @@ TABLES = (
     "executions",
     "execution_files",
     "templates",
+    "connections",
+    "answers",
     "jobs",
     "job_attempts",
     "group_claims",
     "logs",
 )
-_PRUNED = ("samples", "logs", "beats", "workers", "events")
+_PRUNED = ("samples", "logs", "beats", "workers", "events", "leases")
 
 
 class SqlUpkeep:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
 from drumbeat.core.event import Event, Target, set_worker_target, stop
@@ -48,6 +49,11 @@ class SqlWorkers:
         self, pool_id: PoolId, workers: Sequence[WorkerId], reason: str, within: timedelta, *, fence: Fence | None = None
     ) -> Sequence[WorkerId]:
         return await self._database.transact(_ask_to_drain(pool_id, workers, reason, within, fence))
+
+    async def note_instance(
+        self, pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], *, fence: Fence | None = None
+    ) -> None:
+        await self._database.transact(_note_instance(pool_id, worker_id, ref, meta, fence))
 
     async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
         await self._database.transact(_mark_reaped(pool_id, worker_id, fence))
@@ -151,6 +157,17 @@ def _ask_to_drain(
             asked.append(worker_id)
     yield from append_events(pool_id, [stop(reason, within, worker_id) for worker_id in asked])
     return asked
+
+
+def _note_instance(
+    pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], fence: Fence | None
+) -> Script[None]:
+    yield from check_fence(fence)
+    row = yield from locked(pool_id, worker_id)
+    if row is None:
+        raise _no_worker(pool_id, worker_id)
+    notes = dump(dict(row.meta) | dict(meta))
+    yield "note_instance", {"pool_id": pool_id, "worker_id": worker_id, "provider_ref": ref, "meta": notes}
 
 
 def _mark_reaped(pool_id: PoolId, worker_id: WorkerId, fence: Fence | None) -> Script[None]:

@@ -100,6 +100,11 @@ UPDATE drumbeat.workers SET drain_deadline = @now + CAST(:within AS BIGINT)
  WHERE pool_id = :pool_id AND worker_id = :worker_id AND ended_at IS NULL AND drain_deadline IS NULL
 RETURNING worker_id;
 
+-- name: note_instance
+-- The row was locked when its notes were read, so none is lost.
+UPDATE drumbeat.workers SET provider_ref = :provider_ref, meta = CAST(:meta AS @json)
+ WHERE pool_id = :pool_id AND worker_id = :worker_id;
+
 -- name: mark_reaped
 UPDATE drumbeat.workers SET reaped_at = COALESCE(reaped_at, @now)
  WHERE pool_id = :pool_id AND worker_id = :worker_id AND ended_at IS NOT NULL
@@ -322,6 +327,55 @@ DELETE FROM drumbeat.templates WHERE template_id = :template_id;
 UPDATE drumbeat.templates SET usage_count = usage_count + 1, last_used_at = @now WHERE template_id = :template_id
 RETURNING *;
 
+-- name: add_connection
+-- A name that is taken, even this very moment, changes nothing: it is unique.
+INSERT INTO drumbeat.connections (name, url, description, key_id, secret, created_at, updated_at)
+VALUES (:name, :url, :description, :key_id, :secret, @now, @now)
+ON CONFLICT DO NOTHING
+RETURNING *;
+
+-- name: find_connection
+SELECT * FROM drumbeat.connections WHERE name = :name;
+
+-- name: list_connections
+SELECT * FROM drumbeat.connections ORDER BY name;
+
+-- name: save_connection
+UPDATE drumbeat.connections SET url = :url, description = :description, key_id = :key_id, secret = :secret, updated_at = @now
+ WHERE name = :name
+RETURNING *;
+
+-- name: lock_connections
+-- All of them, in one order, until commit: of two that choose a default at once the later one's stays, alone.
+SELECT name FROM drumbeat.connections ORDER BY name @for_update;
+
+-- name: set_default_connection
+UPDATE drumbeat.connections SET is_default = CASE name WHEN :name THEN 1 ELSE 0 END;
+
+-- name: delete_connection
+DELETE FROM drumbeat.connections WHERE name = :name;
+
+-- name: forget_expired_answers
+DELETE FROM drumbeat.answers WHERE expires_at <= @now;
+
+-- name: hold_answer
+-- The key is unique: of many that ask with it at once, one gets a row.
+INSERT INTO drumbeat.answers (request_key, fingerprint, expires_at, created_at)
+VALUES (:key, :fingerprint, @now + CAST(:within AS BIGINT), @now)
+ON CONFLICT DO NOTHING
+RETURNING *;
+
+-- name: find_answer
+SELECT * FROM drumbeat.answers WHERE request_key = :key;
+
+-- name: give_answer
+UPDATE drumbeat.answers SET status = CAST(:status AS INTEGER), body = :body, location = :location,
+       expires_at = @now + CAST(:kept_for AS BIGINT)
+ WHERE request_key = :key;
+
+-- name: forget_answer
+DELETE FROM drumbeat.answers WHERE request_key = :key;
+
 -- name: take_log_numbers
 UPDATE drumbeat.pools SET next_log = next_log + CAST(:count AS BIGINT) WHERE pool_id = :pool_id
 RETURNING next_log - CAST(:count AS BIGINT) AS first;
@@ -349,6 +403,12 @@ DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT) RETURN
 -- name: prune_events
 DELETE FROM drumbeat.events WHERE created_at < @now - CAST(:age AS BIGINT)
    AND pool_id IN (SELECT r.run_id FROM drumbeat.runs r WHERE r.status IN ('COMPLETED', 'FAILED', 'CANCELLED')) RETURNING 1;
+
+-- name: prune_leases
+-- Those of an occasion: a name with a slash, and no pool's. A pool's lease stays, for its epochs must never be used twice. One
+-- that was taken meanwhile is not old any more: the row is locked before it is judged.
+DELETE FROM drumbeat.leases WHERE expires_at < @now - CAST(:age AS BIGINT) AND name LIKE '%/%'
+   AND NOT EXISTS (SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = leases.name) RETURNING 1;
 
 -- name: count_pools
 SELECT COUNT(*) AS rows FROM drumbeat.pools;
@@ -382,6 +442,12 @@ SELECT COUNT(*) AS rows FROM drumbeat.executions;
 
 -- name: count_templates
 SELECT COUNT(*) AS rows FROM drumbeat.templates;
+
+-- name: count_connections
+SELECT COUNT(*) AS rows FROM drumbeat.connections;
+
+-- name: count_answers
+SELECT COUNT(*) AS rows FROM drumbeat.answers;
 
 -- name: count_jobs
 SELECT COUNT(*) AS rows FROM drumbeat.jobs;
@@ -482,6 +548,10 @@ UPDATE drumbeat.jobs
        status = CASE status WHEN 'pending' THEN 'cancelled' ELSE status END
  WHERE seq = CAST(:seq AS BIGINT) AND status IN ('pending', 'claimed')
 RETURNING *;
+
+-- name: list_to_stop
+SELECT seq, given_id, lease_epoch FROM drumbeat.jobs
+ WHERE lease_owner = :worker_id AND status = 'claimed' AND cancel_requested = 1 ORDER BY seq;
 
 -- name: list_poisoned
 SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;

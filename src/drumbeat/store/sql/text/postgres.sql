@@ -73,29 +73,22 @@ INSERT INTO drumbeat.executions SELECT * FROM incoming ON CONFLICT (run_id, work
 
 -- name: push_alike
 -- Any number of jobs of one type and priority: numbers are drawn in the order of the list. Nobody is told before the commit.
-WITH added AS (
-    INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
-    SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), @now
-      FROM drumbeat.pools p, json_array_elements(CAST(:payloads AS json)) AS j (payload)
-     WHERE p.pool_id = :pool_id
-    RETURNING seq
-)
-SELECT array_agg(seq ORDER BY seq) AS seqs, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told
-  FROM added HAVING count(*) > 0;
+-- What stands in brackets is done once, not for each.
+INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
+SELECT p.pool_id, CAST(:type AS text), j.payload, CAST(:priority AS integer), (SELECT @now)
+  FROM drumbeat.pools p, json_array_elements(CAST(:payloads AS json)) AS j (payload)
+ WHERE p.pool_id = :pool_id
+RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END) AS told;
 
 -- name: push_plain
 -- The same, each with a type and priority of its own.
-WITH added AS (
-    INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
-    SELECT p.pool_id, j.type, j.payload, j.priority, @now
-      FROM drumbeat.pools p,
-           ROWS FROM (unnest(CAST(:types AS text[])), unnest(CAST(:priorities AS integer[])), json_array_elements(CAST(:payloads AS json)))
-           AS j (type, priority, payload)
-     WHERE p.pool_id = :pool_id
-    RETURNING seq
-)
-SELECT array_agg(seq ORDER BY seq) AS seqs, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told
-  FROM added HAVING count(*) > 0;
+INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)
+SELECT p.pool_id, j.type, j.payload, j.priority, (SELECT @now)
+  FROM drumbeat.pools p,
+       ROWS FROM (unnest(CAST(:types AS text[])), unnest(CAST(:priorities AS integer[])), json_array_elements(CAST(:payloads AS json)))
+       AS j (type, priority, payload)
+ WHERE p.pool_id = :pool_id
+RETURNING seq, (SELECT CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END) AS told;
 
 -- name: push_one
 INSERT INTO drumbeat.jobs (pool_id, type, payload, priority, created_at)

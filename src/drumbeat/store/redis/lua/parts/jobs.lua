@@ -1,4 +1,5 @@
--- A job is a hash under its number, small enough to be kept packed, and beside it what was pushed, as it was pushed.
+-- A job is a hash under its number, small enough to be kept packed, and in it or, if larger, beside it what was pushed, as it
+-- was pushed.
 -- Whoever has chosen a job's id finds the number by it.
 local quoted = cjson.encode
 local RAW = {
@@ -41,7 +42,7 @@ local function load(number)
   local flat, row = call('HGETALL', job_key(number)), {}
   if #flat == 0 then return nil end
   for i = 1, #flat, 2 do row[flat[i]] = flat[i + 1] end
-  row.doc, row.changed, row.gone = call('GET', doc_key(number)), {}, {}
+  row.doc, row.changed, row.gone = row.doc or call('GET', doc_key(number)), {}, {}
   return row
 end
 

@@ -24,6 +24,13 @@ local function tell_moved(pool, at, worker, slot, from, to, reason, exit_code, f
   tell(pool, at, 'WORKER_MOVED', 'RUN', nil, nil, table.concat(payload))
 end
 
+-- Two objects as one text. A name that is in both stands twice, and readers take the last; decoding would spoil what Lua cannot keep.
+local function merged(before, after)
+  if after == '{}' then return before end
+  if before == '{}' then return after end
+  return before:sub(1, -2) .. ',' .. after:sub(2)
+end
+
 -- change: exit code, error, provider's reference, meta; each a value or '\0'.
 local function move(pool, worker, from, to, reason, change)
   local row, at = worker_key(pool, worker), now()
@@ -36,7 +43,7 @@ local function move(pool, worker, from, to, reason, change)
   put(row, 'exit_code', given(change[1]))
   put(row, 'error', given(change[2]))
   put(row, 'provider_ref', given(change[3]))
-  put(row, 'meta', given(change[4]))
+  if given(change[4]) then call('HSET', row, 'meta', merged(call('HGET', row, 'meta') or '{}', change[4])) end
   tell_moved(pool, at, worker, call('HGET', row, 'slot'), from, to, reason, given(change[1]), given(change[2]))
   return call('HGETALL', row)
 end

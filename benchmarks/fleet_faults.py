@@ -1,0 +1,122 @@
+"""The fleet's promises under faults, on virtual time: by default 10,000 runs, each told by its seed.
+
+In each run two controllers with the real loop, decision and RunPod spawner share a store in memory and a simulated RunPod. They
+are killed before and after any call, their calls get no answer, or a late one, or are done after they have died; the provider
+loses answers, makes two pods of one, shows pods late, leaves them out of lists, invents some, keeps what was deleted, refuses
+in every way it has; the store's clock jumps; workers are killed and fall silent. Then all goes well again, and everything must
+come right: no pod that nobody ends, no worker with a second pod of our making, no job lost or completed twice, and by the
+provider's own meter no ceiling passed by more than a minute of one pod. A ceiling cannot be kept while all controllers are dead
+or blind: where nobody decided for more than ninety seconds, what pods may cost in the time beyond is allowed for, and such runs
+are counted apart. ``--seed N`` runs one seed and tells what befell it.
+"""
+
+import sys
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+
+import kit  # noqa: F401  (makes the tests' simulator importable)
+from kit.report import Report, parser, print_table, say
+from simulate.fleet_world import GRANULE, Verdict, judged
+
+RUNS, QUICK = 10_000, 200
+PROCESSES = 2
+_CHUNK = 10
+
+
+@dataclass(slots=True)
+class Totals:
+    """All runs together."""
+
+    runs: int = 0
+    jobs: int = 0
+    waiting: int = 0
+    pods: int = 0
+    beats: int = 0
+    hours: float = 0.0
+    led: int = 0  #: runs in which somebody decided at least every ninety seconds
+    worst: float = -1.0  #: from its ceiling, of these
+    met: Counter[str] = field(default_factory=Counter)
+    failed: dict[int, list[str]] = field(default_factory=dict)
+
+    def add(self, verdict: Verdict) -> None:
+        self.runs += 1
+        self.jobs += verdict.jobs
+        self.waiting += verdict.waiting
+        self.pods += verdict.pods
+        self.beats += verdict.beats
+        self.hours += verdict.minutes / 60
+        if verdict.led:
+            self.led, self.worst = self.led + 1, max(self.worst, verdict.passed)
+        self.met += verdict.met
+        if verdict.wrong:
+            self.failed[verdict.seed] = verdict.wrong
+            say(f"seed {verdict.seed}: {'; '.join(verdict.wrong)}")
+
+    def broken(self, promise: str) -> int:
+        """In how many runs a promise was broken."""
+        return sum(any(each.startswith(promise) for each in wrong) for wrong in self.failed.values())
+
+
+def run_all(first: int, count: int) -> Totals:
+    totals = Totals()
+    with ProcessPoolExecutor(PROCESSES) as processes:
+        for verdict in processes.map(judged, range(first, first + count), chunksize=_CHUNK):
+            totals.add(verdict)
+            if totals.runs % 500 == 0:
+                say(f"{totals.runs} runs, {len(totals.failed)} not as promised")
+    return totals
+
+
+def tell(totals: Totals) -> None:
+    say(f"{totals.runs} runs, {totals.beats} beats, {totals.hours:.0f} virtual hours, {totals.pods} pods, {totals.jobs} jobs")
+    say(f"{totals.waiting} jobs were left waiting for money; in {totals.led} runs somebody decided at least every 90 s,")
+    say(f"and of these the worst hour or day was {totals.worst:+.4f} from its ceiling")
+    kinds = Counter[str]()
+    for name, count in totals.met.items():
+        kinds[name.split(" ", 1)[0] if name.startswith(("died", "late", "no answer")) else name] += count
+    print_table(["what went wrong", "times"], [[name, count] for name, count in kinds.most_common()])
+    died = {name: count for name, count in totals.met.items() if name.startswith("died")}
+    print_table(["controllers killed", "times"], [[name[5:], count] for name, count in sorted(died.items())])
+
+
+def main() -> int:
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, help=f"how many ({RUNS}; with --quick {QUICK})")
+    options.add_argument("--first", type=int, default=0, help="the first seed")
+    options.add_argument("--seed", type=int, help="run this one alone")
+    told = options.parse_args()
+    if told.seed is not None:
+        verdict = judged(told.seed)
+        print_table(["what happened", "times"], [[name, count] for name, count in verdict.met.most_common()])
+        say("; ".join(verdict.wrong) or "as promised")
+        return bool(verdict.wrong)
+    totals = run_all(told.first, told.runs or (QUICK if told.quick else RUNS))
+    tell(totals)
+    report = Report("fleet_faults")
+    report.figures = {
+        "runs": totals.runs,
+        "jobs": totals.jobs,
+        "pods": totals.pods,
+        "beats": totals.beats,
+        "virtual_hours": totals.hours,
+        "faults": sum(totals.met.values()),
+        "kinds_of_faults": len(totals.met),
+        "controllers_killed": sum(count for name, count in totals.met.items() if name.startswith("died")),
+        "orphans": totals.broken("orphans"),
+        "double_spawns": totals.broken("spawned twice"),
+        "jobs_lost": totals.broken("undone") + totals.broken("done by nobody"),
+        "jobs_completed_twice": totals.broken("completed twice"),
+        "ceiling_passed": totals.broken("passed"),
+        "runs_led_throughout": totals.led,
+        "worst_from_ceiling": totals.worst,
+        "a_granule": GRANULE,
+        "failed_seeds": sorted(totals.failed),
+    }
+    report.note_versions(["drumbeat", "httpx", "msgspec"])
+    report.print()
+    return bool(totals.failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

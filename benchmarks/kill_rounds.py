@@ -1,0 +1,133 @@
+"""Rounds of kill -9: workers are killed and frozen at random moments while they work, and others take their place.
+
+Real workers with short leases. In a round jobs are pushed (of a hundred ten fail once, four always, one kills its worker);
+then, after a random moment, a worker is killed or, one time in four, frozen for longer than its lease and thawed while others
+have its jobs. At the end every job must be done exactly once, by the claim that held it last, or poisoned at its limit; what
+jobs say of their attempts must be what their attempts say; no late result may have been accepted, and one is brought on
+purpose. In memory a worker is a task: killed, its line to the store is cut wherever it waits and the task cancelled. With
+--unfenced claims have no number: the judge must see it.
+
+python benchmarks/kill_rounds.py --stores postgresql --rounds 200
+"""
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import kit  # noqa: F401
+from kit.report import Report, parser, print_table, say
+from kit.soak import Soak, soaking, thresholds
+from servers.postgres import PostgresServer
+from servers.redis import RedisServer
+
+STORES = ("memory", "sqlite", "postgresql", "redis")
+WORKERS, JOBS = 3, 15
+LEASE = 0.9  #: seconds
+_LIMITS = thresholds(heartbeat=0.4, lost=5)
+_REAP_EVERY = 20  #: rounds; in between workers take back what has expired
+
+
+class Frozen:
+    """Who is frozen. Each thaws by itself, whatever the soak waits for: on SQLite it may have the lock that others need."""
+
+    def __init__(self, soak: Soak) -> None:
+        self._soak = soak
+        self.names: set[str] = set()
+
+    def freeze(self, name: str) -> None:
+        self.names.add(name)
+        self._soak.crew.freeze(name)
+        asyncio.get_running_loop().call_later(self._soak.chance.uniform(1.1, 1.9) * LEASE, self._thaw, name)
+
+    def _thaw(self, name: str) -> None:
+        self.names.discard(name)
+        self._soak.crew.thaw(name)
+
+
+async def one_round(soak: Soak, frozen: Frozen) -> str:
+    """Push, wait a moment, strike; what was done."""
+    await soak.push(JOBS)
+    await asyncio.sleep(soak.chance.uniform(0, 0.3))
+    awake = [name for name in soak.crew.alive if name not in frozen.names]
+    what = "freeze" if soak.chance.random() < 0.25 and len(awake) > 1 else "kill"
+    if awake:
+        victim = soak.chance.choice(awake)
+        if what == "freeze":
+            frozen.freeze(victim)
+        else:
+            await soak.crew.kill(victim)
+    await soak.fill()
+    return what
+
+
+async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool) -> dict[str, Any]:
+    """All rounds on one store, and the verdict."""
+    began, struck = time.monotonic(), []
+    async with soaking(url, folder, _LIMITS, LEASE, WORKERS, seed, fenced=fenced) as soak:
+        frozen = Frozen(soak)
+        await soak.bring_late_result()
+        for n in range(count):
+            struck.append(await one_round(soak, frozen))
+            if n % _REAP_EVERY == _REAP_EVERY - 1:
+                await soak.reap()
+                say(f"  {n + 1} rounds")
+        await soak.finished()
+        verdict = await soak.verdict()
+    kills = {"rounds": count, "kills": struck.count("kill"), "freezes": struck.count("freeze")}
+    return {**kills, **verdict, "seconds": round(time.monotonic() - began, 1)}
+
+
+@contextmanager
+def place(store: str, folder: Path) -> Iterator[str]:
+    """An empty store of a kind."""
+    if store == "memory":
+        yield "memory:"
+    elif store == "sqlite":
+        yield f"sqlite:///{folder}/soak.db?busy_timeout=60"
+    elif store == "postgresql":
+        with PostgresServer() as postgres:
+            yield f"{postgres.new_database()}?connections=3"
+    else:
+        with RedisServer() as redis:
+            yield redis.new_database()
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--stores", nargs="*", choices=STORES, default=list(STORES))
+    options.add_argument("--url", help="the one store, empty, in place of one made for the purpose")
+    options.add_argument("--rounds", type=int, help="200; with --quick 6")
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--unfenced", action="store_true", help="take late results: the judge must find them")
+    chosen = options.parse_args()
+    count = chosen.rounds or (6 if chosen.quick else 200)
+    report = Report("kill_rounds")
+    for store in chosen.stores:
+        say(f"{store}: {count} rounds")
+        folder = Path(tempfile.mkdtemp(prefix="drumbeat-soak-"))
+        with place(store, folder) as made:
+            url = chosen.url or made
+            report.figures[store] = asyncio.run(rounds(url, folder, count, chosen.seed, fenced=not chosen.unfenced))
+        shutil.rmtree(folder, ignore_errors=True)
+    finish(report)
+
+
+def finish(report: Report) -> None:
+    """Print all of it; exit code 1 if there were faults."""
+    names = [name for name in next(iter(report.figures.values())) if name != "faults"]
+    print_table(["", *report.figures], [[name, *(each[name] for each in report.figures.values())] for name in names])
+    found = {store: each["faults"] for store, each in report.figures.items() if each["faults"]}
+    for store, each in found.items():
+        say(f"{store}: {len(each)} faults, such as: {each[0]}")
+    report.print()
+    if found:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""What soaks share: a pool of jobs with fates, a driver that waits for their ends, and what it reads for the judge."""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import StoreUnavailable
+from drumbeat.core.job import NO_BACKOFF, Attempt, Job, JobId, JobStatus, NewJob, Outcome
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
+from drumbeat.settings import Settings
+from drumbeat.store import Store, open_store
+from drumbeat.store.interface import Jobs
+from kit.soak_crew import Crew, ProcessCrew, TaskCrew
+from kit.soak_judge import Record, faults, records
+from kit.soak_worker import POOL, Journal
+
+T = TypeVar("T")
+
+PATIENCE = 120.0  #: seconds in which everything must have come to its end once the trouble is over
+_PAGE = 1000
+_POOL_ID = PoolId(POOL)
+
+
+def thresholds(heartbeat: float, lost: float) -> Thresholds:
+    """Those of a pool of jobs, but impatient."""
+    return replace(
+        PRESETS[PoolKind.JOBS],
+        heartbeat_every=timedelta(seconds=heartbeat),
+        stale_after=timedelta(seconds=lost / 2),
+        lost_after=timedelta(seconds=lost),
+        give_up_after=timedelta(seconds=lost * 0.9),
+        drain_within=timedelta(seconds=10),
+    )
+
+
+@dataclass(slots=True)
+class Soak:
+    """A pool under work."""
+
+    store: Store
+    crew: Crew
+    journal: Path
+    plane: ControlPlane
+    chance: random.Random
+    size: int  #: how many workers there shall be
+    pushed: list[JobId] = field(default_factory=list)
+    started: int = 0
+
+    async def push(self, count: int, *, deadly: int = 1, **more: Any) -> None:
+        """Jobs of every fate, so many in a hundred ``deadly`` to their workers. A push that went unanswered is made again; what
+        was answered must be there at the end."""
+        first = len(self.pushed)
+        jobs = [
+            NewJob(payload=self._payload(deadly), job_id=JobId(f"soak-{first + n}"), backoff=NO_BACKOFF, **more)
+            for n in range(count)
+        ]
+        self.pushed += await insist(lambda: self.store.queue.push(_POOL_ID, jobs))
+
+    def _payload(self, deadly: int) -> dict[str, Any]:
+        fate = self.chance.choices(["done", "stumble", "fail", "die"], weights=[86 - deadly, 10, 4, deadly])[0]
+        return {"seconds": self.chance.uniform(0, 0.08), "fate": fate}
+
+    async def fill(self) -> None:
+        """As many workers as there shall be."""
+        while len(self.crew.alive) < self.size:
+            self.started += 1
+            await self.crew.start(f"w{self.started}")
+
+    async def bring_late_result(self) -> None:
+        """One worker is frozen with a job in hand until another has it; thawed, it brings its result while that one works."""
+        gate = str(self.journal.with_name(f"gate-{len(self.pushed)}"))
+        job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"soak-{len(self.pushed)}"))
+        self.pushed += await insist(lambda: self.store.queue.push(_POOL_ID, [job]))
+        first = await self._word(self.pushed[-1], "began", 1)
+        await self._frozen_until_another_has_it(first["worker"], self.pushed[-1])
+        Path(f"{gate}-1").touch()
+        self.crew.thaw(first["worker"])
+        with contextlib.suppress(TimeoutError):  # it may hear that the job is gone before it tells its result
+            await self._word(self.pushed[-1], "refused", 1, within=3)
+        Path(f"{gate}-2").touch()
+
+    async def _frozen_until_another_has_it(self, worker: str, job_id: JobId) -> None:
+        """On SQLite it may be frozen with the lock that others need; then it is thawed for a moment, and frozen again."""
+        for _ in range(10):
+            self.crew.freeze(worker)
+            with contextlib.suppress(TimeoutError):
+                await self._word(job_id, "began", 2, within=12)
+                return
+            self.crew.thaw(worker)
+            await asyncio.sleep(0.2)
+        raise SystemExit(f"{worker} was frozen with job {job_id}, and nobody else took it")
+
+    async def _word(self, job_id: JobId, what: str, epoch: int, within: float = PATIENCE) -> Mapping[str, Any]:
+        """The journal's line about a claim, once it is there."""
+        deadline = time.monotonic() + within
+        while time.monotonic() < deadline:
+            for line in Journal(self.journal).lines():
+                if (line["job"], line["what"], line["epoch"]) == (job_id, what, epoch):
+                    return line
+            await asyncio.sleep(0.05)
+        raise TimeoutError(f"expected within {within:g} s that claim {epoch} of {job_id} {what}")
+
+    async def reap(self) -> None:
+        await insist(lambda: self.plane.checker().reap(_POOL_ID))
+
+    async def finished(self) -> None:
+        """Return once no job is unfinished; workers that die meanwhile are replaced. Raises SystemExit after too long."""
+        deadline = time.monotonic() + PATIENCE
+        while left := await insist(lambda: self._unfinished()):
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {PATIENCE:.0f} s")
+            await self.fill()
+            await asyncio.sleep(0.1)
+
+    async def _unfinished(self) -> int:
+        counts = await self.store.jobs.counts(_POOL_ID, most=_PAGE)
+        return counts.pending + counts.claimed
+
+    async def verdict(self) -> dict[str, Any]:
+        """What is to be told, and what must not be."""
+        jobs = await insist(self._everything)
+        found = records(jobs, Journal(self.journal).lines())
+        return {**totals(jobs, found), "faults": faults(self.pushed, found)}
+
+    async def _everything(self) -> list[tuple[Job, Sequence[Attempt]]]:
+        return [(job, await self.store.jobs.attempts(job.job_id)) for job in await everything(self.store.jobs)]
+
+
+def totals(jobs: Sequence[tuple[Job, Sequence[Attempt]]], found: list[Record]) -> dict[str, int]:
+    statuses = Counter(job.status for job, _ in jobs)
+    outcomes = Counter(attempt.outcome for _, attempts in jobs for attempt in attempts)
+    return {
+        "jobs": len(jobs),
+        "done": statuses[JobStatus.DONE],
+        "poisoned": statuses[JobStatus.POISONED],
+        "attempts": sum(job.attempts for job, _ in jobs),
+        "crashes": outcomes[Outcome.CRASHED],
+        "failures": outcomes[Outcome.FAILED],
+        "late results refused": sum(len(record.refused) for record in found),
+        "workers caught with jobs in hand": len(_caught(jobs)),
+    }
+
+
+def _caught(jobs: Sequence[tuple[Job, Sequence[Attempt]]]) -> set[str]:
+    attempts = [attempt for _, each in jobs for attempt in each]
+    return {attempt.worker_id for attempt in attempts if attempt.outcome is Outcome.CRASHED}
+
+
+async def everything(jobs: Jobs) -> list[Job]:
+    found: list[Job] = []
+    while page := await jobs.list(_POOL_ID, after=found[-1].job_id if found else None, limit=_PAGE):
+        found += page
+    return found
+
+
+async def insist(call: Callable[[], Awaitable[T]]) -> T:
+    """An answer of the store, however often it must be asked: it may be away for a while."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return await call()
+        except StoreUnavailable:
+            if time.monotonic() > deadline:
+                raise
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def soaking(
+    url: str, folder: Path, limits: Thresholds, lease: float, size: int, seed: int, *, fenced: bool = True
+) -> AsyncIterator[Soak]:
+    """A pool in a new store, with a crew; at the end everybody leaves."""
+    journal = folder / "journal"
+    async with open_store(url, create=True) as store, asyncio.TaskGroup() as group:
+        await store.pools.create(pool(POOL, PoolKind.JOBS, limits, concurrency=3, lease=lease))
+        crew: Crew = (
+            TaskCrew(store, journal, group, fenced=fenced)
+            if url.startswith("memory")
+            else ProcessCrew(url, journal, fenced=fenced)
+        )
+        plane = ControlPlane(Settings(store=url, state_dir=folder / "state"), store, SystemClock())
+        soak = Soak(store, crew, journal, plane, random.Random(seed), size)
+        try:
+            await soak.fill()
+            yield soak
+        finally:
+            await crew.close()

@@ -1,0 +1,143 @@
+"""A real worker under watch, for soaks: python -m kit.soak_worker URL NAME JOURNAL [unfenced], or a task of a soak itself.
+
+What its handler begins and what becomes of its verdicts is appended to a journal, one line at a time, so that not even a
+kill -9 tears one.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.job import JobStatus, Token, Verdict
+from drumbeat.core.worker import WorkerId
+from drumbeat.pool.context import JobContext
+from drumbeat.pool.handlers import describe
+from drumbeat.pool.work import Mode, plan_of
+from drumbeat.settings import Settings
+from drumbeat.store import Store, open_store
+from drumbeat.store.interface import Claiming, Queue, Renewed, Settled
+
+POOL = "soak"
+UNFENCED = "unfenced"
+
+
+class Journal:
+    """A file that many processes append to."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def note(self, what: str, token: Token, **more: Any) -> None:
+        line = {"what": what, "job": token.job_id, "epoch": token.epoch, **more}
+        with self._file.open("ab", buffering=0) as end:
+            end.write((json.dumps(line) + "\n").encode())
+
+    def lines(self) -> Iterator[Mapping[str, Any]]:
+        if self._file.exists():
+            yield from (json.loads(line) for line in self._file.read_text().splitlines())
+
+
+class WatchedQueue:
+    """Notes what became of every verdict, as far as the answer came."""
+
+    def __init__(self, queue: Queue, journal: Journal) -> None:
+        self._queue = queue
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._queue, name)
+
+    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+        settled = await self._queue.settle(worker_id, verdicts, claiming)
+        for verdict in verdicts:
+            what = "refused" if verdict.token in settled.stale else "accepted"
+            self._journal.note(what, verdict.token, outcome=verdict.outcome)
+        return settled
+
+
+class UnfencedQueue:
+    """As if claims had no number: whoever brings a result is taken for the job's present holder. The judge must see it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store.queue, name)
+
+    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+        for verdict in verdicts:
+            job = await self._store.jobs.get(verdict.token.job_id)
+            if job.status is JobStatus.CLAIMED and job.lease_owner is not None:
+                await self._store.queue.settle(job.lease_owner, [replace(verdict, token=job.token)])
+        return Settled(stale=(), claimed=tuple(await self._store.queue.claim(claiming)) if claiming else ())
+
+    async def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+        await self._store.queue.renew(worker_id, tokens, lease)
+        return Renewed(stale=(), cancelled=())
+
+
+class WatchedStore:
+    """A store with another queue."""
+
+    def __init__(self, store: Store, queue: object) -> None:
+        self._store = store
+        self.queue = queue
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+def watched(store: Store, journal: Journal, *, fenced: bool = True) -> Store:
+    queue = store.queue if fenced else cast(Queue, UnfencedQueue(store))
+    return cast(Store, WatchedStore(store, WatchedQueue(queue, journal)))
+
+
+async def live(
+    store: Store, name: str, journal: Journal, die: Callable[[], Awaitable[None]], folder: Path, *, signals: bool = True
+) -> None:
+    """Be a worker until told to stop. ``die`` is what a job that kills its worker does."""
+
+    async def work(payload: dict[str, Any], context: JobContext) -> dict[str, Any]:
+        journal.note("began", context.job.token, worker=name)
+        await _until(payload, context)
+        if payload["fate"] == "die":
+            await die()
+        if payload["fate"] == "fail" or (payload["fate"] == "stumble" and context.attempt == 1):
+            raise ValueError("it was to fail")
+        return {"epoch": context.job.lease_epoch, "worker": name}
+
+    plane = ControlPlane(Settings(state_dir=folder), store, SystemClock())
+    plan = replace(plan_of(await plane.pool(POOL).get()), mode=Mode.LOOP)
+    await plane.work(POOL, plan, name, handlers={"": describe(work)}, signals=signals)
+
+
+async def _until(payload: Mapping[str, Any], context: JobContext) -> None:
+    """Work for so long; or until there is a file that lets this attempt go on."""
+    await asyncio.sleep(payload["seconds"])
+    gate = payload.get("gate")
+    while gate is not None and not Path(f"{gate}-{context.attempt}").exists():
+        await asyncio.sleep(0.01)
+
+
+async def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+async def _main(url: str, name: str, file: str, *more: str) -> None:
+    async with open_store(url) as store:
+        print("ready", flush=True)
+        journal = Journal(Path(file))
+        await live(watched(store, journal, fenced=UNFENCED not in more), name, journal, _die, Path(file).parent)
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))

@@ -1,0 +1,158 @@
+"""What every store must do when jobs are claimed: whose turn it is, and who may have it."""
+
+import asyncio
+from dataclasses import replace
+
+from drumbeat.core.job import RateLimit
+from drumbeat.core.pool import Pool
+from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.store.contract.given import (
+    MINUTE,
+    W1,
+    W2,
+    Elapse,
+    Given,
+    active,
+    lost,
+    moved,
+    new_pool,
+)
+from drumbeat.store.contract.given_jobs import claimed, claiming, failed, pushed, pushed_alike, verdict
+from drumbeat.store.interface import Store
+
+
+class ClaimContract(Given):
+    """Jobs on their way to a worker."""
+
+    async def test_nothing_is_claimed_from_an_empty_pool(self, store: Store, pool: Pool) -> None:
+        await pushed(store, await store.pools.create(new_pool()), "another pool's")
+
+        assert await store.queue.claim(claiming(pool)) == []
+
+    async def test_jobs_are_claimed_in_the_order_of_priority_then_of_pushing(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, "c", "d")
+        await pushed(store, pool, "a", "b", priority=5)
+        await pushed(store, pool, "e", priority=-1)
+
+        first = await store.queue.claim(claiming(pool, limit=3))
+        rest = await store.queue.claim(claiming(pool, limit=10))
+
+        assert [job.payload for job in (*first, *rest)] == ["a", "b", "c", "d", "e"]
+
+    async def test_alike_jobs_are_claimed_in_the_order_of_priority_then_of_pushing(self, store: Store, pool: Pool) -> None:
+        await pushed_alike(store, pool, "c", "d")
+        await pushed_alike(store, pool, "a", priority=5)
+        await pushed(store, pool, "b", priority=5)
+        await pushed_alike(store, pool, "e", type="another")
+        await pushed_alike(store, pool, "f")
+
+        first = await store.queue.claim(claiming(pool, limit=3))
+        rest = await store.queue.claim(claiming(pool, limit=10))
+
+        assert [job.payload for job in (*first, *rest)] == ["a", "b", "c", "d", "e", "f"]
+
+    async def test_no_two_workers_hold_the_same_job(self, store: Store, pool: Pool) -> None:
+        ids = await pushed(store, pool, *range(20))
+
+        claims = await asyncio.gather(*(store.queue.claim(claiming(pool, WorkerId(f"w{n}"))) for n in range(40)))
+
+        assert sorted(job.job_id for claim in claims for job in claim) == sorted(ids)
+
+    async def test_a_delayed_job_is_claimed_when_its_time_has_come_and_not_before(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        await pushed(store, pool, "later", delay=10 * MINUTE, priority=9)
+        await pushed(store, pool, "at", run_at=await store.now() + 10 * MINUTE)
+        await pushed(store, pool, "now", run_at=await store.now() - MINUTE)
+
+        await elapse(9 * MINUTE)
+        early = await store.queue.claim(claiming(pool, limit=9))
+        await elapse(2 * MINUTE)
+        late = await store.queue.claim(claiming(pool, limit=9))
+
+        assert [job.payload for job in early] == ["now"]
+        assert [job.payload for job in late] == ["later", "at"]
+
+    async def test_a_job_that_needs_a_capability_waits_for_a_worker_that_has_it(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, "special", capability="gpu", priority=1)
+        await pushed(store, pool, "plain")
+
+        assert (await claimed(store, pool, limit=5)).payload == "plain"
+        assert await store.queue.claim(claiming(pool, limit=5, capabilities=("cpu",))) == []
+        assert (await claimed(store, pool, capabilities=("cpu", "gpu"))).payload == "special"
+
+    async def test_a_claim_may_ask_for_some_types_only(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, "a", type="x")
+        await pushed(store, pool, "b", type="y")
+        await pushed(store, pool, "c", type="z")
+
+        jobs = await store.queue.claim(claiming(pool, limit=5, types=("y", "z")))
+
+        assert [job.payload for job in jobs] == ["b", "c"]
+
+    async def test_a_group_is_never_held_by_more_than_its_limit(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, 2, 3, 4, group="g", group_limit=2)
+        await pushed(store, pool, "other", group="h", group_limit=1)
+        await pushed(store, pool, "free")
+
+        first = await store.queue.claim(claiming(pool, limit=9))
+        assert [job.payload for job in first] == [1, 2, "other", "free"]
+        assert await store.queue.claim(claiming(pool, limit=9)) == []
+
+        settled = await store.queue.settle(W1, [verdict(first[0])], claiming(pool, limit=9))
+        assert [job.payload for job in settled.claimed] == [3]
+
+    async def test_a_full_group_does_not_hide_those_behind_it(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, *range(300), group="g", group_limit=1)
+        await pushed(store, pool, "behind")
+        await claimed(store, pool)
+
+        assert (await claimed(store, pool)).payload == "behind"
+
+    async def test_a_group_limit_holds_whoever_claims_at_once(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, *range(30), group="g", group_limit=3)
+
+        claims = await asyncio.gather(*(store.queue.claim(claiming(pool, WorkerId(f"w{n}"), limit=2)) for n in range(12)))
+
+        assert sum(len(claim) for claim in claims) == 3
+
+    async def test_a_group_is_claimed_no_faster_than_its_rate(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, 1, 2, 3, 4, 5, group="g", group_rate=RateLimit(count=2, per=10 * MINUTE))
+
+        first = await store.queue.claim(claiming(pool, limit=9))
+        await store.queue.settle(W1, [verdict(job) for job in first])
+        at_once = await store.queue.claim(claiming(pool, limit=9))
+        await elapse(11 * MINUTE)
+        later = await store.queue.claim(claiming(pool, limit=9))
+
+        assert [[job.payload for job in jobs] for jobs in (first, at_once, later)] == [[1, 2], [], [3, 4]]
+
+    async def test_a_rate_counts_claims_of_one_job_each_time(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, group="g", group_rate=RateLimit(count=2, per=10 * MINUTE), max_attempts=9)
+        for _ in range(2):
+            await failed(store, pool)
+
+        assert await store.queue.claim(claiming(pool)) == []
+
+    async def test_nothing_is_claimed_from_a_paused_pool(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, 1)
+        await store.pools.save(replace(pool, paused_until=await store.now() + 10 * MINUTE))
+        assert await store.queue.claim(claiming(pool)) == []
+        await elapse(11 * MINUTE)
+
+        assert (await claimed(store, pool)).payload == 1
+
+    async def test_a_draining_or_ended_worker_is_given_nothing(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        await moved(store, await active(store, pool), WorkerStatus.DRAINING)
+        await lost(store, pool, W2)
+
+        assert await store.queue.claim(claiming(pool, W1)) == []
+        assert await store.queue.claim(claiming(pool, W2)) == []
+        assert await store.queue.claim(claiming(pool, WorkerId("without a row")))
+
+    async def test_an_active_worker_is_given_jobs(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        await active(store, pool)
+
+        assert await claimed(store, pool, W1)

@@ -1,0 +1,49 @@
+"""What the contracts of jobs begin with: jobs pushed, claimed, settled."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Verdict
+from drumbeat.core.pool import Pool
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.contract.given import (
+    MINUTE,
+    W1,
+)
+from drumbeat.store.interface import Claiming, Store
+
+
+def claiming(pool: Pool, worker_id: WorkerId = W1, limit: int = 1, lease: timedelta = MINUTE, **said: Any) -> Claiming:
+    return Claiming(pool_id=pool.pool_id, worker_id=worker_id, limit=limit, lease=lease, **said)
+
+
+async def pushed(store: Store, pool: Pool, *payloads: Any, **said: Any) -> list[JobId]:
+    """Jobs of these payloads, alike otherwise."""
+    return [*await store.queue.push(pool.pool_id, [NewJob(payload=payload, **said) for payload in payloads])]
+
+
+async def pushed_alike(store: Store, pool: Pool, *payloads: Any, **said: Any) -> list[JobId]:
+    """The same, told once for all of them."""
+    return [*await store.queue.push(pool.pool_id, AlikeJobs(payloads, NewJob(payload=None, **said)))]
+
+
+def but_for_its_name(job: Job) -> Job:
+    return replace(job, job_id=JobId(""), created_at=None, not_before=None)
+
+
+async def claimed(store: Store, pool: Pool, worker_id: WorkerId = W1, **said: Any) -> Job:
+    """The one job that a claim gives."""
+    [job] = await store.queue.claim(claiming(pool, worker_id, **said))
+    return job
+
+
+def verdict(job: Job, outcome: Outcome = Outcome.DONE, **said: Any) -> Verdict:
+    return Verdict(token=job.token, outcome=outcome, **said)
+
+
+async def failed(store: Store, pool: Pool, **said: Any) -> Job:
+    """The next job after its worker claimed it and said that it failed."""
+    job = await claimed(store, pool)
+    await store.queue.settle(W1, [verdict(job, Outcome.FAILED, error="no luck", **said)])
+    return await store.jobs.get(job.job_id)

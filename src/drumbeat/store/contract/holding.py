@@ -1,0 +1,145 @@
+"""What every store must do with claims that are held: kept, taken back, run out, waited for."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.errors import Fenced
+from drumbeat.core.job import JobId, JobStatus
+from drumbeat.core.lease import Lease
+from drumbeat.core.pool import Pool
+from drumbeat.core.worker import WorkerId
+from drumbeat.store.contract.given import (
+    MINUTE,
+    W1,
+    W2,
+    Elapse,
+    Given,
+    new_pool,
+    outdated,
+    unique,
+)
+from drumbeat.store.contract.given_jobs import claimed, claiming, pushed, pushed_alike, verdict
+from drumbeat.store.interface import Store
+
+
+class HoldContract(Given):
+    """Claims while they last."""
+
+    async def test_renewing_keeps_a_claim_for_so_long_from_now(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool, lease=10 * MINUTE)
+        await elapse(9 * MINUTE)
+
+        renewed = await store.queue.renew(W1, [job.token], 10 * MINUTE)
+        await elapse(9 * MINUTE)
+
+        assert (renewed.stale, renewed.cancelled) == ((), ())
+        assert job.job_id not in [late.job_id for late in await store.queue.expire()]
+
+    async def test_renewing_tells_what_is_gone_and_what_is_to_be_cancelled(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, 2, 3)
+        kept, gone, unwanted = await store.queue.claim(claiming(pool, limit=3))
+        await store.queue.settle(W1, [verdict(gone)])
+        await store.jobs.cancel([unwanted.job_id])
+
+        renewed = await store.queue.renew(W1, [job.token for job in (kept, gone, unwanted)], MINUTE)
+
+        assert (renewed.stale, renewed.cancelled) == ((gone.token,), (unwanted.token,))
+
+    async def test_a_claim_of_a_job_whose_lease_ran_out_is_stale_once_it_was_taken(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool, lease=MINUTE)
+        await elapse(2 * MINUTE)
+
+        expired = [late for late in await store.queue.expire() if late.pool_id == pool.pool_id]
+
+        assert [(late.job_id, late.status, late.crashes) for late in expired] == [(job.job_id, JobStatus.PENDING, 1)]
+        assert (await store.queue.renew(W1, [job.token], MINUTE)).stale == (job.token,)
+
+    async def test_releasing_takes_back_what_a_worker_held_in_every_pool(self, store: Store, pool: Pool) -> None:
+        name, other = WorkerId(unique("w")), await store.pools.create(new_pool())
+        for each in (pool, other):
+            await pushed(store, each, 1, 2)
+        taken = [await claimed(store, pool, name), await claimed(store, other, name)]
+        kept = await claimed(store, pool, W2)
+
+        released = await store.queue.release(name, "silent")
+
+        assert {job.job_id for job in released} == {job.job_id for job in taken}
+        assert {(job.status, job.crashes, job.failures, job.last_error) for job in released} == {("pending", 1, 0, "silent")}
+        assert (await store.jobs.get(kept.job_id)).lease_owner == W2
+        assert [*await store.queue.release(name, "silent")] == []
+
+    async def test_two_releases_at_once_count_one_crash(self, store: Store, pool: Pool) -> None:
+        name = WorkerId(unique("w"))
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool, name)
+
+        released = await asyncio.gather(*(store.queue.release(name, "silent") for _ in range(4)))
+
+        assert sum(len(jobs) for jobs in released) == 1
+        assert (await store.jobs.get(job.job_id)).crashes == 1
+
+    async def test_a_job_that_takes_its_workers_with_it_is_poisoned(self, store: Store, pool: Pool) -> None:
+        name = WorkerId(unique("w"))
+        await pushed(store, pool, 1, max_crashes=2, max_attempts=1)
+
+        await claimed(store, pool, name)
+        [first] = await store.queue.release(name, "killed")
+        await claimed(store, pool, name)
+        [second] = await store.queue.release(name, "killed")
+
+        assert (first.status, second.status) == (JobStatus.PENDING, JobStatus.POISONED)
+        assert (second.crashes, second.failures, second.attempts) == (2, 0, 2)
+
+    async def test_releasing_under_a_lease_that_was_taken_over_changes_nothing(
+        self, store: Store, pool: Pool, lease: Lease
+    ) -> None:
+        name = WorkerId(unique("w"))
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool, name)
+
+        with pytest.raises(Fenced):
+            await store.queue.release(name, "silent", fence=await outdated(store, lease))
+
+        assert await store.jobs.get(job.job_id) == job
+
+    async def test_expiring_takes_no_more_than_it_is_asked_to(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, 1, 2, 3)
+        await store.queue.claim(claiming(pool, limit=3, lease=MINUTE))
+        await elapse(2 * MINUTE)
+
+        expired = []
+        while some := await store.queue.expire(2):
+            assert len(some) <= 2
+            expired += [job.payload for job in some if job.pool_id == pool.pool_id]
+
+        assert sorted(expired) == [1, 2, 3]
+
+    @pytest.mark.parametrize("push", [pushed, pushed_alike])
+    async def test_whoever_waits_hears_of_a_push(
+        self, store: Store, pool: Pool, push: Callable[..., Awaitable[list[JobId]]]
+    ) -> None:
+        await store.queue.claim(claiming(pool))
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(store.queue.wait(pool.pool_id, timedelta(seconds=20)))
+            await asyncio.sleep(0.05)
+            await push(store, pool, 1)
+
+        assert waiting.result()
+
+    async def test_a_push_between_a_claim_in_vain_and_the_wait_is_heard(self, store: Store, pool: Pool) -> None:
+        await store.queue.claim(claiming(pool))
+        await pushed(store, pool, 1)
+
+        assert await store.queue.wait(pool.pool_id, timedelta(seconds=20))
+
+    async def test_a_wait_ends_though_nothing_comes(self, store: Store, pool: Pool) -> None:
+        await store.queue.claim(claiming(pool))
+
+        assert not await store.queue.wait(pool.pool_id, timedelta())

@@ -1,0 +1,75 @@
+"""Connections and answers, in memory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from drumbeat.core.answer import Answer, KeptAnswer
+from drumbeat.core.connection import StoredConnection
+from drumbeat.core.errors import AlreadyExists, NotFound
+from drumbeat.store.memory.state import Table, operation
+
+
+class MemoryConnections(Table):
+    @operation
+    def create(self, connection: StoredConnection) -> StoredConnection:
+        if connection.name in self.state.connections:
+            raise AlreadyExists(f"there is a connection {connection.name!r} already; change it, or choose another name")
+        now = self.state.now()
+        return self._put(replace(connection, is_default=False, created_at=now, updated_at=now))
+
+    @operation
+    def get(self, name: str) -> StoredConnection:
+        return self._find(name)
+
+    @operation
+    def list(self) -> Sequence[StoredConnection]:
+        return [self.state.connections[name] for name in sorted(self.state.connections)]
+
+    @operation
+    def save(self, connection: StoredConnection) -> StoredConnection:
+        row = self._find(connection.name)
+        changed = replace(row, url=connection.url, secret=connection.secret, description=connection.description)
+        return self._put(replace(changed, updated_at=self.state.now()))
+
+    @operation
+    def set_default(self, name: str) -> StoredConnection:
+        self._find(name)
+        for each in tuple(self.state.connections.values()):
+            self._put(replace(each, is_default=each.name == name))
+        return self._find(name)
+
+    @operation
+    def delete(self, name: str) -> None:
+        self.state.connections.pop(name, None)
+
+    def _find(self, name: str) -> StoredConnection:
+        if name not in self.state.connections:
+            raise NotFound(f"there is no connection {name!r}; see: drumbeat connection list")
+        return self.state.connections[name]
+
+    def _put(self, row: StoredConnection) -> StoredConnection:
+        self.state.connections[row.name] = row
+        return row
+
+
+class MemoryAnswers(Table):
+    @operation
+    def hold(self, key: str, fingerprint: str, within: timedelta) -> KeptAnswer | None:
+        now, kept = self.state.now(), self.state.answers
+        for old in [each for each in kept.values() if each.expires_at <= now]:
+            del kept[old.key]
+        if key in kept:
+            return kept[key]
+        kept[key] = KeptAnswer(key=key, fingerprint=fingerprint, expires_at=now + within)
+        return None
+
+    @operation
+    def give(self, key: str, answer: Answer, kept_for: timedelta) -> None:
+        if key in self.state.answers:
+            row = self.state.answers[key]
+            self.state.answers[key] = replace(row, answer=answer, expires_at=self.state.now() + kept_for)
+
+    @operation
+    def forget(self, key: str) -> None:
+        self.state.answers.pop(key, None)

@@ -1,0 +1,2 @@
+-- Harmless when it is gone.
+call('DEL', key(ARGV[1], 'answer'))

@@ -1,0 +1,190 @@
+"""One statement with a connection of its own: the driver opens it, prepares the statement, and steps aside.
+
+A push of one job spends more time in a driver that can do everything than on its way to the server. So what is asked often goes
+out here as one message, and the answer is read as far as is needed: the first column of the first row, as a number.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.store.sql.database import Rows, Values
+
+log = logging.getLogger(__name__)
+
+OFTEN = 32  #: uses of a statement after which a line of its own is worth a connection
+
+_EXECUTE_AND_SYNC = b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04"
+_ROW, _ERROR, _READY = b"DEZ"
+_NULL = b"\xff\xff\xff\xff"
+_ONE_ROW, _DONE = b"2\0\0\0\x04D", b"Z\0\0\0\x05I"  #: how the usual answer begins and ends
+
+
+class Line(asyncio.Protocol):
+    """A connection on which one prepared statement is asked, once at a time."""
+
+    def __init__(self, connection: Any, statement: Any, error: Callable[[dict[str, str]], Exception], within: float) -> None:
+        """Takes over the driver's ``connection``; ``error`` makes the driver's own from what the server says, and after so many
+        seconds without an answer the line is closed (TimeoutError)."""
+        self._held = connection, statement
+        self._error = error
+        self._within = within
+        self._head = b"\0" + statement.get_name().encode() + b"\0\0\0" + _short(len(statement.get_parameters()))
+        self._loop = asyncio.get_running_loop()
+        self._waiter: asyncio.Future[int | None] | None = None
+        self._answer: int | Exception | None = None
+        self._deadline = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        self._rest = b""
+        self._transport: asyncio.Transport = connection._transport  # noqa: SLF001
+        self._transport.set_protocol(self)
+
+    @property
+    def is_free(self) -> bool:
+        return self._waiter is None and not self._transport.is_closing()
+
+    @property
+    def is_lost(self) -> bool:
+        return self._transport.is_closing()
+
+    def ask(self, values: Iterable[str | int | None]) -> asyncio.Future[int | None]:
+        """The first row's first number, None where there is no row. Only while it ``is_free``."""
+        parts = [self._head]
+        for value in values:
+            text = None if value is None else str(value).encode()
+            parts += (_NULL,) if text is None else (len(text).to_bytes(4, "big"), text)
+        body = b"".join(parts)
+        self._waiter = waiter = self._loop.create_future()
+        self._transport.write(b"B%b%b\0\0%b" % ((len(body) + 6).to_bytes(4, "big"), body, _EXECUTE_AND_SYNC))
+        self._deadline = self._loop.time() + self._within
+        if self._watch is None:
+            self._watch = self._loop.call_at(self._deadline, self._look)
+        return waiter
+
+    def close(self) -> None:
+        self._held[0].terminate()
+        self.connection_lost(None)
+
+    def data_received(self, data: bytes) -> None:
+        if data.startswith(_ONE_ROW) and not self._rest:
+            row = 6 + int.from_bytes(data[6:10], "big")
+            if data[row : row + 1] == b"C" and data[row + 1 + int.from_bytes(data[row + 1 : row + 5], "big") :] == _DONE:
+                return self._tell(_first_number(data, 10))
+        return self._hear_all(data)
+
+    def _hear_all(self, data: bytes) -> None:
+        text, at = self._rest + data if self._rest else data, 0
+        while len(text) - at > 4:
+            end = at + 1 + int.from_bytes(text[at + 1 : at + 5], "big")
+            if end > len(text):
+                break
+            self._hear(text[at], text, at + 5, end)
+            at = end
+        self._rest = text[at:]
+
+    def _hear(self, kind: int, text: bytes, at: int, end: int) -> None:
+        if kind == _ROW:
+            self._answer = _first_number(text, at)
+        elif kind == _ERROR:
+            said = text[at:end].decode(errors="replace").split("\0")
+            self._answer = self._error({field[0]: field[1:] for field in said if field})
+        elif kind == _READY:
+            answer, self._answer = self._answer, None
+            self._tell(answer)
+
+    def _tell(self, answer: int | Exception | None) -> None:
+        waiter, self._waiter = self._waiter, None
+        if waiter is None or waiter.done():
+            return
+        if isinstance(answer, Exception):
+            waiter.set_exception(answer)
+        else:
+            waiter.set_result(answer)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        self._held[0].terminate()
+        answer = self._answer if isinstance(self._answer, Exception) else None
+        self._tell(answer or ConnectionError(f"the connection was lost{f': {exc}' if exc else ''}"))
+
+    def _look(self) -> None:
+        """One timer for all answers: it looks again when the one that is missing should have come."""
+        self._watch = None
+        if self._waiter is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._watch = self._loop.call_at(self._deadline, self._look)
+        else:
+            self._tell(TimeoutError())
+            self.close()
+
+
+def _first_number(text: bytes, at: int) -> int:
+    """The first column of the row whose body begins there."""
+    return int(text[at + 6 : at + 6 + int.from_bytes(text[at + 2 : at + 6], "big")])
+
+
+def _short(number: int) -> bytes:
+    return number.to_bytes(2, "big")
+
+
+class Lines(Protocol):
+    """What an express needs of its database."""
+
+    async def write(self, query: str, values: Values) -> Rows: ...
+
+    async def line(self, query: str) -> tuple[Line, tuple[str, ...]] | None:
+        """A line for a query, and the order of its values; None where statements cannot stay prepared."""
+        ...
+
+    def translated(self, exc: Exception) -> DrumbeatError: ...
+
+
+class Express:
+    """A query that is asked often: on a line of its own while that is free, else like any other."""
+
+    def __init__(self, lines: Lines, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:
+        self._lines = lines
+        self._query = query
+        self._failures = failures
+        self._line: Line | None = None
+        self._order: tuple[str, ...] = ()
+        self._used = 0
+
+    async def number(self, values: Values) -> int | None:
+        """The first row's first number, None where there is no row."""
+        line = self._line
+        if line is None or not line.is_free:
+            return await self._beside(values)
+        try:
+            return await line.ask(map(values.__getitem__, self._order))
+        except UnicodeEncodeError as exc:
+            raise InvalidInput(f"PostgreSQL cannot keep this value: {exc}") from exc
+        except self._failures() as exc:
+            raise self._lines.translated(exc) from exc
+
+    async def _beside(self, values: Values) -> int | None:
+        if self._line is not None and self._line.is_lost:
+            self._line, self._used = None, 0
+        self._used += 1
+        if self._used == OFTEN:
+            await self._open()
+        rows = await self._lines.write(self._query, values)
+        return rows[0][0] if rows else None
+
+    async def _open(self) -> None:
+        try:
+            opened = await self._lines.line(self._query)
+        except DrumbeatError as exc:
+            log.debug("no line for %s, it goes with the others: %s", self._query, exc)
+            return
+        if opened is not None:
+            self._line, self._order = opened
+
+    def close(self) -> None:
+        line, self._line, self._used = self._line, None, 0
+        if line is not None:
+            line.close()
