@@ -31,8 +31,11 @@ from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Joining
 
 if TYPE_CHECKING:
+    from drumbeat.bench.compare import Comparison as Comparison
+    from drumbeat.bench.connections import ConnectionDesk as ConnectionDesk
     from drumbeat.bench.desk import BenchDesk as BenchDesk
     from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
+    from drumbeat.bench.vault import Vault as Vault
     from drumbeat.core.job import JobId, NewJob
     from drumbeat.fleet.desk import FleetDesk as FleetDesk
     from drumbeat.fleet.desk import FleetStatus as FleetStatus
@@ -46,7 +49,9 @@ if TYPE_CHECKING:
     from drumbeat.pool.model import Action as PoolAction
     from drumbeat.pool.model import PoolView
     from drumbeat.pool.work import WorkPlan as WorkPlan
+    from drumbeat.runtime.beat import BeatReport as BeatReport
     from drumbeat.runtime.beat import ControlLoop
+    from drumbeat.spawn.fork_client import Door as Door
     from drumbeat.spawn.local import LocalSpawner
     from drumbeat.triggers.desk import TriggerDesk as TriggerDesk
     from drumbeat.triggers.model import Firing
@@ -97,6 +102,7 @@ class ControlPlane:
         self.settings = settings
         self.store = store
         self._clock = clock
+        self.forks: Door | None = None  #: the way to a fork server of this process's own
 
     def local_spawner(self, *, survive: bool = False) -> "LocalSpawner":
         """Starts workers on this machine, with this store in their environment. Raises InvalidSettings without a folder."""
@@ -104,7 +110,40 @@ class ControlPlane:
 
         _check_folder(self.settings.state_dir)
         environment = {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)}
-        return LocalSpawner(self.settings.state_dir, environment, survive=survive, clock=self._clock)
+        return LocalSpawner(self.settings.state_dir, environment, survive=survive, clock=self._clock, forks=self.forks)
+
+    def spawner(self, provider: str) -> Spawner:
+        """Starts workers where a provider has them; they outlive this process. Raises InvalidSettings, MissingExtra."""
+        if provider == "local":
+            return self.local_spawner(survive=True)
+        if provider != "runpod":
+            raise InvalidSettings(f"expected the provider local or runpod, got {provider!r}")
+        if not self.store.traits.networked:
+            kind = self.store.traits.name
+            raise InvalidSettings(f"expected a store that RunPod's pods can reach, got one of kind {kind}; use PostgreSQL")
+        runpod = _part("spawn.runpod", "runpod", "the RunPod spawner")
+        settings = runpod.RunPodSettings.from_environment(os.environ)
+        made: Spawner = runpod.RunPodSpawner(settings, {STORE_VARIABLE: self.settings.store}, self._clock)
+        return made
+
+    @asynccontextmanager
+    async def fleet_spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
+        """Where a pool's workers are: as told, or as its policy says. Raises NotFound, InvalidSettings, MissingExtra."""
+        chosen = provider or (await self.fleet(name).policy()).provider
+        async with self.spawner(chosen) as spawner:
+            yield spawner
+
+    async def heed_environment(self, name: str) -> "FleetPolicy":
+        """A pool's policy, with what this process's variables set written into it. Raises NotFound, InvalidSettings."""
+        from drumbeat.fleet.settings import from_environment, with_settings
+
+        policy, told = await self.fleet(name).policy(), from_environment(os.environ)
+        heeded = with_settings(policy, told) if told else policy
+        if heeded != policy:
+            home = await self.store.pools.get(PoolId(name))
+            changed = {key: value for key, value in home.policy.items() if not hasattr(policy, key.removesuffix("_seconds"))}
+            await self.store.pools.save(replace(home, policy={**changed, **heeded.to_json()}))
+        return heeded
 
     async def create_fleet(self, name: str, policy: "FleetPolicy", thresholds: Thresholds | None = None) -> Pool:
         """A pool whose workers start as soon as they are ready."""
@@ -118,9 +157,14 @@ class ControlPlane:
         return await self.store.pools.save(replace(await self.store.pools.get(pool_id), policy=policy.to_json()))
 
     def fleet_loop(
-        self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
+        self,
+        pool_id: PoolId,
+        spawner: Spawner,
+        every: timedelta,
+        lease: timedelta | None = None,
+        on_beat: "Callable[[BeatReport], None] | None" = None,
     ) -> "ControlLoop[FleetView, Action]":
-        """One controller of a fleet. Any number may run: the one that holds the lease acts."""
+        """One controller of a fleet. Any number may run: the one that holds the lease acts. ``on_beat`` hears of each."""
         from drumbeat.fleet.act import FleetActor
         from drumbeat.fleet.decide import decide
         from drumbeat.fleet.observe import observe
@@ -136,6 +180,7 @@ class ControlPlane:
             observe=partial(observe, self.store, spawner, pool_id),
             decide=decide,
             act=FleetActor(self.store, spawner, pool_id).act,
+            on_beat=on_beat,
         )
 
     def fleet(self, name: str) -> "FleetDesk":
@@ -145,7 +190,9 @@ class ControlPlane:
 
         return FleetDesk(self.store, PoolId(name), encode_action)
 
-    async def scale_pool(self, name: str, policy: "FleetPolicy", plan: "WorkPlan | None" = None) -> Pool:
+    async def scale_pool(
+        self, name: str, policy: "FleetPolicy", plan: "WorkPlan | None" = None, thresholds: Thresholds | None = None
+    ) -> Pool:
         """Have a pool of jobs scaled by a fleet's policy, and its workers stay for more. It is made if it is not there."""
         from drumbeat.pool.work import Mode, plan_of
 
@@ -154,7 +201,8 @@ class ControlPlane:
         if policy.concurrency > 1:
             work = replace(work, concurrency=policy.concurrency)
         kept = {key: value for key, value in made.policy.items() if not hasattr(policy, key.removesuffix("_seconds"))}
-        return await self.store.pools.save(replace(made, policy={**kept, **policy.to_json(), **work.to_json()}))
+        scaled = replace(made, policy={**kept, **policy.to_json(), **work.to_json()}, thresholds=thresholds or made.thresholds)
+        return await self.store.pools.save(scaled)
 
     def pool_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
@@ -242,8 +290,20 @@ class ControlPlane:
             process_name(),
             _bench("creation").capacity(host.cores, host.memory),
             partial(self.local_spawner, survive=True),
+            self.connections(),
         )
         return desk
+
+    def connections(self) -> "ConnectionDesk":
+        """Databases under test by name. Raises InvalidSettings when DRUMBEAT_KEY is set and holds no key."""
+        desk: ConnectionDesk = _bench("connections").ConnectionDesk(self.store, self.vault())
+        return desk
+
+    def vault(self) -> "Vault":
+        """What seals secrets, with the keys of this process's environment. Raises InvalidSettings."""
+        from drumbeat.bench.vault import open_vault
+
+        return open_vault(os.environ)
 
     async def run_worker(self, arguments: WorkerArguments) -> ExitCode:
         """Be a worker of a pool, from joining to leaving. Raises NotFound when there is no such pool or run."""
@@ -266,7 +326,7 @@ class ControlPlane:
         if home.kind is PoolKind.BENCH:
             run_id, folder = RunId(home.pool_id), self.settings.state_dir / "executions"
             made: Workload = _bench("worker").bench_workload(
-                self.store, run_id, identity.worker_id, identity.slot, folder, self._clock
+                self.store, run_id, identity.worker_id, identity.slot, folder, self._clock, self.vault()
             )
             return made
         return self._job_workload(home, identity, None)
@@ -384,6 +444,28 @@ def push_on(store: str) -> "PushOn | None":
 
 
 @contextmanager
+def forking(become: "Callable[[Sequence[str]], int]", modules: Sequence[str]) -> "Iterator[Door]":
+    """A fork server of this process's own, with these modules loaded: the way to it. Nothing may run beside the caller yet."""
+    from drumbeat.spawn.fork_client import OwnDoor
+    from drumbeat.spawn.fork_server import own_fork_server
+
+    with own_fork_server(become, modules) as line:
+        yield OwnDoor(line)
+
+
+def serve_forks(
+    settings: Settings, become: "Callable[[Sequence[str]], int]", modules: Sequence[str], idle: timedelta | None
+) -> None:
+    """Be the fork server of the state folder, until told to stop or nobody asked for ``idle``. Raises AlreadyExists."""
+    from drumbeat.spawn.fork_server import ForkServer, listening, warm_up
+
+    _check_folder(settings.state_dir)
+    with listening(settings.state_dir) as knocks:
+        warm_up(modules)
+        ForkServer(knocks, become, idle).serve()
+
+
+@contextmanager
 def until_stopped(stop: asyncio.Event) -> Iterator[None]:
     """Inside the block SIGTERM and SIGINT set ``stop``, and nothing else."""
     with on_stop_signals(lambda _: stop.set()):
@@ -397,6 +479,13 @@ def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy
     return load_policy(os.environ, file, **settings)
 
 
+def fleet_thresholds(policy: "FleetPolicy", file: Path | None, preset: str | None) -> Thresholds | None:
+    """The limits a fleet's pool shall have; None: those it has. Raises InvalidSettings."""
+    from drumbeat.fleet.settings import load_thresholds
+
+    return load_thresholds(policy, file, preset)
+
+
 def simulate_trace(
     trace: Path, policy: str, settings: Mapping[str, Any], file: Path | None = None, **around: Any
 ) -> "Simulated":
@@ -405,6 +494,20 @@ def simulate_trace(
     from drumbeat.fleet.simulate import Surroundings
 
     return simulate_file(trace, policy_for(policy, settings, file), Surroundings(**around))
+
+
+def simulate_jobs(
+    jobs: Sequence[tuple[float, float]], policy: str, settings: Mapping[str, Any], most_beats: int, **around: Any
+) -> "Simulated":
+    """Jobs, each its arrival and duration in seconds, under a policy on virtual time. Raises InvalidInput, InvalidSettings."""
+    from drumbeat.fleet.laboratory import policy_for, simulate_load
+    from drumbeat.fleet.simulate import Load, Surroundings
+
+    chosen, load = policy_for(policy, settings), Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
+    beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
+    if beats > most_beats:
+        raise InvalidInput(f"jobs: expected at most {most_beats} beats if one worker did them all, got {beats:.0f}")
+    return simulate_load(load, chosen, Surroundings(**around))
 
 
 def sentences(found: "Explanation") -> Sequence[str]:

@@ -1,22 +1,25 @@
 """What the command line's tests begin with: ways to run it, and a store with something in it."""
 
 import asyncio
+import io
 import os
 import re
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
+import pytest
 from typer.testing import CliRunner
 
-from drumbeat.cli.main import app
+from drumbeat.cli.main import app, main
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
@@ -26,7 +29,7 @@ from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
 from drumbeat.store.interface import Change
 
-PATIENCE = 60.0  #: seconds for anything a real process shall do
+PATIENCE = 120.0  #: seconds for anything a real process shall do
 COMMAND = (sys.executable, "-m", "drumbeat")
 POOL = PoolId("p")
 MS = 1_000_000  #: nanoseconds
@@ -57,8 +60,24 @@ def environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not ours.match(name)} | more
 
 
+def ran(*arguments: str, cwd: Path, **variables: str) -> Said:
+    """Run the command in a folder through its own front door, to its end, but within this process: a start costs a second."""
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        patch.dict(os.environ, environment(**variables), clear=True),
+        patch.object(sys, "argv", ["drumbeat", *arguments]),
+        chdir(cwd),
+        redirect_stdout(output),
+        redirect_stderr(errors),
+        pytest.raises(SystemExit) as ended,
+    ):
+        main()
+    assert isinstance(ended.value.code, int)
+    return Said(ended.value.code, output.getvalue(), errors.getvalue())
+
+
 def drumbeat(*arguments: str, cwd: Path, **variables: str) -> Said:
-    """Run the real command in a folder, to its end."""
+    """Run the real command in a folder, as a process of its own, to its end."""
     with started(*arguments, cwd=cwd, **variables) as process:
         output, errors = process.communicate(timeout=PATIENCE)
     return Said(process.returncode, output, errors)
@@ -100,6 +119,11 @@ def eventually(wish: Callable[[], bool], what: str) -> None:
 def processes_of(folder: Path) -> list[psutil.Process]:
     """Living workers whose state is kept below a folder."""
     return [process for process in psutil.process_iter() if _state_dir(process).startswith(str(folder))]
+
+
+def workers_of(pid: int) -> list[psutil.Process]:
+    """Living workers that a process has started; found sooner than by looking at every process there is."""
+    return [child for child in psutil.Process(pid).children() if _state_dir(child)]
 
 
 def _state_dir(process: psutil.Process) -> str:

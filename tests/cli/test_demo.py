@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cli.given import PATIENCE, Said, drumbeat, eventually, processes_of, started
+from cli.given import PATIENCE, Said, drumbeat, eventually, processes_of, ran, started, workers_of
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]  # told once, and read by many
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +78,14 @@ def test_the_demo_can_use_another_store(tmp_path: Path, postgres_url: str) -> No
 
     assert said.code == 0, said
     assert "Spawn worker-1: 0 of 1 workers are here; slot 0 is free" in decisions(said)
-    kept = drumbeat("pools", "list", cwd=tmp_path, DRUMBEAT_STORE=postgres_url).output
+    kept = ran("pools", "list", cwd=tmp_path, DRUMBEAT_STORE=postgres_url).output
     assert re.search(r"^demo-\w+ +fleet", kept, re.MULTILINE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_an_interrupted_demo_takes_its_workers_along(tmp_path: Path, number: signal.Signals) -> None:
     with started("demo", "fleet", cwd=tmp_path, TMPDIR=str(tmp_path)) as demo:
-        eventually(lambda: len(processes_of(tmp_path)) == 3, "three workers")
+        eventually(lambda: len(workers_of(demo.pid)) == 3, "three workers")
         demo.send_signal(number)
         _, errors = demo.communicate(timeout=PATIENCE)
 
@@ -99,7 +99,7 @@ def test_the_bench_demo_finds_a_knee_and_leaves_a_report(tmp_path: Path) -> None
     inside.mkdir()
 
     with started("demo", cwd=tmp_path, TMPDIR=str(inside)) as process:
-        output, errors = process.communicate(timeout=3 * PATIENCE)
+        output, errors = process.communicate(timeout=200)
     said = Said(process.returncode, output, errors)
 
     assert said.code == 0, said

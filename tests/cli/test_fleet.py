@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.given import Said, drumbeat, eventually, invoke
+from cli.given import Said, drumbeat, eventually, invoke, ran
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
 
 FIGURES = {
@@ -100,6 +100,27 @@ def test_a_plan_writes_nothing_and_says_what_each_rule_wants(url: str) -> None:
     assert json.loads(invoke("beats", "list", "p", "--json", store=url).output) == []
 
 
+def test_a_fleet_is_watched(url: str) -> None:
+    told = ["--set", "min_workers=0", "--set", "price_per_hour=2", "--set", "max_per_day=5"]
+    invoke("fleet", "create", "p", "--policy", "queue_cover", *told, store=url)
+    invoke("pool", "push", "p", "1", store=url)
+
+    before = invoke("fleet", "watch", "p", "--once", store=url).output
+    assert "no workers" in before
+    assert "1 ready" in before
+    assert "no beat yet" in before
+
+    invoke("fleet", "create", "p", "--policy", "queue_cover", *told, "--set", "max_workers=0", store=url)
+    invoke("fleet", "beat", "p", store=url)
+
+    after = invoke("fleet", "watch", "p", "--once", store=url).output
+    assert "beat 1 at" in after
+    assert "wanted 0 workers" in after
+    assert "policy max_workers: 1 → 0: at most 0 are allowed" in after
+    assert "nothing was done" in after
+    assert "0.000 of 5 this day" in after
+
+
 def test_what_is_not_there_is_named(url: str, empty: str) -> None:
     with pytest.raises(NotFound):
         invoke("fleet", "status", "nobody", store=empty)
@@ -109,7 +130,7 @@ def test_what_is_not_there_is_named(url: str, empty: str) -> None:
 
 def test_a_fleet_beats_explains_itself_and_lets_go(tmp_path: Path) -> None:
     def fleet(*arguments: str) -> Said:
-        said = drumbeat("fleet", *arguments, cwd=tmp_path)
+        said = (drumbeat if arguments[0] == "beat" else ran)("fleet", *arguments, cwd=tmp_path)
         assert said.code == 0, said
         return said
 
@@ -118,7 +139,7 @@ def test_a_fleet_beats_explains_itself_and_lets_go(tmp_path: Path) -> None:
         return not json.loads(fleet("workers", "p", "--json").output)
 
     fleet("create", "p", "--handler", "command:cat", "--set", "min_workers=0", "--set", "max_workers=1")
-    drumbeat("pool", "push", "p", "1", cwd=tmp_path)
+    ran("pool", "push", "p", "1", cwd=tmp_path)
     first = json.loads(fleet("beat", "p").output)
     assert first["actions"]["workers_spawned"] == 1
     assert first["status"]["queued_tasks"] == 1

@@ -8,7 +8,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from cli.given import drumbeat, invoke
+from cli.given import drumbeat, invoke, ran
 from drumbeat import __version__
 from drumbeat.cli.main import app
 from drumbeat.core.worker import ExitCode
@@ -89,7 +89,7 @@ def test_the_version_is_told() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_is_printed_for_each_shell(tmp_path: Path, shell: str) -> None:
-    said = drumbeat(cwd=tmp_path, _DRUMBEAT_COMPLETE=f"source_{shell}")
+    said = ran(cwd=tmp_path, _DRUMBEAT_COMPLETE=f"source_{shell}")
 
     assert said.code == 0
     assert "_DRUMBEAT_COMPLETE=complete_" in said.output
@@ -113,6 +113,6 @@ def test_completion_can_be_shown_and_installed(tmp_path: Path) -> None:
 def test_words_are_completed(tmp_path: Path, words: str, expected: list[str]) -> None:
     position = str(len(words.split(" ")) - 1)
 
-    said = drumbeat(cwd=tmp_path, _DRUMBEAT_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=position)
+    said = ran(cwd=tmp_path, _DRUMBEAT_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=position)
 
     assert said.output.split() == expected

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from cli.given import drumbeat
+from cli.given import ran
 from drumbeat.cli.commands import whole
 from drumbeat.cli.quick import POOL_WORK, WORKER, Readers, command
 
@@ -57,7 +57,7 @@ def test_anything_else_goes_the_long_way(words: tuple[str, ...]) -> None:
 
 def test_a_one_shot_worker_loads_little(tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/drumbeat.db"
-    assert drumbeat("pool", "push", "p", "1", cwd=tmp_path, DRUMBEAT_STORE=store).code == 0
+    assert ran("pool", "push", "p", "1", cwd=tmp_path, DRUMBEAT_STORE=store).code == 0
     program = (
         "import sys; sys.argv = ['drumbeat', 'pool', 'work', 'p', '--once', '--handler', 'command:cat']\n"
         "from drumbeat.cli.main import main\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cli.given import FAST, Said, drumbeat
+from cli.given import FAST, Said, drumbeat, ran
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerStatus
@@ -51,7 +51,8 @@ def hides(text: str) -> bool:
     ],
 )
 def test_no_command_says_it(tmp_path: Path, secret_url: str, command: str, code: int) -> None:
-    said: Said = drumbeat(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=secret_url)
+    run = drumbeat if command.startswith("worker") else ran
+    said: Said = run(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=secret_url)
 
     assert said.code == code
     assert hides(said.output + said.errors)

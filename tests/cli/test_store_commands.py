@@ -120,13 +120,16 @@ def test_what_is_old_is_pruned(url: str) -> None:
     _grow_old(url, "samples", "at", 31)
     _grow_old(url, "logs", "at", 29)
 
-    assert invoke("store", "prune", store=url) == Said(0, "deleted: samples 3, logs 0, beats 0, workers 0, events 0\n")
+    assert invoke("store", "prune", store=url) == Said(
+        0, "deleted: samples 3, logs 0, beats 0, workers 0, events 0, leases 0\n"
+    )
     assert json.loads(invoke("store", "prune", "--older-than", "4w", "--json", store=url).output) == {
         "samples": 0,
         "logs": 3,
         "beats": 0,
         "workers": 0,
         "events": 0,
+        "leases": 0,
     }
 
 

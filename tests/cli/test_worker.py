@@ -84,6 +84,8 @@ async def test_a_started_worker_is_active_and_beats(url: str, tmp_path: Path) ->
 
             await until(beats, "more heartbeats, with samples")
 
+        assert [sample.worker_id for sample in await store.samples.list(POOL)][:3] == [ME] * 3
+
 
 async def test_a_row_that_was_made_before_is_taken(url: str, tmp_path: Path) -> None:
     async with home(url) as store:

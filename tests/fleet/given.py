@@ -95,7 +95,7 @@ def queued(
     *workers: Worker, ready: int = 0, held: tuple[Held, ...] = (), oldest: float = 1, policy: str = "queue_ratio", **fields: Any
 ) -> FleetView:
     """A pool with a queue; fields of the policy are given with those of the view."""
-    names = {each.name for each in dataclass_fields(FleetPolicy)}
+    names = {each.name for each in dataclass_fields(FleetPolicy)} - {"provider"}
     rules = {"min_workers": 0} | {name: fields.pop(name) for name in [*fields] if name in names}
     queue = Queue(ready=ready, claimed=len(held), oldest_ready=NOW - seconds(oldest) if ready else None)
     chosen = FleetPolicy(policy=PolicyName(policy), **rules)

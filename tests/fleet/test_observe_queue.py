@@ -104,7 +104,7 @@ async def test_arrivals_are_counted_once_each(stage: Stage) -> None:
 
     assert sum(each.count for each in first.arrived) == 4
     assert sum(each.count for each in (await stage.look()).arrived) == 1
-    assert sum(each["count"] for each in (await stage.beat()).summary["state"]["arrivals"]) == 5
+    assert sum(count for _, count in (await stage.beat()).summary["state"]["arrivals"]) == 5
 
 
 @pytest.mark.parametrize(("outcome", "ok"), [(Outcome.DONE, True), (Outcome.FAILED, False), (Outcome.RELEASED, None)])

@@ -64,18 +64,45 @@ LAG: dict[str, Any] = {"lag": 120.0, "service": 60.0}
         (0, LAG, 0),
         (1, LAG, 1),
         (3, LAG, 3),
-        (3, {**LAG, "busy": 1, "free_in": (30.0,)}, 1),  # all can begin before a new worker could: at 30, 90 and 150 s
-        (4, {**LAG, "busy": 1, "free_in": (30.0,)}, 2),  # one of them cannot
+        (1, {**LAG, "busy": 1, "free_in": (30.0,)}, 1),
+        (9, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 6),  # all can begin before a new worker could, but they wait for long
+        (4, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 3),
+        (90, {**LAG, "busy": 3, "idle": 1, "starting": 70, "free": 1, "free_in": (30.0,) * 73}, 74),  # enough will be here
         (1, {**LAG, "starting": 1, "free_in": (100.0,)}, 1),
-        (4, {**LAG, "service": None, "busy": 1, "free_in": (30.0,)}, 4),  # nothing is known: a place begins one job
-        (0, {**LAG, "rate": 0.02, "busy": 1, "free_in": (0.0,)}, 3),  # 1.2 are kept busy, and some to spare
-        (0, {**LAG, "rate": 0.1}, 9),
-        (0, {**LAG, "rate": 0.001}, 0),
+        (1, {"lag": 120.0}, 2),  # nothing is known: two are to find out
+        (4, {"lag": 120.0, "busy": 1, "free_in": (30.0,)}, 2),  # nothing is known: a worker is worth three jobs
+        (30, {"lag": 120.0}, 10),
+        (6, {**LAG, "sure": 0.04}, 12),  # and six more will have come by then
+        (0, {**LAG, "sure": 0.04}, 0),
         (0, {**LAG, "coming": 2}, 2),
     ],
 )
 def test_lag_aware_asks_only_for_whom_it_cannot_wait(ready: int, scene: dict[str, Any], expected: int) -> None:
     assert desired("lag_aware", ready=ready, **scene) == expected
+
+
+@pytest.mark.parametrize(
+    ("rate", "service", "lag", "expected"),
+    [
+        (0.001, 60.0, 120.0, 0),  # one that is mostly idle is kept by its gaps, or not at all
+        (0.02, 60.0, 120.0, 2),  # 1.2 are kept busy
+        (0.1, 60.0, 120.0, 7),
+        (1.0, 60.0, 120.0, 61),  # the more, the less is to spare
+        (1.0, 4.0, 15.0, 5),
+        (0.1, 60.0, 15.0, 7),
+        (0.5, 4.0, 120.0, 3),
+        (0.5, 4.0, 300.0, 3),  # what flows in is met by work, not by lag
+    ],
+)
+def test_lag_aware_has_enough_for_what_flows_in(rate: float, service: float, lag: float, expected: int) -> None:
+    assert desired("lag_aware", rate=rate, service=service, lag=lag) == expected
+
+
+def test_jobs_that_vary_need_more_to_spare() -> None:
+    wanted = [desired("lag_aware", rate=0.1, service=60.0, lag=120.0, variance=spread**2) for spread in (0.0, 60.0, 240.0)]
+
+    assert wanted == sorted(wanted)
+    assert wanted[0] < wanted[-1]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +118,7 @@ def test_lag_aware_asks_only_for_whom_it_cannot_wait(ready: int, scene: dict[str
 def test_lag_aware_keeps_whom_it_would_miss(levels: tuple[tuple[float, float], ...], expected: int) -> None:
     kept = tuple(Level(idle=idle, keep=keep) for idle, keep in levels)
 
-    assert desired("lag_aware", busy=1, idle=len(kept), free_in=(30.0,), levels=kept, **LAG) == expected
+    assert desired("lag_aware", busy=1, needed=1, idle=len(kept), free_in=(30.0,), levels=kept, **LAG) == expected
 
 
 def test_shorter_jobs_need_fewer_workers() -> None:
@@ -99,12 +126,6 @@ def test_shorter_jobs_need_fewer_workers() -> None:
 
     assert wanted == sorted(wanted)
     assert wanted[0] < wanted[-1] == 60
-
-
-def test_what_flows_in_is_met_by_work_not_by_lag() -> None:
-    wanted = [desired("lag_aware", rate=0.5, lag=lag, service=4.0) for lag in (15.0, 120.0, 300.0)]
-
-    assert wanted == [4, 4, 4]
 
 
 def test_the_policy_beats_as_often_as_it_is_told() -> None:

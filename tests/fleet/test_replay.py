@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId
-from drumbeat.fleet.decide import decide
+from drumbeat.fleet.decide import decide, step
 from drumbeat.fleet.laboratory import policy_for, simulate_load
 from drumbeat.fleet.model import FleetView
 from drumbeat.fleet.recorded import recorded
@@ -45,7 +45,7 @@ def week() -> list[Beat]:
     jobs = sorted((at + chance.random() * 300, chance.uniform(20, 200)) for at, count in bursts for _ in range(count))
     load = Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "decide", lambda view: decide(_noted(views, view)))
+        patch.setattr(deciding, "step", lambda view: step(_noted(views, view)))
         simulate_load(load, policy_for("lag_aware", {"max_workers": 20}), Surroundings())
     return [kept(n, view) for n, view in enumerate(views, 1)]
 

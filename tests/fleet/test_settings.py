@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.fleet.model import FleetPolicy, PolicyName, Schedule
-from drumbeat.fleet.settings import LATER, SEED, VARIABLES, load_policy, poll_interval, read_policy, seed_policy, with_settings
+from drumbeat.fleet.settings import (
+    LATER,
+    SEED,
+    VARIABLES,
+    load_policy,
+    load_thresholds,
+    poll_interval,
+    read_policy,
+    seed_policy,
+    with_settings,
+)
 from fleet.given import seconds
 
 SEED_TEXT = {  # as seed 004 lists them, and C82
@@ -123,3 +134,32 @@ def test_another_policy_by_hand_keeps_the_rest() -> None:
 def test_the_daemon_beats_as_the_environment_says() -> None:
     assert poll_interval({}) == seconds(30)
     assert poll_interval({"ORCHESTRATOR_POLL_SEC": "5", "MAX_ACTIVE_GPUS": "1"}) == seconds(5)
+
+
+def test_the_seeds_policy_has_the_seeds_defaults_beneath_what_is_set() -> None:
+    policy = load_policy({"MAX_ACTIVE_GPUS": "4"}, policy="queue_ratio")
+
+    assert policy == with_settings(seed_policy(), {"max_workers": 4})
+    assert (policy.heartbeat_timeout, policy.spawning_timeout) == (seconds(300), seconds(300))
+
+
+def test_a_file_names_a_provider_and_a_preset(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yml"
+    file.write_text("provider: runpod\npreset: jobs\n")
+    policy = load_policy({}, file)
+
+    assert (policy.provider, load_policy({"DRUMBEAT_PROVIDER": "local"}, file).provider) == ("runpod", "local")
+    assert load_thresholds(policy, file) == PRESETS[PoolKind.JOBS]
+    assert load_thresholds(policy, file, "gpu") == load_thresholds(policy)
+
+
+@pytest.mark.parametrize(("provider", "start"), [("local", None), ("runpod", 600)])
+def test_where_gpus_are_rented_their_preset_is_the_usual_one(provider: str, start: float | None) -> None:
+    found = load_thresholds(FleetPolicy(provider=provider))
+
+    assert (found.start_within if found else None) == (seconds(start) if start else None)
+
+
+def test_a_preset_there_is_not_is_named() -> None:
+    with pytest.raises(InvalidSettings, match="jobs, gpu, got 'lazy'"):
+        load_thresholds(FleetPolicy(), preset="lazy")

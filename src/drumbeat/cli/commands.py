@@ -11,6 +11,7 @@ import typer
 GROUPS: Mapping[str, str] = {
     "store": "store:app",
     "bench": "bench:app",
+    "connection": "connections:app",
     "pool": "pool:app",
     "fleet": "fleet:app",
     "pools": "listing:pools",

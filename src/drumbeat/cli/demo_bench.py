@@ -9,7 +9,8 @@ from rich.text import Text
 
 from drumbeat import control_plane
 from drumbeat.bench.model import RunRecord
-from drumbeat.cli.bench_runs import conducted, print_outcome, write
+from drumbeat.cli.bench_outcome import print_outcome, write
+from drumbeat.cli.bench_runs import conducted
 from drumbeat.cli.options import run
 from drumbeat.cli.render import console, say
 from drumbeat.control_plane import open_control_plane

@@ -1,6 +1,7 @@
 """The short way to one beat, for processes that a push starts: python -m drumbeat.cli.fire FIRING, which is JSON.
 
-It has none of the command line's imports: from a push to the worker's start there is little else than these.
+It has none of the command line's imports: from a push to the worker's start there is little else than these. Workers are forked
+from a process of its own, which loads what they need while the beat looks and decides.
 """
 
 import json
@@ -8,23 +9,42 @@ import logging
 import os
 import sys
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
+from drumbeat.cli.forks import become, worker_modules
 from drumbeat.cli.opening import run
-from drumbeat.control_plane import open_control_plane
+from drumbeat.control_plane import forking, open_control_plane
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import load_settings
 from drumbeat.triggers.model import Firing, Machine
 
+if TYPE_CHECKING:
+    from drumbeat.control_plane import Door
+
 
 def main() -> int:
+    """Run the beat with a fork server of its own."""
+    try:
+        settings = load_settings(os.environ)
+    except DrumbeatError as exc:
+        return _complain(exc)
+    with forking(become, worker_modules(settings.store)) as door:
+        return fire(sys.argv[1], door)
+
+
+def fire(firing: str, door: "Door | None" = None) -> int:
     """Run the beat, tell what it came to, as JSON; exit code 1 when it could not be run."""
     logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        run(_fire(firing_of(sys.argv[1])))
+        run(_fire(firing_of(firing), door))
     except DrumbeatError as exc:
-        print(f"drumbeat: {exc}", file=sys.stderr)
-        return 1
+        return _complain(exc)
     return 0
+
+
+def _complain(exc: DrumbeatError) -> int:
+    print(f"drumbeat: {exc}", file=sys.stderr)
+    return 1
 
 
 def firing_of(text: str) -> Firing:
@@ -40,8 +60,9 @@ def firing_of(text: str) -> Firing:
     )
 
 
-async def _fire(firing: Firing) -> None:
+async def _fire(firing: Firing, door: "Door | None") -> None:
     async with open_control_plane(load_settings(os.environ)) as plane:
+        plane.forks = door
         print(json.dumps(await plane.fire(firing), default=str))
 
 

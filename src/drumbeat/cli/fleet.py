@@ -1,40 +1,52 @@
 """drumbeat fleet: how many workers a pool has, why, and what they cost."""
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drumbeat.cli import fleet_reasons, fleet_simulate
+from drumbeat.cli import fleet_beats, fleet_hands, fleet_reasons, fleet_simulate, fleet_watch
+from drumbeat.cli.fleet_beats import UNSEEN
 from drumbeat.cli.fleet_options import FileOption, PoolArgument, SetOption, parse_settings
 from drumbeat.cli.living import plan_changes
-from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.client import Mode, WorkPlan
-from drumbeat.control_plane import ControlPlane, fleet_policy, until_stopped
+from drumbeat.control_plane import ControlPlane, fleet_policy, fleet_thresholds
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.worker import Worker, WorkerId, judge
+from drumbeat.core.worker import Worker, judge
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import FleetStatus
 
 app = typer.Typer(no_args_is_help=True, help="Workers of a pool: the right number, and why.")
+app.add_typer(fleet_beats.app)
+app.add_typer(fleet_hands.app)
 app.add_typer(fleet_reasons.app)
 app.add_typer(fleet_simulate.app)
-
-_UNSEEN = frozenset({"state"})  #: of a beat's summary: what it leaves to the next, for no reader
+app.add_typer(fleet_watch.app)
 
 
 @app.command()
 def create(
     pool: PoolArgument,
     policy: Annotated[
-        str,
-        typer.Option("--policy", help="lag_aware, queue_cover, queue_ratio (seed 004), or fixed: no queue, --set workers=N"),
-    ] = "lag_aware",
+        str | None,
+        typer.Option(
+            "--policy",
+            help="lag_aware, queue_cover, queue_ratio (seed 004), or fixed: no queue, --set workers=N. "
+            "At first: the file's, or lag_aware",
+        ),
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", help="Where its workers run: local (this machine) or runpod. At first: local")
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option("--preset", help="How patient it is: jobs or gpu. At first: gpu with runpod, else as the pool is"),
+    ] = None,
     file: FileOption = None,
     settings: SetOption = None,
     handler: HandlerOption = None,
@@ -45,59 +57,21 @@ def create(
 
     What is set here counts more than the environment, that more than the file. A fixed fleet is always a new one.
     """
-    wanted = fleet_policy(file, {"policy": policy} | parse_settings(settings))
+    chosen = {"policy": policy, "provider": provider} | parse_settings(settings)
+    wanted = fleet_policy(file, chosen)
+    limits = fleet_thresholds(wanted, file, preset)
 
     async def make(plane: ControlPlane) -> Pool:
-        if policy == "fixed":
-            return await plane.create_fleet(pool, wanted)
+        if wanted.policy == "fixed":
+            return await plane.create_fleet(pool, wanted, limits)
         plan = WorkPlan(**plan_changes({"handlers": handler}), mode=Mode.LOOP) if handler else None
-        return await plane.scale_pool(pool, wanted, plan)
+        return await plane.scale_pool(pool, wanted, plan, limits)
 
     made = with_control_plane(store, make, create=True)
     if as_json:
         show_json(made)
     else:
         say(f"pool {made.pool_id}: " + ", ".join(f"{name} {value}" for name, value in made.policy.items()))
-
-
-@app.command()
-def run(
-    pool: PoolArgument,
-    every: Annotated[str | None, typer.Option("--every", help="Between two beats. At first: as the policy says, 30s")] = None,
-    store: StoreOption = None,
-) -> None:
-    """Beat until told to stop, with workers on this machine. Any number may run: one leads. Workers outlive it."""
-
-    async def work(plane: ControlPlane) -> None:
-        span = parse_age(every) if every else (await plane.fleet(pool).policy()).every
-        stop = asyncio.Event()
-        async with plane.local_spawner(survive=True) as spawner:
-            with until_stopped(stop):
-                await plane.fleet_loop(PoolId(pool), spawner, span).run(stop)
-
-    with_control_plane(store, work)
-
-
-@app.command()
-def beat(pool: PoolArgument, store: StoreOption = None) -> None:
-    """Look, decide and act once, as ``run`` does each time; prints the cycle's summary as JSON (seed 004).
-
-    Exit code 1 when something could not be done.
-    """
-
-    async def work(plane: ControlPlane) -> Mapping[str, Any]:
-        span = (await plane.fleet(pool).policy()).every
-        async with plane.local_spawner(survive=True) as spawner:
-            loop = plane.fleet_loop(PoolId(pool), spawner, span)
-            report = await loop.beat()
-            await loop.resign()
-        told = {name: value for name, value in report.summary.items() if name not in _UNSEEN}
-        return {**told, "led": report.led, "done": report.actions, "why_not": report.why_not, "failed": report.error}
-
-    told = with_control_plane(store, work)
-    show_json(told)
-    if told["failed"] or any(action.get("error") for action in told["done"]):
-        raise typer.Exit(1)
 
 
 @app.command()
@@ -113,7 +87,7 @@ def status(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = 
 def _status_json(found: "FleetStatus") -> dict[str, Any]:
     last = found.last
     beat = None if last is None else {"n": last.n, "at": last.at, "why_not": last.why_not, "error": last.error}
-    summary = {name: value for name, value in (last.summary if last else {}).items() if name not in _UNSEEN}
+    summary = {name: value for name, value in (last.summary if last else {}).items() if name not in UNSEEN}
     workers = [asdict(each) | {"health": judge(each, found.now, found.pool.thresholds)} for each in found.workers]
     return {"pool_id": found.pool.pool_id, "policy": found.pool.policy, "workers": workers, "beat": beat, "summary": summary}
 
@@ -131,45 +105,6 @@ def _print_status(found: "FleetStatus") -> None:
         say(f"  did: {sentence(action)}")
     if last.why_not or last.error:
         say(f"  failed: {last.error}" if last.error else f"  did nothing: {last.why_not}")
-
-
-@app.command()
-def drain(
-    pool: PoolArgument,
-    workers: Annotated[list[str] | None, typer.Argument(metavar="[WORKER]…", help="Who; left out, everyone.")] = None,
-    within: Annotated[
-        str | None, typer.Option("--within", help="Ended if not gone by then. At first: as the pool says")
-    ] = None,
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Ask workers to finish what they hold and leave. Whoever the policy wants is replaced: pause the pool to prevent it."""
-    limit = parse_age(within) if within else None
-    asked = with_control_plane(store, lambda plane: plane.fleet(pool).drain(workers or (), limit))
-    _tell_names(asked, "asked to drain", as_json=as_json)
-
-
-@app.command()
-def kill(
-    pool: PoolArgument,
-    worker: Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")],
-    store: StoreOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """End a worker of this machine now; its jobs go back to the queue."""
-
-    async def work(plane: ControlPlane) -> Worker:
-        async with plane.local_spawner(survive=True) as spawner:
-            return await plane.fleet(pool).kill(worker, spawner)
-
-    _tell_names([with_control_plane(store, work).worker_id], "killed", as_json=as_json)
-
-
-def _tell_names(names: Sequence[WorkerId], done: str, *, as_json: bool) -> None:
-    if as_json:
-        show_json(list(names))
-    else:
-        say(f"{done}: {', '.join(names)}" if names else f"nobody was newly {done}")
 
 
 _WORKER: Columns = {
@@ -223,21 +158,3 @@ def events(
             say(f"{text(each.at)}  {sentence(action)}")
     if not latest and not as_json:
         say(f"no beat of {pool} did anything in the last day")
-
-
-@app.command()
-def spend(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """What the workers have cost in this hour, day and month, and what they may."""
-
-    async def read(plane: ControlPlane) -> Any:
-        async with plane.local_spawner(survive=True) as spawner:
-            return await plane.fleet(pool).spend(spawner)
-
-    found = with_control_plane(store, read)
-    if as_json:
-        show_json(found)
-        return
-    say(f"{found.price_per_hour:g} an hour and worker; {found.burn_per_hour:g} an hour now")
-    for name in ("hour", "day", "month"):
-        most = getattr(found, f"max_per_{name}")
-        say(f"this {name}: {getattr(found.spent, name):.4f}" + (f" of {most:g}" if most is not None else ""))

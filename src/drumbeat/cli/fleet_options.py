@@ -10,6 +10,9 @@ from drumbeat.core.errors import InvalidInput
 
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="A pool's name.")]
 FileOption = Annotated[Path | None, typer.Option("--file", help="A policy as a fleet.yml: its fields, times like 90s or 10m.")]
+ProviderOption = Annotated[
+    str | None, typer.Option("--provider", help="Where its workers run: local or runpod. At first: as the policy says")
+]
 SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy, such as max_workers=6.")
 ]

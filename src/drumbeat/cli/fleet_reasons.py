@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from drumbeat.cli.fleet_options import PoolArgument, SetOption, parse_settings
+from drumbeat.cli.fleet_options import PoolArgument, ProviderOption, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.render import say, show_json, text
 from drumbeat.control_plane import ControlPlane, sentences
@@ -33,11 +33,11 @@ def explain(
 
 
 @app.command()
-def plan(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """What a beat would do now. Nothing is written or changed."""
 
     async def work(plane: ControlPlane) -> "Explanation":
-        async with plane.local_spawner(survive=True) as spawner:
+        async with plane.fleet_spawner(pool, provider) as spawner:
             return await plane.fleet(pool).plan(spawner)
 
     _tell(with_control_plane(store, work), as_json=as_json)

@@ -6,12 +6,14 @@ from typing import Annotated, Any
 import typer
 
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.pool_forks import forkserver
 from drumbeat.cli.render import say, sentence, show_json
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.pool import PoolId
 from drumbeat.triggers.model import Firing, Machine
 
 app = typer.Typer()
+app.command()(forkserver)
 
 
 @app.command()

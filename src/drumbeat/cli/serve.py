@@ -45,7 +45,7 @@ def serve(
     settings = load_web_settings(os.environ, host=host, port=port, names=tuple(name or ()), triggers=triggers, conduct=conduct)
 
     def ready(address: str) -> None:
-        say(f"drumbeat is at {address}")
+        say(f"serving at {address}")
         sys.stdout.flush()
 
     async def work(plane: ControlPlane) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.fleet.recorded import recall
 from drumbeat.fleet.settings import load_policy, seed_policy, with_settings
 from drumbeat.fleet.simulate import Deciding, Load, Outcome, Surroundings, simulate
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
@@ -59,7 +58,7 @@ def simulate_load(load: Load, policy: FleetPolicy, around: Surroundings) -> Simu
     """Run jobs under a policy on virtual time. Raises InvalidInput."""
     outcome = simulate(
         load,
-        Deciding(policy, recall),
+        Deciding(policy),
         around,
         name=policy.policy.value,
         every=policy.every.total_seconds(),

@@ -91,6 +91,7 @@ class FleetPolicy:
     """How many workers a pool shall have, how ill one may be, how much they may cost."""
 
     policy: PolicyName = PolicyName.FIXED
+    provider: str = "local"  #: where its workers run: local, or runpod
     workers: int = 1  #: of the policy ``fixed``
     target: int = 1  #: connections, or whatever its workload counts, per worker
     ramp: timedelta = timedelta()
@@ -317,6 +318,7 @@ class ServiceTime:
     count: float  #: weight of what was seen; old attempts fade
     mean: timedelta
     longest: timedelta
+    variance: float = 0.0  #: of the seconds it takes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -375,12 +377,13 @@ class FleetState:
     backoff: BackoffState = BackoffState()
     breaker: BreakerState = BreakerState()
     services: tuple[ServiceTime, ...] = ()
-    arrivals: tuple[Arrivals, ...] = ()  #: of the last hours, oldest first
-    counted_from: datetime | None = None  #: arrivals are known since then
+    counted_from: datetime | None = None  #: arrivals are known since then; the seconds below count from there
+    arrivals: tuple[tuple[float, int], ...] = ()  #: when a beat was, and how many came since the one before; oldest first
     idle_since: Mapping[str, datetime] = field(default_factory=dict)  #: workers that hold nothing, and since when
     streaks: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)  #: failed jobs in a row, by worker
-    levels: tuple[datetime | None, ...] = ()  #: since when fewer than n + 1 workers were needed
-    gaps: tuple[tuple[int, float], ...] = ()  #: a level, and for how many seconds it was not needed; latest last
+    levels: tuple[tuple[bool, float], ...] = ()  #: of n + 1 workers: whether so many are needed, and since when
+    gaps: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one was not needed; latest last
+    uses: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one is needed, on average
     cursor: JobId | None = None  #: the last job whose coming was counted
 
 

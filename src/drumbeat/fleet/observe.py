@@ -49,7 +49,7 @@ async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelt
     """The pool as it is now."""
     pool = await store.pools.get(pool_id)
     last = await last_look(store, pool, await store.now())
-    sight = await look(store, spawner, pool, gap, last)
+    sight = await look(store, spawner, pool, gap, last, unlisted_too=True)
     policy, provider = FleetPolicy.from_json(pool.policy), _provider(spawner)
     view = FleetView(
         pool_id=pool_id,
@@ -60,6 +60,7 @@ async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelt
         policy=policy,
         workers=in_sight(sight.workers, sight.now),
         instances=sight.instances,
+        instances_partial=sight.partial,
         provider=provider,
         last_number=_last_number(sight.workers),
         spent=spend(sight.workers, sight.now, tariff(policy, provider)),

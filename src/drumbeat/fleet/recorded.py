@@ -1,19 +1,13 @@
 """From a beat as it is kept back to what its decision saw and left."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import msgspec
 
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
-from drumbeat.fleet.model import FleetState, FleetView
+from drumbeat.fleet.model import FleetView
 from drumbeat.fleet.replay import RecordedBeat
-
-
-def recall(summary: Mapping[str, Any]) -> FleetState:
-    """What a beat left to the next."""
-    return msgspec.convert(summary["state"], FleetState)
 
 
 def view_of(beat: Beat) -> FleetView | None:

@@ -6,13 +6,14 @@ counts more than the file, what is given by hand more than both.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from drumbeat.core.errors import InvalidSettings, MissingExtra
-from drumbeat.fleet.model import FleetPolicy
+from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
+from drumbeat.fleet.model import FleetPolicy, PolicyName
 
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -20,6 +21,11 @@ _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
 _TIMES = frozenset(each.name for each in fields(FleetPolicy) if "timedelta" in str(each.type))
 _NAMES = frozenset(each.name for each in fields(FleetPolicy))
+PRESET = "preset"  #: what a file names the pool's limits by; it is no field of the policy
+_PRESETS: Mapping[str, Thresholds] = {
+    "jobs": PRESETS[PoolKind.JOBS],
+    "gpu": replace(PRESETS[PoolKind.FLEET], controller_gone_after=timedelta(minutes=30)),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +76,7 @@ LATER: tuple[Variable, ...] = (
     _variable("ERROR_CLEANUP_GRACE_PERIOD_SEC", "error_cleanup_grace", 600, 1),
     _variable("API_WORKER_CONCURRENCY", "concurrency", 1),
     _variable("REIGH_WORKER_CONTRACT_VERSION", "contract", ""),
+    _variable("DRUMBEAT_PROVIDER", "provider", ""),
 )
 
 VARIABLES: tuple[Variable, ...] = (*SEED, *LATER)
@@ -77,15 +84,41 @@ VARIABLES: tuple[Variable, ...] = (*SEED, *LATER)
 
 def seed_policy(policy: str = "queue_ratio") -> FleetPolicy:
     """The seed's own policy with the seed's own defaults."""
-    told = {each.field: _value(each, str(each.default)) for each in SEED}
-    return read_policy({"policy": policy, **told})
+    return read_policy({**_seed_defaults(), "policy": policy})
+
+
+def _seed_defaults() -> dict[str, Any]:
+    return {each.field: _value(each, str(each.default)) for each in SEED}
 
 
 def load_policy(environment: Mapping[str, str], file: Path | None = None, **given: Any) -> FleetPolicy:
-    """The policy that file, environment and hand give together. Raises InvalidSettings."""
-    chosen = _from_file(file) if file is not None else {}
-    chosen |= {each.field: _value(each, environment[each.name]) for each in VARIABLES if environment.get(each.name)}
-    return read_policy(chosen | {name: value for name, value in given.items() if value is not None})
+    """The policy that file, environment and hand give together; the seed's own has the seed's defaults beneath them.
+
+    Raises InvalidSettings.
+    """
+    chosen = {name: value for name, value in _read_file(file).items() if name != PRESET}
+    chosen |= from_environment(environment) | {name: value for name, value in given.items() if value is not None}
+    chosen.setdefault("policy", PolicyName.LAG_AWARE)
+    beneath = _seed_defaults() if chosen.get("policy") == PolicyName.QUEUE_RATIO else {}
+    return read_policy(beneath | chosen)
+
+
+def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of a policy that are set by variables. Raises InvalidSettings."""
+    return {each.field: _value(each, environment[each.name]) for each in VARIABLES if environment.get(each.name)}
+
+
+def load_thresholds(policy: FleetPolicy, file: Path | None = None, preset: str | None = None) -> Thresholds | None:
+    """The limits of a preset: as told, as the file says, or those for GPUs where GPUs are rented; None: as the pool has them.
+
+    Raises InvalidSettings.
+    """
+    name = preset or _read_file(file).get(PRESET) or ("gpu" if policy.provider == "runpod" else None)
+    if name is None:
+        return None
+    if name not in _PRESETS:
+        raise InvalidSettings(f"expected a preset of {', '.join(_PRESETS)}, got {name!r}")
+    return _PRESETS[name]
 
 
 def with_settings(policy: FleetPolicy, settings: Mapping[str, Any]) -> FleetPolicy:
@@ -165,7 +198,9 @@ def _day(text: Any) -> int:
     return DAYS.index(name)
 
 
-def _from_file(file: Path) -> dict[str, Any]:
+def _read_file(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
     try:
         import yaml
     except ModuleNotFoundError as exc:

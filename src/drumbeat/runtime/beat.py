@@ -99,7 +99,8 @@ class ControlLoop(Generic[V, A]):
 
     ``observe`` is told how long this controller could not see before this beat (zero at its first), so that it may judge
     nobody by a silence that was its own. ``decide`` is pure. ``act`` does one action, carries the fence, and is safe to
-    repeat. An ``observe`` or an action that does not end within ``patience`` is given up.
+    repeat. An ``observe`` or an action that does not end within ``patience`` is given up. ``on_beat`` hears what came of each
+    beat of ``run``.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class ControlLoop(Generic[V, A]):
         decide: Callable[[V], Decision[A]],
         act: Callable[[A, Fence], Awaitable[None]],
         patience: timedelta = timedelta(seconds=60),
+        on_beat: Callable[[BeatReport], None] | None = None,
     ) -> None:
         self._store = store
         self._pool_id = pool_id
@@ -124,6 +126,7 @@ class ControlLoop(Generic[V, A]):
         self._decide = decide
         self._act = act
         self._patience = patience
+        self._on_beat = on_beat
         self._last_seen: timedelta | None = None
 
     def gap(self) -> timedelta:
@@ -264,6 +267,8 @@ class ControlLoop(Generic[V, A]):
 
     async def _beat_anyway(self) -> None:
         try:
-            await self.beat()
+            report = await self.beat()
+            if self._on_beat is not None:
+                self._on_beat(report)
         except Exception:
             log.exception("a beat failed; the next one is tried")

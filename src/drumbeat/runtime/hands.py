@@ -1,15 +1,20 @@
 """Doing what recovery decided, and starting workers: rows first, then the provider. Everything is safe to repeat."""
 
+import logging
 from functools import singledispatchmethod
 from typing import Any
 
-from drumbeat.core.errors import SpawnFailed, StaleWrite
+from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery
-from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.spawn.interface import Order, Spawner
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.spawn.interface import Instance, Order, Spawner
 from drumbeat.store.interface import Change, Store
+
+log = logging.getLogger(__name__)
+
+_PASSING = frozenset({"status", "gpus"})  #: of what a provider tells: true for the moment, so not kept
 
 
 class Hands:
@@ -60,16 +65,42 @@ class Hands:
             await self._store.workers.add([row], fence=fence)
         else:
             await self.check(fence)
+            await self._check_waits(row.worker_id)
         order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count)
         try:
-            await self._spawner.spawn(order)
+            instance = await self._spawner.spawn(order)
         except SpawnFailed as exc:
             await self._close(row, exc, fence)
             raise
+        await self._note(instance, fence)
 
     async def check(self, fence: Fence) -> None:
         """Raise Fenced before the provider is touched, where no row is written first: adding no events asks just that."""
         await self._store.events.append(self._pool_id, (), fence=fence)
+
+    async def _check_waits(self, worker_id: WorkerId) -> None:
+        """Raise if the row is closed by now, or while an instance may turn up that was asked for before.
+
+        Whoever asked first may have died before it heard the answer, and a provider may show what it made only later.
+        """
+        found, now = await self._store.workers.get(self._pool_id, worker_id), await self._store.now()
+        if not found.is_live:
+            raise StaleWrite(f"worker {worker_id} is {found.status} by now; it needs no instance")
+        left = self._spawner.traits.settle - (now - (found.created_at or now))
+        if left.total_seconds() > 0:
+            raise SpawnError(f"not asked again: what was asked before may turn up for {left.total_seconds():.0f} s more")
+
+    async def _note(self, instance: Instance, fence: Fence) -> None:
+        """Keep what its provider calls it, what it costs and where it is, if the provider tells. Without it life goes on."""
+        told = {name: value for name, value in instance.meta.items() if name not in _PASSING and value is not None}
+        if instance.price_per_hour is not None:
+            told["price_per_hour"] = instance.price_per_hour
+        if not told:
+            return
+        try:
+            await self._store.workers.note_instance(self._pool_id, instance.worker_id, instance.ref, told, fence=fence)
+        except StoreUnavailable as exc:
+            log.warning("worker %s is %s, which could not be noted: %s", instance.worker_id, instance.ref, exc)
 
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
         """A worker that could not be started leaves cleanly: it is its provider that failed, not the worker."""

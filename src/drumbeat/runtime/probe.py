@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -15,6 +16,7 @@ from drumbeat.runtime.cgroup import MEMBERSHIP, ROOT, CgroupProbe, find_hierarch
 
 log = logging.getLogger(__name__)
 
+GPU_DEVICES = (Path("/dev/nvidiactl"), Path("/dev/dxg"))  #: one is there where NVML has something to read
 _MEGABYTE = 1 << 20
 
 
@@ -134,7 +136,9 @@ class GpuProbe:
 
 
 def find_gpu() -> GpuProbe | None:
-    """The GPUs, if NVML is installed (the extra ``gpu``) and finds a driver."""
+    """The GPUs, if NVML is installed (the extra ``gpu``) and finds a driver; where none has a device, it is not loaded."""
+    if sys.platform == "linux" and not any(device.exists() for device in GPU_DEVICES):
+        return None
     try:
         nvml = importlib.import_module("pynvml")
     except ImportError:

@@ -1,27 +1,39 @@
 """One look at a pool: its rows, its instances, and since when somebody has been looking."""
 
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from drumbeat.core.beat import Beat
+from drumbeat.core.errors import SpawnError
 from drumbeat.core.pool import Pool, Thresholds
 from drumbeat.core.recovery import Seen, Sight
-from drumbeat.spawn.interface import InstanceState, Spawner
+from drumbeat.core.worker import Worker
+from drumbeat.spawn.interface import Instance, InstanceState, Spawner
 from drumbeat.store.interface import Store
 
+log = logging.getLogger(__name__)
 
-async def look(store: Store, spawner: Spawner, pool: Pool, gap: timedelta, last: Beat | None = None) -> Sight:
+
+async def look(
+    store: Store, spawner: Spawner, pool: Pool, gap: timedelta, last: Beat | None = None, *, unlisted_too: bool = False
+) -> Sight:
     """The pool as it is now. Instances are listed before rows are read: a row comes before its instance.
 
-    Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again.
+    Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again. A provider that
+    gives no list raises SpawnError; with ``unlisted_too`` the look goes on without one, and is ``partial``.
     """
-    instances = await spawner.list(pool.pool_id)
+    listed = await _listed(spawner, pool, unlisted_too=unlisted_too)
+    instances = listed or ()
     now = await store.now()
     last = last or await last_look(store, pool, now)
     return Sight(
         now=now,
         looking_since=looking_since(last, now, gap, pool.thresholds),
         thresholds=pool.thresholds,
-        workers=tuple(await store.workers.list(pool.pool_id)),
+        workers=with_gpus(await store.workers.list(pool.pool_id), instances),
         instances=tuple(
             Seen(
                 worker_id=instance.worker_id,
@@ -30,7 +42,35 @@ async def look(store: Store, spawner: Spawner, pool: Pool, gap: timedelta, last:
             )
             for instance in instances
         ),
+        partial=listed is None,
     )
+
+
+async def _listed(spawner: Spawner, pool: Pool, *, unlisted_too: bool) -> Sequence[Instance] | None:
+    try:
+        return await spawner.list(pool.pool_id)
+    except SpawnError as exc:
+        if not unlisted_too:
+            raise
+        log.warning("the instances of %s could not be listed; going by the rows alone: %s", pool.pool_id, exc)
+        return None
+
+
+def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple[Worker, ...]:
+    """The rows; those that say nothing of a GPU with what their provider says of it."""
+    told = {each.worker_id: gpu for each in instances if (gpu := _gpu(each)) is not None}
+    if not told:
+        return tuple(workers)
+    return tuple(replace(row, gpu=told[row.worker_id]) if row.gpu is None and row.worker_id in told else row for row in workers)
+
+
+def _gpu(instance: Instance) -> Mapping[str, Any] | None:
+    """The memory of an instance's GPUs, all together, as a worker's own probe would name it."""
+    gpus = [each for each in instance.meta.get("gpus", ()) if each.get("memory_total_gb")]
+    if not gpus:
+        return None
+    used = [each["memory_used_gb"] for each in gpus if each.get("memory_used_gb") is not None]
+    return {"memory_total_mb": sum(each["memory_total_gb"] for each in gpus) * 1024, "memory_used_mb": sum(used) * 1024}
 
 
 async def last_look(store: Store, pool: Pool, now: datetime) -> Beat | None:

@@ -56,6 +56,7 @@ class Traits:
     price_per_hour: float = 0.0  #: the most that one may cost; what it does cost is told by its instance
     billing_granule: timedelta = timedelta(seconds=1)
     usual_start: timedelta = timedelta(seconds=1)  #: from spawn to a process that runs
+    settle: timedelta = timedelta()  #: so long may an instance still turn up whose spawn was never answered
 
 
 class Spawner(Protocol):

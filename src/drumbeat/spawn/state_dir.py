@@ -1,15 +1,18 @@
 """The folder in which a local spawner keeps its workers' logs, locks and pids; whoever shares it shares the workers."""
 
+import contextlib
 import fcntl
 import hashlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from drumbeat.core.errors import InvalidInput, SpawnFailed
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.tagged import Name
 
 _LONGEST_NAME_BYTES = 200
@@ -27,24 +30,41 @@ class StateDir:
     def log_path(self, name: Name) -> Path:
         return self._file("logs", name, ".log")
 
+    @property
+    def path(self) -> Path:
+        return self._path
+
     @contextmanager
-    def starting(self, name: Name) -> Iterator[None]:
-        """Only one process and thread at a time. Raises SpawnFailed when another holds it for longer than a start takes."""
+    def starting(self, name: Name) -> Iterator[int]:
+        """Only one process and thread at a time. Raises SpawnFailed when another holds it for longer than a start takes.
+
+        Gives the lock's file: whoever gets a copy of it holds the lock too, until it is closed.
+        """
         path = self._file("locks", name, ".lock")
         with _opened(path) as lock:
             _acquire(lock, path)
-            yield
+            yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
         """Write down which process is this worker, so that no child that outlives it is taken for it. None: not known now."""
-        path = self._file("workers", name, ".ref")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if ref is None:
-            path.unlink(missing_ok=True)
-            return
-        draft = path.with_suffix(".new")
-        draft.write_text(ref)
-        draft.replace(path)
+        _note(self._file("workers", name, ".ref"), ref)
+
+    def note_forked(self, name: Name, ref: str | None) -> None:
+        """Write down a worker that was forked: its environment shows no tags, so this is how it is found."""
+        _note(self._file("forked", name, ".ref"), ref)
+
+    def forget_forked(self, name: Name, ref: str) -> None:
+        """It is over; another that has its name by now is left."""
+        if ref in {found for known, found in self.forked() if known == name}:
+            self.note_forked(name, None)
+
+    def forked(self) -> Sequence[tuple[Name, str]]:
+        """Workers that were forked, with their refs: those that are over too, until they are forgotten."""
+        found = []
+        for path in self._path.glob("forked/*/*.ref"):
+            with contextlib.suppress(FileNotFoundError):
+                found.append(((PoolId(path.parent.name), WorkerId(path.name.removesuffix(".ref"))), path.read_text()))
+        return found
 
     def find_ref(self, name: Name) -> str | None:
         """The process noted last; None when its starter died before it could note it."""
@@ -56,6 +76,16 @@ class StateDir:
     def _file(self, folder: str, name: Name, suffix: str) -> Path:
         pool_id, worker_id = name
         return self._path / folder / _file_name("pool", pool_id) / (_file_name("worker", worker_id) + suffix)
+
+
+def _note(path: Path, ref: str | None) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if ref is None:
+        path.unlink(missing_ok=True)
+        return
+    draft = path.with_name(f"{path.name}.new")
+    draft.write_text(ref)
+    draft.replace(path)
 
 
 def _opened(path: Path) -> IO[bytes]:

@@ -43,8 +43,7 @@ class Process:
     @property
     def is_alive(self) -> bool:
         """Whether it still runs; a zombie does not, nor does a later process with its pid."""
-        state = _state_and_birth(self.pid)
-        return state is not None and state[0] != "Z" and state[1] == self.birth
+        return is_running(self.pid, self.birth)
 
     def terminate(self) -> None:
         """SIGTERM to it alone. Harmless if it is gone."""
@@ -57,6 +56,24 @@ class Process:
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL) if self.leads else os.kill(self.pid, signal.SIGKILL)
+
+
+def is_running(pid: int, birth: str) -> bool:
+    """Whether the process that was born then still runs under this pid."""
+    state = _state_and_birth(pid)
+    return state is not None and state[0] != "Z" and state[1] == birth
+
+
+def noted(name: Name, ref: str) -> Process | None:
+    """The process that was noted under a name; None when it is over."""
+    pid, _, birth = ref.partition(":")
+    try:
+        if not is_running(int(pid), birth):
+            return None
+        started_at = datetime.fromtimestamp(psutil.Process(int(pid)).create_time(), UTC)
+        return Process(pid=int(pid), birth=birth, name=name, started_at=started_at, leads=os.getsid(int(pid)) == int(pid))
+    except (psutil.Error, OSError, ValueError):
+        return None
 
 
 def born(pid: int) -> str:

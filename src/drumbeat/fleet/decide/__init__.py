@@ -4,7 +4,7 @@ judge and recover → the policy's wish → its limits → spawn or drain, never
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from drumbeat.core.decision import Decision
 from drumbeat.core.worker import Worker, WorkerStatus
@@ -17,24 +17,37 @@ from drumbeat.fleet.decide.summary import summary, why_nothing
 from drumbeat.fleet.model import Action, AskToDrain, FleetState, FleetView, PolicyName, SetTarget, Spawn, Verdict
 from drumbeat.fleet.policies import POLICIES
 
-__all__ = ["decide", "verdict"]
+__all__ = ["Step", "decide", "step", "verdict"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A decision as values: what shall be done, and what the next must know."""
+
+    crew: Crew
+    verdict: Verdict
+    actions: list[Action]
+    state: FleetState
 
 
 def decide(view: FleetView) -> Decision[Action]:
     """Recover first, then bring the number of workers to what the policy asks for, within all limits."""
+    made = step(view)
+    return Decision(
+        actions=made.actions,
+        why_not=None if made.actions else why_nothing(view, made.crew, made.verdict),
+        summary=summary(view, made.crew, made.verdict, made.actions, made.state),
+    )
+
+
+def step(view: FleetView) -> Step:
+    """The same decision without its words: what a simulation needs of it."""
     crew, guarded = _weigh(view)
     leaving = drain(view, crew, guarded)
     spawning = [] if leaving else _spawning(view, crew, guarded)
     leaving = leaving or ([] if spawning else rotate(view, crew))
-    asked = {action.worker_id for action in leaving}
-    kept = [worker for worker in crew.staying if worker.worker_id not in asked]
-    actions = [*crew.actions, *spawning, *leaving, *set_targets(view, kept)]
-    state = _moved(view, guarded.state, spawning, leaving)
-    return Decision(
-        actions=actions,
-        why_not=None if actions else why_nothing(view, crew, guarded.verdict),
-        summary=summary(view, crew, guarded.verdict, actions, state),
-    )
+    actions = [*crew.actions, *spawning, *leaving, *_targets(view, crew, leaving)]
+    return Step(crew=crew, verdict=guarded.verdict, actions=actions, state=_moved(view, guarded.state, spawning, leaving))
 
 
 def verdict(view: FleetView) -> Verdict:
@@ -62,10 +75,16 @@ def _moved(view: FleetView, state: FleetState, spawned: Sequence[Spawn], leaving
     return replace(state, up_at=view.now if new else state.up_at, down_at=view.now if leaving else state.down_at)
 
 
-def set_targets(view: FleetView, kept: Sequence[Worker]) -> list[SetTarget]:
-    """Workers of a fixed fleet that have joined and whose target is not the policy's."""
+def _targets(view: FleetView, crew: Crew, leaving: Sequence[AskToDrain]) -> list[SetTarget]:
+    """A fixed fleet's workers are told what to hold, but for those who leave."""
     if view.policy.policy is not PolicyName.FIXED:
         return []
+    asked = {action.worker_id for action in leaving}
+    return set_targets(view, [worker for worker in crew.staying if worker.worker_id not in asked])
+
+
+def set_targets(view: FleetView, kept: Sequence[Worker]) -> list[SetTarget]:
+    """Workers that have joined and whose target is not the policy's."""
     return [
         SetTarget(
             worker_id=worker.worker_id,

@@ -70,8 +70,8 @@ def judge_crew(view: FleetView) -> Crew:
         missing=missing,
         sure=_is_sure(view, missing),
         busy=tuple([worker for worker in staying if worker.worker_id in bundles]),
-        idle=tuple([worker for worker in free if not is_starting(worker)]),
-        starting=tuple([worker for worker in free if is_starting(worker)]),
+        idle=tuple([worker for worker in free if worker.status not in _UNREADY]),
+        starting=tuple([worker for worker in free if worker.status in _UNREADY]),
     )
 
 
@@ -89,7 +89,10 @@ def is_exempt(worker: Worker) -> bool:
 
 
 def bundle(held: Sequence[Held]) -> dict[WorkerId, tuple[Held, ...]]:
-    bundles: dict[WorkerId, tuple[Held, ...]] = {}
+    bundles: dict[WorkerId, tuple[Held, ...]] = {each.worker_id: (each,) for each in held}
+    if len(bundles) == len(held):
+        return bundles
+    bundles.clear()
     for each in held:
         before = bundles.get(each.worker_id)
         bundles[each.worker_id] = (*before, each) if before else (each,)

@@ -1,22 +1,22 @@
 """What a beat has learnt and leaves to the next: service times, arrivals, idle times, gaps. Pure, and bounded."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from heapq import nlargest
+from itertools import pairwise
 from math import ceil
 from statistics import median
 
 from drumbeat.core.worker import Worker
-from drumbeat.fleet.decide.crew import Crew, has_queue, is_starting
+from drumbeat.fleet.decide.crew import Crew, has_queue
 from drumbeat.fleet.decide.health import streak_of
-from drumbeat.fleet.model import Arrivals, Finished, FleetState, FleetView, ServiceTime
+from drumbeat.fleet.decide.levels import follow
+from drumbeat.fleet.model import Finished, FleetState, FleetView, ServiceTime
 
-MINUTES = 180  #: of arrivals kept
+COUNTS = 256  #: beats whose arrivals are kept
 FADE = 50.0  #: attempts after which what was known of a service time counts no more than what is new
 TYPES = 64  #: kinds of jobs whose service times are kept
-GAPS = 256  #: gaps kept
-LEVELS = 512  #: workers whose gaps are learnt from
 _RECENT = 9  #: started workers the spawn lag is taken from
 
 
@@ -25,17 +25,20 @@ def remember(view: FleetView, crew: Crew) -> FleetState:
     before = view.state or FleetState()
     if not has_queue(view):
         return replace(before, missing=_missing(view, before, crew))
-    levels, gaps = _levels(view, before, needed_now(view, crew), len(crew.staying))
+    counted_from = before.counted_from or view.now
+    at = (view.now - counted_from).total_seconds()
+    levels, gaps, uses = follow(before, at, max(needed_now(view, crew), between_beats(view)), len(crew.staying))
     return replace(
         before,
         missing=_missing(view, before, crew),
         services=_services(before.services, view.finished, view.policy.every),
-        arrivals=_arrivals(view.now, before.arrivals, view.arrived),
-        counted_from=before.counted_from or view.now,
+        counted_from=counted_from,
+        arrivals=(*before.arrivals[-COUNTS:], (at, sum(each.count for each in view.arrived))),
         idle_since=_idle(view, before.idle_since, crew.idle),
         streaks=_streaks(view, before, crew),
         levels=levels,
         gaps=gaps,
+        uses=uses,
         cursor=view.cursor or before.cursor,
     )
 
@@ -53,25 +56,57 @@ def needed_now(view: FleetView, crew: Crew) -> int:
     """Workers that are of use: the busy ones, those the ready jobs would fill, those that worked between two beats."""
     ready = view.queue.ready if view.queue else 0
     here, busy = len(crew.staying), len(crew.busy)
-    waiting = min(-(-ready // view.policy.concurrency), here - busy)
-    return max(busy + waiting, min(_between_beats(view), here))
+    service = mean_service(view.state.services if view.state else (), {})
+    each = 1 + int(view.policy.every.total_seconds() / service) if service else 1
+    waiting = min(-(-ready // (each * view.policy.concurrency)), here - busy)
+    return max(busy + waiting, min(between_beats(view), here))
 
 
-def _between_beats(view: FleetView) -> int:
-    """How many workers the jobs that came since the last beat have kept, though no beat saw them at it."""
-    came = sum(each.count for each in view.arrived)
+def between_beats(view: FleetView) -> int:
+    """How many workers the jobs that came since the last beat have kept, though no beat may have seen them at it."""
+    came, every = sum(each.count for each in view.arrived), view.policy.every.total_seconds()
     took = mean_service(view.state.services if view.state else (), {}) or 0.0
-    offered = came * took / view.policy.every.total_seconds() / view.policy.concurrency
-    return min(came, max(ceil(offered), 1)) if came else 0
+    offered = came * took / every / view.policy.concurrency if took < every else 0.0
+    return min(came, max(ceil(offered), 1))
 
 
 def mean_service(services: Sequence[ServiceTime], types: Mapping[str, int]) -> float | None:
     """Seconds a job takes: by the types that are ready, or else by all that were seen. None: none was seen."""
-    weights = {each.type: float(types.get(each.type, 0)) for each in services}
-    if not any(weights.values()):
-        weights = {each.type: each.count for each in services}
-    total = sum(weights.values())
-    return sum(each.mean.total_seconds() * weights[each.type] for each in services) / total if total else None
+    weights = _weights(services, types)
+    return sum(each.mean.total_seconds() * weight for each, weight in weights) if weights else None
+
+
+def service_variance(services: Sequence[ServiceTime], types: Mapping[str, int]) -> float:
+    """How much the seconds vary that jobs take, of one type and from type to type."""
+    weights, mean = _weights(services, types), mean_service(services, types) or 0.0
+    squares = sum((each.variance + each.mean.total_seconds() ** 2) * weight for each, weight in weights)
+    return max(squares - mean**2, 0.0)
+
+
+def _weights(services: Sequence[ServiceTime], types: Mapping[str, int]) -> list[tuple[ServiceTime, float]]:
+    """Each type's share of the jobs."""
+    counts = [float(types.get(each.type, 0)) for each in services]
+    if not any(counts):
+        counts = [each.count for each in services]
+    total = sum(counts)
+    return [(each, count / total) for each, count in zip(services, counts, strict=True)] if total else []
+
+
+def rate_of_late(state: FleetState, window: float) -> float:
+    """Jobs a second that came within the window, as far as it was counted. Before a minute was, nothing is expected."""
+    at = state.arrivals[-1][0] if state.arrivals else 0.0
+    if at < 60:
+        return 0.0
+    return sum(count for when, count in state.arrivals if when > at - window) / min(window, at)
+
+
+def sure_rate(state: FleetState, window: float) -> float:
+    """Jobs a second that came without a break: the least of any beat in the window. What has lasted so long may go on."""
+    at = state.arrivals[-1][0] if state.arrivals else 0.0
+    if at < window:
+        return 0.0
+    pairs = [pair for pair in pairwise(state.arrivals) if pair[1][0] > at - window]
+    return min([count / max(when - before, 1.0) for (before, _), (when, count) in pairs], default=0.0)
 
 
 def _missing(view: FleetView, before: FleetState, crew: Crew) -> Mapping[str, datetime]:
@@ -95,33 +130,28 @@ def _learnt(known: ServiceTime | None, one: Finished, every: timedelta) -> Servi
     Attempts are seen when a beat finds them running, so one shorter than the time between beats is seen as seldom as it is
     short, and counts for as many.
     """
-    weight = max(every / max(one.took, timedelta(milliseconds=1)), 1.0)
+    took = one.took.total_seconds()
+    weight = max(every.total_seconds() / max(took, 0.001), 1.0)
     if known is None:
-        return ServiceTime(type=one.type, count=min(weight, FADE), mean=one.took, longest=one.took)
-    share = weight / (known.count + weight)
+        return ServiceTime(type=one.type, count=weight, mean=one.took, longest=one.took)
+    share, mean = weight / (known.count + weight), known.mean.total_seconds()
+    least = FADE * max(every / max(known.mean, timedelta(milliseconds=1)), 1.0)
     return ServiceTime(
         type=one.type,
-        count=min(known.count + weight, FADE),
+        count=min(known.count + weight, least),
         mean=known.mean + (one.took - known.mean) * share,
         longest=max(known.longest * 0.999, one.took),
+        variance=(1 - share) * (known.variance + share * (took - mean) ** 2),
     )
-
-
-def _arrivals(now: datetime, before: Iterable[Arrivals], new: Iterable[Arrivals]) -> tuple[Arrivals, ...]:
-    counted: dict[datetime, int] = {}
-    for each in (*before, *new):
-        if now - each.minute <= timedelta(minutes=MINUTES):
-            counted[each.minute] = counted.get(each.minute, 0) + each.count
-    return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(counted.items()))
 
 
 def _idle(view: FleetView, before: Mapping[str, datetime], idle: Sequence[Worker]) -> Mapping[str, datetime]:
     """Since when workers hold nothing. One that was seen to finish something since the last beat was not idle till then."""
     worked = {each.worker_id for each in view.finished}
+    if not before and not worked:
+        return dict.fromkeys([str(each.worker_id) for each in idle], view.now)
     return {
-        str(each.worker_id): view.now if each.worker_id in worked else before.get(each.worker_id, view.now)
-        for each in idle
-        if not is_starting(each)
+        str(each.worker_id): view.now if each.worker_id in worked else before.get(each.worker_id, view.now) for each in idle
     }
 
 
@@ -132,14 +162,3 @@ def _streaks(view: FleetView, before: FleetState, crew: Crew) -> Mapping[str, tu
         str(each.worker_id): streak_of(before.streaks.get(each.worker_id, ()), view, each.worker_id) for each in crew.living
     }
     return {name: streak for name, streak in streaks.items() if streak}
-
-
-def _levels(
-    view: FleetView, before: FleetState, needed: int, here: int
-) -> tuple[tuple[datetime | None, ...], tuple[tuple[int, float], ...]]:
-    """Since when each level is not needed, for as many as there are workers, and the gaps that have just ended."""
-    needed, here = min(needed, LEVELS), min(here, LEVELS)
-    known = (*before.levels[:LEVELS], *(None for _ in range(here - len(before.levels))))
-    gaps = [(n, (view.now - since).total_seconds()) for n, since in enumerate(known[:needed]) if since is not None]
-    above = tuple(since or view.now for since in known[needed:])
-    return (*(None for _ in range(needed)), *above), (*before.gaps, *gaps)[-GAPS:]

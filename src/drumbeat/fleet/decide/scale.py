@@ -1,6 +1,7 @@
 """Who is started and who is asked to leave, once it is known how many there shall be. Never both in one beat."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from drumbeat.core.recovery import next_number
@@ -24,7 +25,7 @@ def spawn(view: FleetView, crew: Crew, guarded: Guarded, calls: int) -> list[Spa
     if not count:
         return []
     slots = _free_slots(view, crew, count, desired)
-    first = max(next_number(view.sight), view.last_number + 1)
+    first = _first_number(view)
     return [
         _spawn(
             view,
@@ -35,6 +36,15 @@ def spawn(view: FleetView, crew: Crew, guarded: Guarded, calls: int) -> list[Spa
         )
         for n, slot in enumerate(slots)
     ]
+
+
+def _first_number(view: FleetView) -> int:
+    """One above every number in use. Where the highest of all rows is known, only instances without a row can have a higher."""
+    if view.last_number < 0:
+        return next_number(view.sight)
+    rows = {worker.worker_id for worker in view.workers}
+    strays = tuple(seen for seen in view.instances if seen.worker_id not in rows)
+    return max(next_number(replace(view.sight, workers=(), instances=strays)), view.last_number + 1)
 
 
 def _free_slots(view: FleetView, crew: Crew, count: int, desired: int) -> list[int]:
@@ -87,9 +97,9 @@ def _surplus(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Wo
     for worker in sorted(crew.starting, key=_newest(view.now)):
         if above or view.now - (worker.created_at or view.now) >= view.policy.spawning_grace:
             yield worker, "it is not ready and no longer needed"
-    for worker in sorted(crew.idle, key=by_paid_time(view)):
+    for worker in sorted(crew.idle, key=by_paid_time(view))[: _spare(view, crew, guarded, above=above)]:
         idle = view.now - guarded.state.idle_since.get(worker.worker_id, view.now)
-        if idle >= limit and (above or _paid_time_ends(view, worker)) and (above or not _is_fresh(view, worker)):
+        if idle >= limit and (above or _paid_time_ends(view, worker)):
             yield worker, f"idle for {idle.total_seconds():.0f} s"
     if above:
         yield from _even_busy(view, crew, guarded)
@@ -108,11 +118,11 @@ def _newest(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
     return lambda worker: (now - (worker.created_at or now), -worker.slot)
 
 
-def _is_fresh(view: FleetView, worker: Worker) -> bool:
-    """Whether it has been ready for less time than it took to start: to end it now would waste the start."""
-    if view.policy.policy is not PolicyName.LAG_AWARE or worker.ready_at is None or worker.created_at is None:
-        return False
-    return view.now - worker.ready_at < worker.ready_at - worker.created_at
+def _spare(view: FleetView, crew: Crew, guarded: Guarded, *, above: bool) -> int:
+    """How many of the idle may leave: one that is ready is not given up for one that still starts, if each is weighed."""
+    if above or view.policy.policy is not PolicyName.LAG_AWARE:
+        return len(crew.idle)
+    return max(len(crew.busy) + len(crew.idle) - guarded.verdict.desired, 0)
 
 
 def idle_limit(view: FleetView, *, above: bool) -> timedelta:

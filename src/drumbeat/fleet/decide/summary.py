@@ -98,9 +98,9 @@ def plain(value: Any) -> Any:
     if kind in _PLAIN:
         return value
     if kind is tuple or kind is list:
-        return [plain(one) for one in value]
+        return [*value] if {*map(type, value)} <= _PLAIN else [plain(one) for one in value]
     if kind is dict:
-        return {str(name): plain(one) for name, one in value.items()}
+        return _mapped(value)
     if kind is datetime:
         return value.isoformat()
     if kind is timedelta:
@@ -108,6 +108,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value
     return {name: plain(told) for name in _names(value) if (told := getattr(value, name)) not in _NOTHING}
+
+
+def _mapped(value: dict[str, Any]) -> dict[str, Any]:
+    """Many workers share one moment, so a moment is written once."""
+    moments = {id(one): one for one in value.values()}
+    written = {key: plain(one) for key, one in moments.items()}
+    return {name: written[id(one)] for name, one in value.items()}
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})

@@ -1,64 +1,104 @@
 """What will be needed once a worker asked for now is ready: spawn lag, service times and what busy workers free are inputs.
 
-Up: a worker is asked for only where a job would otherwise wait longer than that worker takes to come. Down: the n-th worker is
-kept for as long as keeping it is likely to cost less than starting it again.
+Up: a worker is asked for where a job would otherwise wait longer than that worker takes to come, where jobs that come like this
+would too often wait for long, and where they do. Down: the n-th worker is kept for as long as that is likely to cost less than
+to be without it.
 """
 
-from math import ceil, floor, sqrt
+from math import ceil, exp, floor, sqrt
 
 from drumbeat.fleet.model import Wish
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
 from drumbeat.fleet.policies.scene import Opinion, Scene, highest
 
-ROUNDING = 0.5  #: less than half a worker's work starts nobody
-SPARE = 1.2  #: how much of the usual spread of a flow of jobs (the root of its mean) is provided for
+LATE = 0.05  #: share of the jobs that may wait longer than they should
+PATIENCE = 2.0  #: a job should wait no longer than so many times what it takes
+FIRST = 2  #: workers for the first jobs, of which nothing is known: the sooner it is
+_NEARLY = 1e-9
 
 
 def lag_aware(scene: Scene) -> Opinion:
-    """The most demanding of: what waits too long, what flows in, what is in use, what is worth keeping, the warm buffer."""
-    return highest(uncovered(scene), flow(scene), in_use(scene), worth_keeping(scene), warm_buffer(scene))
+    """The most demanding of: what waits too long, what flows in, what is in use, what is worth having, the warm buffer."""
+    return highest(uncovered(scene), flow(scene), pressure(scene), in_use(scene), worth_keeping(scene), warm_buffer(scene))
+
+
+def bearable(scene: Scene) -> float:
+    """Seconds that a job may well wait: half a start and a beat, but no longer than twice what it takes."""
+    most = scene.policy.every.total_seconds() + scene.lag / 2
+    return most if scene.service is None else min(most, PATIENCE * max(scene.service, 0.001))
 
 
 def uncovered(scene: Scene) -> Wish:
     """Everyone here, and one for each job that would begin later than a new worker could begin it."""
-    horizon = scene.lag + scene.policy.every.total_seconds()
-    waiting = scene.queue.ready * scene.policy.headroom + scene.coming
-    begun = sum(starts(scene, free, horizon) for free in scene.free_in if free <= horizon)
-    each = starts(scene, scene.lag, horizon) * scene.policy.concurrency
-    missing = max(ceil((waiting - begun) / each), 0)
+    horizon, ready = scene.lag + scene.policy.every.total_seconds(), scene.queue.ready
+    going_on = scene.sure * horizon if ready and scene.service else 0.0
+    waiting = ready * scene.policy.headroom + scene.coming + going_on
+    begun = scene.free * starts(scene, horizon)
+    begun += sum([starts(scene, horizon - free) for free in scene.free_in if free <= horizon])
+    missing = ceil((waiting - begun) / (soon(scene) * scene.policy.concurrency) - _NEARLY)
+    least = FIRST if ready and scene.service is None else 0
     return Wish(
         rule="lag",
-        workers=scene.capacity + missing if missing else 0,
-        reason=f"{scene.queue.ready} ready and {scene.coming} to come; {begun} can begin in {horizon:.0f} s with who is here",
+        workers=max(scene.capacity + missing if missing > 0 else 0, least),
+        reason=f"{ready} ready and {scene.coming + going_on:.0f} to come; {begun} can begin in {horizon:.0f} s by who is here",
     )
 
 
+def starts(scene: Scene, span: float) -> int:
+    """How many jobs one place begins in a time; before it is known, as many as the policy says a worker is worth."""
+    return 1 + floor(span / scene.service) if scene.service else scene.policy.tasks_per_worker
+
+
+def soon(scene: Scene) -> int:
+    """How many jobs one free place begins until the next beat."""
+    return starts(scene, scene.policy.every.total_seconds())
+
+
 def flow(scene: Scene) -> Wish:
-    """As many as the jobs that may be counted on will keep busy, and some to spare: fewer, the sooner a new one would come."""
+    """The fewest with whom hardly any job waits longer than it should, if they go on coming as of late.
+
+    Where a worker comes sooner than a job is done, less is to spare. Whether a single one is worth having while it is mostly
+    idle is for ``worth_keeping`` to say.
+    """
     service = scene.service or 0.0
-    load = scene.rate * service / scene.policy.concurrency
-    spare = SPARE * min(scene.lag / service, 1.0) * sqrt(load) if load else 0.0
-    workers = max(ceil(load + spare - ROUNDING), 0)
-    return Wish(rule="flow", workers=workers, reason=f"{scene.rate * 3600:.0f} jobs an hour keep {load:.1f} workers busy")
+    load, places = scene.rate * service, places_for(scene, bearable(scene))
+    spare = (places - load) * min(scene.lag / service, 1.0) if places > 1 else 0.0
+    workers = ceil((load + spare) / scene.policy.concurrency - _NEARLY) if spare else 0
+    coming = f"{scene.rate * 3600:.0f} jobs an hour keep {load:.1f} places busy"
+    return Wish(rule="flow", workers=workers, reason=f"{coming}; 95 in 100 are to begin within {bearable(scene):.0f} s")
 
 
-def starts(scene: Scene, free: float, horizon: float) -> int:
-    """How many jobs one place begins until the horizon."""
-    if not scene.service:
-        return 1
-    return 1 + floor((horizon - free) / scene.service)
+def places_for(scene: Scene, wait: float) -> int:
+    """The fewest places with which no more than so many jobs wait longer (the tail of a queue M/G/m, approximately)."""
+    service = scene.service or 0.0
+    load = scene.rate * service
+    if not load:
+        return 0
+    swing = (1 + scene.variance / service**2) * service
+    places = floor(load) + 1
+    while (load / places) ** sqrt(2 * (places + 1)) * exp(-2 * (places - load) * wait / swing) > LATE:
+        places += 1
+    return places
+
+
+def pressure(scene: Scene) -> Wish:
+    """Enough to begin all that is ready in bearable time, once there are some; at most twice those who are here by now."""
+    ready, here = scene.queue.ready, scene.busy + scene.idle
+    places = ready * (scene.service or 0.0) / bearable(scene)
+    workers = min(ceil(places / scene.policy.concurrency), 2 * here)
+    return Wish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready, to begin in {bearable(scene):.0f} s")
 
 
 def in_use(scene: Scene) -> Wish:
-    """Those who hold a job, and those whom a ready job awaits."""
-    waiting = ceil(scene.queue.ready / scene.policy.concurrency)
-    needed = scene.busy + min(waiting, scene.idle + scene.starting)
-    return Wish(rule="use", workers=needed, reason=f"{scene.busy} are busy, {scene.queue.ready} jobs are ready")
+    """Those who hold a job, and those whom ready jobs await."""
+    waiting = ceil(scene.queue.ready / (soon(scene) * scene.policy.concurrency))
+    workers = scene.busy + min(waiting, scene.idle + scene.starting)
+    return Wish(rule="use", workers=workers, reason=f"{scene.busy} are busy, {scene.queue.ready} jobs are ready")
 
 
 def worth_keeping(scene: Scene) -> Wish:
-    """Those whose next use is likely to come before keeping them has cost as much as starting anew."""
-    needed = in_use(scene).workers
+    """Those whose next use is likely to come before having them has cost as much as being without."""
     kept = next((n for n in range(len(scene.levels), 0, -1) if scene.levels[n - 1].idle < scene.levels[n - 1].keep), 0)
-    workers = min(needed + kept, scene.capacity)
-    return Wish(rule="keep", workers=workers, reason=f"{workers - needed} beyond those in use are worth keeping for now")
+    return Wish(
+        rule="keep", workers=scene.needed + kept, reason=f"{kept} beyond the {scene.needed} of use now are worth having for now"
+    )

@@ -9,10 +9,10 @@ from drumbeat.fleet.model import FleetPolicy, Queue, Wish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The n-th worker of the pool, whoever that is: for how long so many were not needed."""
+    """The n-th worker of the pool, whoever that is, and whether it is here or not: for how long so many were not needed."""
 
     idle: float  #: seconds since so many were last needed
-    keep: float  #: seconds for which keeping it is cheaper than starting it again
+    keep: float  #: seconds for which having it is cheaper than not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +25,15 @@ class Scene:
     busy: int = 0  #: workers that hold a job
     idle: int = 0  #: workers that could take one now
     starting: int = 0
-    free_in: tuple[float, ...] = ()  #: for each place for a job: seconds until it is free
+    free: int = 0  #: places for a job that are free now
+    free_in: tuple[float, ...] = ()  #: for each other place: seconds until it is free
     lag: float = 1.0  #: from asking for a worker to its being ready
     service: float | None = None  #: seconds a job takes; None: unknown
-    rate: float = 0.0  #: jobs a second that are expected to come
+    variance: float = 0.0  #: of those seconds
+    rate: float = 0.0  #: jobs a second that came of late
+    sure: float = 0.0  #: jobs a second that came without a break
     coming: int = 0  #: jobs that are known to come due within the lag
+    needed: int = 0  #: ready workers that are of use now
     levels: tuple[Level, ...] = ()  #: of workers beyond those needed now, in rising order
 
     @property

@@ -5,7 +5,7 @@ Workers here are never ill: what is judged is how many there are.
 """
 
 from drumbeat.fleet.simulate.course import simulate
-from drumbeat.fleet.simulate.deciding import Deciding, Recall
+from drumbeat.fleet.simulate.deciding import Deciding
 from drumbeat.fleet.simulate.oracle import oracle_seconds
 from drumbeat.fleet.simulate.values import Course, Load, Orders, Outcome, Surroundings
 from drumbeat.fleet.simulate.world import Machine, World
@@ -17,7 +17,6 @@ __all__ = [
     "Machine",
     "Orders",
     "Outcome",
-    "Recall",
     "Surroundings",
     "World",
     "oracle_seconds",

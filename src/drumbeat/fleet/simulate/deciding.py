@@ -1,14 +1,12 @@
 """The real decision as a simulation's controller: a view of the simulated world, and its actions as orders."""
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.decide import decide
+from drumbeat.fleet.decide import step
 from drumbeat.fleet.model import (
     Arrivals,
     AskToDrain,
@@ -35,8 +33,6 @@ _TELLING = 9  #: gone workers kept in sight for the spawn lag they tell
 _ENDED = 100  #: finished jobs a beat looks up
 _SAMPLED = 200
 
-Recall = Callable[[Mapping[str, Any]], FleetState]  #: from a beat's summary to what it leaves to the next
-
 
 def moment(seconds: float) -> datetime:
     return EPOCH + timedelta(seconds=seconds)
@@ -51,9 +47,8 @@ def never_ill(policy: FleetPolicy) -> FleetPolicy:
 class Deciding:
     """Beats like a controller of the fleet: same view, same decision, same memory. Rows are made anew only when they change."""
 
-    def __init__(self, policy: FleetPolicy, recall: Recall) -> None:
+    def __init__(self, policy: FleetPolicy) -> None:
         self._policy = never_ill(policy)
-        self._recall = recall
         self._state: FleetState | None = None
         self._last: datetime | None = None
         self._began: datetime | None = None
@@ -64,8 +59,8 @@ class Deciding:
     def __call__(self, world: World) -> Orders:
         """One beat."""
         view = self._look(world)
-        decision = decide(view)
-        self._state, self._last = self._recall(decision.summary), view.now
+        decision = step(view)
+        self._state, self._last = decision.state, view.now
         spawned = [each for each in decision.actions if isinstance(each, Spawn)]
         self._asked += len(spawned)
         leaving = [str(each.worker_id) for each in decision.actions if isinstance(each, AskToDrain)]

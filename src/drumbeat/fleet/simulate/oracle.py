@@ -32,8 +32,8 @@ def oracle_seconds(load: Load, lag: float, granule: float = 1.0, concurrency: in
 
 def _changes(load: Load) -> list[tuple[float, int]]:
     """Jobs beginning and ending, in order; at one moment the ends come first."""
-    begins = [(at, 1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if lasts > 0]
-    ends = [(at + lasts, -1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if lasts > 0]
+    begins = [(at, 1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]
+    ends = [(at + lasts, -1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]
     return sorted([*begins, *ends])
 
 

@@ -144,6 +144,27 @@ class Refusals:
         return min((self._until[place][0] - now for place in wanted), default=None)
 
 
+class Patience:
+    """How often creations have failed of late: after so many the provider is left alone, whatever places there are."""
+
+    def __init__(self, most: int, within: timedelta) -> None:
+        self._most = most
+        self._within = within
+        self._failed: dict[str, list[timedelta]] = {}
+
+    def wait(self, pool_id: str, now: timedelta) -> timedelta | None:
+        """How long until it may be asked again for this pool; None: it may be now."""
+        late = self._failed[pool_id] = [at for at in self._failed.get(pool_id, ()) if now - at < self._within]
+        return late[-self._most] + self._within - now if len(late) >= self._most else None
+
+    def failed(self, pool_id: str, now: timedelta) -> None:
+        self._failed.setdefault(pool_id, []).append(now)
+
+    def succeeded(self, pool_id: str) -> None:
+        """One success forgives all."""
+        self._failed.pop(pool_id, None)
+
+
 def verdict(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:
     """What it means that every place said no.
 

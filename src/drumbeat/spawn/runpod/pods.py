@@ -146,7 +146,7 @@ def creation(order: Order, place: Place, settings: RunPodSettings, environment: 
         "gpu": {field: value for field, value in gpu.items() if value is not None},
         "cloud": place.cloud.value,
         "dataCenterIds": [place.data_center] if place.data_center else None,
-        "args": shlex.join(_command(order, settings)),
+        "args": shlex.join(_command(order, settings)) if settings.auto_start or order.command else None,
         "env": {**environment, **order.environment, POOL: name[0], WORKER: name[1]},
         "disk": settings.container_disk_gb,
         "ports": list(settings.ports) or None,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 from drumbeat.core.errors import InvalidSettings
 
@@ -39,6 +40,7 @@ class RunPodSettings:
     volume_mount_path: str = "/workspace"
     ports: tuple[str, ...] = ()
     command: tuple[str, ...] = ("drumbeat", "worker")  #: stands before the worker's arguments
+    auto_start: bool = True  #: False: the image's own command runs, and starts the worker itself
     prefix: str = "drumbeat"  #: one for each deployment that shares an account
     base_url: str = BASE_URL
     tries_per_spawn: int = 5  #: places asked before a spawn gives up
@@ -86,6 +88,23 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
+def _switch(text: str) -> bool:
+    if text.lower() not in _SWITCHES:
+        raise ValueError(text)
+    return _SWITCHES[text.lower()]
+
+
+_SWITCHES = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def _url(text: str) -> str:
+    """Where the API is. The key goes there, so it is encrypted, unless it stays on this machine."""
+    parts = urlsplit(text)
+    if parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost", "::1"}:
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
 def _clouds(text: str) -> tuple[Cloud, ...]:
     return tuple(Cloud(word.upper()) for word in _words(text))
 
@@ -107,6 +126,15 @@ VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "RUNPOD_NETWORK_VOLUME_ID": ("network_volume_id", str),
     "RUNPOD_VOLUME_MOUNT_PATH": ("volume_mount_path", str),
     "RUNPOD_POD_PREFIX": ("prefix", str),
+    "RUNPOD_API_URL": ("base_url", _url),
+    "AUTO_START_WORKER_PROCESS": ("auto_start", _switch),
+}
+
+
+_WANTED: Mapping[Callable[[str], Any], str] = {
+    _clouds: "SECURE, COMMUNITY or both",
+    _switch: "true or false",
+    _url: "an https address, or one of this machine,",
 }
 
 
@@ -114,7 +142,7 @@ def _read(variable: str, text: str, kind: Callable[[str], Any]) -> Any:
     try:
         return kind(text.strip())
     except ValueError as exc:
-        wanted = "SECURE, COMMUNITY or both" if kind is _clouds else f"a number ({kind.__name__})"
+        wanted = _WANTED.get(kind, f"a number ({kind.__name__})")
         raise InvalidSettings(f"expected {wanted} in {variable}, got {text!r}") from exc
 
 

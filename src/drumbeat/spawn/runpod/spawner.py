@@ -10,13 +10,13 @@ from typing import Self
 from weakref import WeakValueDictionary
 
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnError, SpawnFailed
+from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, Order, Traits
 from drumbeat.spawn.runpod.client import NoAnswer, RunPodClient, Transport
 from drumbeat.spawn.runpod.market import Market
-from drumbeat.spawn.runpod.placement import Place, Refusal, Refusals, verdict
+from drumbeat.spawn.runpod.placement import Patience, Place, Refusal, Refusals, verdict
 from drumbeat.spawn.runpod.pods import SURPLUS, Pod, creation, instance, surplus_id
 from drumbeat.spawn.runpod.settings import RunPodSettings, api_key
 from drumbeat.spawn.runpod.watch import Found, Watch
@@ -56,6 +56,7 @@ class RunPodSpawner:
         self._watch = Watch(self._client, settings, self._clock)
         self._market = Market(self._client, settings, self._clock)
         self._refusals = Refusals(settings.refused_for)
+        self._patience = Patience(settings.tries_per_spawn, settings.refused_for)
         self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer, and until when they may turn up
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._is_open = False
@@ -70,6 +71,7 @@ class RunPodSpawner:
             price_per_hour=self._settings.max_price_per_hour,
             billing_granule=self._settings.billing_granule,
             usual_start=self._settings.usual_start,
+            settle=self._settings.settle,
         )
 
     async def spawn(self, order: Order) -> Instance:
@@ -146,6 +148,7 @@ class RunPodSpawner:
         """Ask one place after the other."""
         who, wanted = f"worker {order.worker_id}", await self._wanted(name)
         for place in self._refusals.open(wanted, self._clock.elapsed())[: self._settings.tries_per_spawn]:
+            self._check_patience(order)
             answer = await self._create(order, name, place)
             if not isinstance(answer, Refusal):
                 return answer
@@ -154,6 +157,13 @@ class RunPodSpawner:
             log.info("%s: %s refused: %s", who, place, answer.detail)
             self._refusals.note(place, answer, self._clock.elapsed())
         raise verdict(who, self._refusals.remembered(wanted), self._refusals.wait(wanted, self._clock.elapsed()))
+
+    def _check_patience(self, order: Order) -> None:
+        wait = self._patience.wait(order.pool_id, self._clock.elapsed())
+        if wait is not None:
+            most, span = self._settings.tries_per_spawn, self._settings.refused_for.total_seconds()
+            told = f"worker {order.worker_id}: {most} creations have failed within {span:.0f} s; RunPod is left alone"
+            raise SpawnFailed(told, cause=SpawnCause.NO_CAPACITY, retry_after=wait)
 
     async def _wanted(self, name: Name) -> Sequence[Place]:
         try:
@@ -164,6 +174,7 @@ class RunPodSpawner:
     async def _create(self, order: Order, name: Name, place: Place) -> Instance | Refusal:
         """Ask once. Whoever is cancelled meanwhile leaves it unresolved."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
+        self._patience.failed(order.pool_id, self._clock.elapsed())
         answer = await self._client.create(creation(order, place, self._settings, self._environment))
         if isinstance(answer, Pod):
             self._watch.note(name, answer, is_new=True)
@@ -198,6 +209,7 @@ class RunPodSpawner:
 
     def _settled(self, name: Name, pod: Pod) -> Instance:
         self._unresolved.pop(name, None)
+        self._patience.succeeded(name[0])
         self._watch.note(name, pod)
         return instance(pod, name, self._market.memory_gb)
 

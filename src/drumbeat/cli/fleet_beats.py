@@ -1,0 +1,94 @@
+"""drumbeat fleet run and beat: the same beat, until told to stop or once; each tells its cycle's summary (seed 004)."""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from drumbeat.cli.fleet_options import PoolArgument, ProviderOption
+from drumbeat.cli.options import StoreOption, parse_age, with_control_plane
+from drumbeat.cli.render import show_json, to_json
+from drumbeat.control_plane import ControlPlane, until_stopped
+from drumbeat.core.pool import PoolId
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import BeatReport
+
+app = typer.Typer()
+
+UNSEEN = frozenset({"state"})  #: of a beat's summary: what it leaves to the next, for no reader
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@app.command()
+def run(
+    pool: PoolArgument,
+    every: Annotated[
+        str | None, typer.Option("--every", help="Between two beats. At first: ORCHESTRATOR_POLL_SEC, or the policy's, 30s")
+    ] = None,
+    provider: ProviderOption = None,
+    store: StoreOption = None,
+) -> None:
+    """Beat until told to stop. Any number may run: one leads. Workers outlive it.
+
+    Prints each cycle's summary as a line of JSON. Variables of seed 004 that are set are written into the pool's policy first.
+    """
+    _log_to_stderr()
+
+    async def work(plane: ControlPlane) -> None:
+        policy, stop, teller = await plane.heed_environment(pool), asyncio.Event(), _Teller()
+        span = parse_age(every) if every else policy.every
+        async with plane.fleet_spawner(pool, provider) as spawner:
+            with until_stopped(stop):
+                await plane.fleet_loop(PoolId(pool), spawner, span, on_beat=teller.tell).run(stop)
+
+    with_control_plane(store, work)
+
+
+@app.command()
+def beat(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None) -> None:
+    """Look, decide and act once, as ``run`` does each time; prints the cycle's summary as JSON (seed 004).
+
+    Exit code 1 when something could not be done.
+    """
+
+    async def work(plane: ControlPlane) -> Mapping[str, Any]:
+        policy = await plane.heed_environment(pool)
+        async with plane.fleet_spawner(pool, provider) as spawner:
+            loop = plane.fleet_loop(PoolId(pool), spawner, policy.every)
+            report = await loop.beat()
+            await loop.resign()
+        return told(report)
+
+    found = with_control_plane(store, work)
+    show_json(found)
+    if found["failed"] or any(action.get("error") for action in found["done"]):
+        raise typer.Exit(1)
+
+
+def told(report: "BeatReport") -> dict[str, Any]:
+    """A cycle's summary, and what came of it."""
+    summary = {name: value for name, value in report.summary.items() if name not in UNSEEN}
+    return {**summary, "led": report.led, "done": report.actions, "why_not": report.why_not, "failed": report.error}
+
+
+@dataclass(slots=True)
+class _Teller:
+    """Says what came of each beat; while standing by, only what is new."""
+
+    last: str | None = None
+
+    def tell(self, report: "BeatReport") -> None:
+        news = None if report.led else report.why_not or report.error
+        if report.led or news != self.last:
+            print(to_json(told(report)), flush=True)
+        self.last = news
+
+
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=_FORMAT)
+    logging.getLogger("httpx").setLevel(logging.WARNING)

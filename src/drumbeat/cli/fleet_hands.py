@@ -1,0 +1,75 @@
+"""drumbeat fleet drain, kill and spend: what a person may do to workers, and what they cost."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from drumbeat.cli.fleet_options import PoolArgument, ProviderOption
+from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
+from drumbeat.cli.render import say, show_json
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.worker import Worker, WorkerId
+
+app = typer.Typer()
+
+
+@app.command()
+def drain(
+    pool: PoolArgument,
+    workers: Annotated[list[str] | None, typer.Argument(metavar="[WORKER]…", help="Who; left out, everyone.")] = None,
+    within: Annotated[
+        str | None, typer.Option("--within", help="Ended if not gone by then. At first: as the pool says")
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask workers to finish what they hold and leave, wherever they run: they are asked through the store.
+
+    Whoever the policy wants is replaced: pause the pool to prevent it.
+    """
+    limit = parse_age(within) if within else None
+    asked = with_control_plane(store, lambda plane: plane.fleet(pool).drain(workers or (), limit))
+    _tell_names(asked, "asked to drain", as_json=as_json)
+
+
+@app.command()
+def kill(
+    pool: PoolArgument,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")],
+    provider: ProviderOption = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """End a worker now: its row is closed, its jobs go back to the queue, its process or pod is ended."""
+
+    async def work(plane: ControlPlane) -> Worker:
+        async with plane.fleet_spawner(pool, provider) as spawner:
+            return await plane.fleet(pool).kill(worker, spawner)
+
+    _tell_names([with_control_plane(store, work).worker_id], "killed", as_json=as_json)
+
+
+def _tell_names(names: Sequence[WorkerId], done: str, *, as_json: bool) -> None:
+    if as_json:
+        show_json(list(names))
+    else:
+        say(f"{done}: {', '.join(names)}" if names else f"nobody was newly {done}")
+
+
+@app.command()
+def spend(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """What the workers have cost in this hour, day and month, and what they may."""
+
+    async def read(plane: ControlPlane) -> Any:
+        async with plane.fleet_spawner(pool, provider) as spawner:
+            return await plane.fleet(pool).spend(spawner)
+
+    found = with_control_plane(store, read)
+    if as_json:
+        show_json(found)
+        return
+    say(f"{found.price_per_hour:g} an hour and worker; {found.burn_per_hour:g} an hour now")
+    for name in ("hour", "day", "month"):
+        most = getattr(found, f"max_per_{name}")
+        say(f"this {name}: {getattr(found.spent, name):.4f}" + (f" of {most:g}" if most is not None else ""))

@@ -1,0 +1,178 @@
+"""A fleet on RunPod from the command line: real commands, the API on a socket of this machine, pods that really work."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from cli.given import Said, drumbeat, environment
+from drumbeat.core.job import JobStatus, NewJob
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import Worker
+from drumbeat.store import Store, open_store
+from e2e.pods import CEILING, CHEAP, LivingSimulator, pods_here
+from e2e.processes import eventually
+from spawn.runpod.simulator import KEY
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+POOL = PoolId("gpus")
+JOBS = 12
+HANDLERS = """
+import time
+
+def nap(payload):
+    time.sleep(1)
+    return payload
+"""
+
+
+class Rented:
+    """A pool whose workers are rented, and the commands of whoever runs it."""
+
+    def __init__(self, store: Store, url: str, folder: Path, variables: dict[str, str]) -> None:
+        self.store = store
+        self.folder = folder
+        self.variables = {"DRUMBEAT_STORE": url, "DRUMBEAT_STATE_DIR": str(folder / "state"), **variables}
+        self.heard: list[str] = []
+
+    async def command(self, *arguments: str, code: int = 0) -> Said:
+        said = await asyncio.to_thread(drumbeat, *arguments, cwd=self.folder, **self.variables)
+        self.heard += [said.output, said.errors]
+        assert said.code == code, said
+        return said
+
+    async def told(self, *arguments: str) -> Any:
+        return json.loads((await self.command(*arguments, "--json")).output)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "drumbeat", *arguments],
+            cwd=self.folder,
+            env=environment(**self.variables),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    async def create(self) -> None:
+        (self.folder / "handlers.py").write_text(HANDLERS)
+        bounds = [
+            word for one in ("min_workers=0", "max_workers=3", "every=0.5s", "billing_granule=1s") for word in ("--set", one)
+        ]
+        await self.command("fleet", "create", POOL, "--provider", "runpod", "--handler", "handlers:nap", *bounds)
+        home = await self.store.pools.get(POOL)
+        quick = replace(home.thresholds, heartbeat_every=timedelta(seconds=0.3))
+        await self.store.pools.save(replace(home, thresholds=quick))
+        await self.store.queue.push(POOL, [NewJob(payload={"n": n}) for n in range(JOBS)])
+
+    async def all_done(self) -> bool:
+        counts = await self.store.jobs.counts(POOL)
+        return counts.done == JOBS
+
+    async def workers(self) -> Sequence[Worker]:
+        return await self.store.workers.list(POOL)
+
+
+@pytest.fixture
+async def store_url(new_database: Callable[[], str]) -> str:
+    url = new_database()
+    async with open_store(url, create=True):
+        pass
+    return url
+
+
+async def all_gone(rented: Rented, simulator: LivingSimulator) -> bool:
+    return not simulator.alive() and all(row.reaped_at for row in await rented.workers())
+
+
+async def test_a_daemon_rents_pods_for_jobs_and_gives_them_back(store_url: str, tmp_path: Path) -> None:
+    async with open_store(store_url) as store, pods_here(tmp_path) as (simulator, variables):
+        rented = Rented(store, store_url, tmp_path, variables)
+        await rented.create()
+        daemon = rented.start("fleet", "run", POOL)
+        try:
+            await eventually(rented.all_done, 120, f"{JOBS} jobs are done; pods said: {simulator.said()[-2000:]}")
+            seen = [arguments for process in psutil.process_iter() if (arguments := _cmdline(process))]
+            money = await rented.told("fleet", "spend", POOL)
+            await eventually(lambda: all_gone(rented, simulator), 120, "every pod is given back")
+        finally:
+            daemon.send_signal(signal.SIGTERM)
+            printed, logged = await asyncio.to_thread(daemon.communicate, timeout=30)
+
+        rows = await rented.workers()
+        assert daemon.returncode == 0
+        assert 1 <= len(simulator.pods) == len(rows) <= JOBS
+        assert max(len(json.loads(line)["done"]) for line in printed.splitlines()) >= 1
+        assert {row.provider for row in rows} == {"runpod"}
+        assert {row.provider_ref for row in rows} == {pod.id for pod in simulator.pods}
+        assert {row.meta["price_per_hour"] for row in rows} == {CHEAP}
+        assert (money["price_per_hour"], money["burn_per_hour"] % CHEAP) == (CEILING, pytest.approx(0, abs=1e-9))
+        assert 0 < money["spent"]["day"] < len(rows) * CHEAP / 60 * 3
+        assert simulator.running() == []
+        kept = [repr(row) for row in rows] + [repr(beat) for beat in await store.beats.list(POOL)]
+        everything = "\n".join([*rented.heard, printed, logged, simulator.said(), *kept, *seen])
+        assert KEY not in everything
+
+
+async def test_single_beats_do_the_same_and_a_plan_or_a_kill_reach_the_same_pods(store_url: str, tmp_path: Path) -> None:
+    async with open_store(store_url) as store, pods_here(tmp_path) as (simulator, variables):
+        rented = Rented(store, store_url, tmp_path, variables)
+        await rented.create()
+
+        plan = await rented.told("fleet", "plan", POOL)
+        assert plan["actions"][0].startswith("Spawn worker-0")
+        assert (simulator.pods, await rented.workers()) == ([], [])
+
+        summary = json.loads((await rented.command("fleet", "beat", POOL)).output)
+        assert summary["actions"]["workers_spawned"] == len(simulator.alive()) > 0
+        await rented.command("fleet", "kill", POOL, "worker-0")
+        assert "drumbeat.gpus.worker-0" not in simulator.alive_names()
+
+        async def beaten() -> bool:
+            await rented.command("fleet", "beat", POOL)
+            return await rented.all_done() and await all_gone(rented, simulator)
+
+        await eventually(beaten, 150, "all jobs are done, and every pod is given back")
+        done = await store.jobs.list(POOL, statuses=[JobStatus.DONE])
+        assert sorted(job.result["n"] for job in done) == list(range(JOBS))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"RUNPOD_API_KEY": ""}, "RUNPOD_API_KEY"),
+        ({"RUNPOD_MAX_PRICE_PER_HOUR": ""}, "RUNPOD_MAX_PRICE_PER_HOUR"),
+        ({"RUNPOD_API_URL": "http://example.com"}, "https"),
+        ({"DRUMBEAT_STORE": "sqlite:///here.db"}, "use PostgreSQL"),
+        ({"DRUMBEAT_PROVIDER": "moon"}, "local or runpod, got 'moon'"),
+    ],
+    ids=str,
+)
+def test_what_is_missing_is_named_before_anything_is_rented(
+    change: dict[str, str], complaint: str, store_url: str, tmp_path: Path
+) -> None:
+    told = {"DRUMBEAT_STORE": store_url, "RUNPOD_API_KEY": KEY, "RUNPOD_MAX_PRICE_PER_HOUR": "1", "RUNPOD_WORKER_IMAGE": "i"}
+    drumbeat("fleet", "create", "p", "--provider", "runpod", cwd=tmp_path, **told | change)
+
+    said = drumbeat("fleet", "beat", "p", cwd=tmp_path, **told | change)
+
+    assert said.code != 0
+    assert complaint in said.errors
+    assert KEY not in said.output + said.errors
+
+
+def _cmdline(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""

@@ -1,0 +1,89 @@
+"""How often an n-th worker is needed, and for how long it is worth having: learnt from its gaps."""
+
+from dataclasses import replace
+
+import pytest
+
+from drumbeat.fleet.decide.levels import BANDS, FORGOTTEN, LEVELS, Pace, follow, least, worth
+from drumbeat.fleet.model import FleetState
+
+PACE = Pace(lag=120.0, every=30.0, service=20.0)
+
+
+def after(demands: list[int], here: int = 3, every: float = 30.0) -> FleetState:
+    """What is known after beats that needed so many workers."""
+    state = FleetState()
+    for n, demand in enumerate(demands):
+        levels, gaps, uses = follow(state, n * every, demand, here)
+        state = replace(state, levels=levels, gaps=gaps, uses=uses)
+    return state
+
+
+def test_a_level_is_needed_or_not_since_its_last_turn() -> None:
+    assert after([2, 2, 1, 1]).levels == ((True, 0.0), (False, 60.0), (False, 0.0))
+
+
+def test_gaps_and_uses_are_kept_when_they_end() -> None:
+    state = after([2, 2, 1, 1, 1, 2])
+
+    assert state.gaps == ((BANDS[1], 90.0),)
+    assert state.uses == ((BANDS[1], 60.0),)
+
+
+def test_what_nobody_has_or_needs_is_forgotten_in_time() -> None:
+    state = after([3], here=0)
+    levels, *_ = follow(state, 30.0, 0, 0)
+    assert [needed for needed, _ in levels] == [False] * 3
+
+    gone, *_ = follow(replace(state, levels=levels), 31.0 + FORGOTTEN, 0, 0)
+
+    assert gone == ()
+
+
+def test_no_more_levels_are_followed_than_there_are_bands_for() -> None:
+    levels, *_ = follow(FleetState(), 0.0, LEVELS + 5, LEVELS + 9)
+
+    assert len(levels) == LEVELS == len(BANDS)
+    assert list(BANDS) == sorted(BANDS)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "again", "expected"),
+    [
+        ([10.0] * 6, 150.0, 30.0),  # short gaps are bridged
+        ([5000.0] * 6, 150.0, 0.0),  # long ones are not
+        ([100.0] * 5 + [5000.0], 150.0, 120.0),
+        ([900.0] * 6, 2000.0, 960.0),  # the dearer it is to be without, the longer
+    ],
+)
+def test_what_would_have_cost_least_is_done(gaps: list[float], again: float, expected: float) -> None:
+    assert least(120.0, gaps, again) == expected
+
+
+@pytest.mark.parametrize(("gap", "kept"), [(60.0, True), (9000.0, False)])
+def test_the_first_worker_is_kept_if_it_is_soon_needed_again(gap: float, kept: bool) -> None:
+    state = FleetState(levels=((False, 0.0),), gaps=((0, gap),) * 6)
+
+    (level,) = worth(state, 30.0, 0, 1, PACE)
+
+    assert (level.idle < level.keep) is kept
+
+
+def test_before_enough_is_known_a_worker_is_kept_until_that_cost_what_losing_it_would() -> None:
+    state = FleetState(levels=((False, 0.0), (False, 0.0)))
+
+    first, second = worth(state, 30.0, 0, 2, PACE)
+
+    assert first.keep == PACE.reach + PACE.lag, "without the first, a job waits for a start"
+    assert 0 < second.keep < first.keep, "without the second, it waits for the first"
+
+
+@pytest.mark.parametrize(("gaps", "worth_it"), [((), False), (((1, 200.0),) * 6, True), (((1, 9000.0),) * 6, False)])
+def test_one_that_is_not_here_is_worth_having_only_by_what_was_learnt(
+    gaps: tuple[tuple[int, float], ...], worth_it: bool
+) -> None:
+    state = FleetState(levels=((True, 0.0), (True, 0.0)), gaps=gaps, uses=((1, 150.0),))
+
+    (level,) = worth(state, 30.0, 1, 1, PACE)
+
+    assert (level.keep > 0) is worth_it

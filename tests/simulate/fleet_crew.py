@@ -1,0 +1,170 @@
+"""Workers of a simulated fleet: each lives in a pod, joins the store, claims jobs, may be killed or fall silent."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.job import Job, JobId, Outcome, Verdict
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.spawn.runpod.pods import parse_name
+from drumbeat.store.interface import Claiming, Heartbeat, Joining, Store
+from simulate.fleet_weather import Weather
+from spawn.runpod.machines import SimPod
+from spawn.runpod.simulator import RunPodSimulator
+from spawn.runpod.wire import Answer
+
+BEAT = 20.0  #: seconds between two heartbeats
+LEASE = timedelta(seconds=90)
+
+
+@dataclass(slots=True, kw_only=True)
+class Crew:
+    """What all workers of a run share."""
+
+    store: Store
+    clock: Clock
+    chance: Random
+    weather: Weather
+    group: asyncio.TaskGroup
+    controller_gone_after: timedelta
+    lives: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    accepted: Counter[JobId] = field(default_factory=Counter)  #: results the store has taken
+    met: Counter[str] = field(default_factory=Counter)
+
+    def start(self, pod: SimPod) -> None:
+        self.lives[pod.id] = self.group.create_task(self._live(pod))
+
+    def end(self, pod: SimPod) -> None:
+        if pod.id in self.lives:
+            self.lives[pod.id].cancel()
+
+    async def _live(self, pod: SimPod) -> None:
+        name = parse_name("drumbeat", pod.name)
+        assert name is not None
+        try:
+            await self.clock.sleep(pod.starts_in)
+            await Life(crew=self, pod=pod, pool_id=name[0], worker_id=name[1]).lived()
+        except DrumbeatError:
+            self.met["workers that were told they are gone"] += 1
+        pod.stopped_at = pod.stopped_at or self.clock.now()
+
+
+class Killed(DrumbeatError):
+    """The process is gone, its pod may not know."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Life:
+    """One worker's."""
+
+    crew: Crew
+    pod: SimPod
+    pool_id: PoolId
+    worker_id: WorkerId
+    held: Job | None = None
+    left: float = 0.0  #: seconds of work on it
+
+    async def lived(self) -> None:
+        store, me = self.crew.store, (self.pool_id, self.worker_id, self.pod.id)
+        slot = int(self.pod.asked["args"].split("--worker-group-id ")[1].split()[0])
+        who = Joining(pool_id=me[0], worker_id=me[1], slot=slot, instance=me[2], host="pod", pid=1)
+        await store.membership.join(who)
+        await store.membership.move(*me, WorkerStatus.WAITING, "ready")
+        await store.membership.move(*me, WorkerStatus.ACTIVE, "at work")
+        while not await self._told_to_leave():
+            await self._work(BEAT)
+        await store.membership.move(*me, WorkerStatus.DRAINING, "asked to")
+        while self.held is not None:
+            await self._work(BEAT)
+            await self._told_to_leave()
+        await store.membership.move(*me, WorkerStatus.TERMINATED, "left")
+
+    async def _told_to_leave(self) -> bool:
+        """One heartbeat; whoever holds a job renews its lease."""
+        await self._suffer()
+        store = self.crew.store
+        beat = Heartbeat(
+            pool_id=self.pool_id,
+            worker_id=self.worker_id,
+            instance=self.pod.id,
+            read_to=10**9,
+            active=int(self.held is not None),
+        )
+        orders = await store.membership.beat(beat)
+        if self.held is not None:
+            renewed = await store.queue.renew(self.worker_id, [self.held.token], LEASE)
+            if renewed.stale:
+                self.held = None
+        if orders.controller_until and orders.now - orders.controller_until > self.crew.controller_gone_after:
+            self.crew.met["workers that left because nobody led"] += 1
+            raise Killed("nobody leads")
+        return orders.drain_deadline is not None
+
+    async def _suffer(self) -> None:
+        """What may befall it in the time of one heartbeat."""
+        chance, weather, met = self.crew.chance, self.crew.weather, self.crew.met
+        if chance.random() < weather.kills:
+            met["workers killed"] += 1
+            if chance.random() < 0.5:
+                raise Killed("its pod knows")
+            await asyncio.get_running_loop().create_future()
+        if chance.random() < weather.freezes:
+            met["workers frozen"] += 1
+            await self.crew.clock.sleep(timedelta(seconds=chance.uniform(60, 400)))
+
+    async def _work(self, seconds: float) -> None:
+        """So much time, on as many jobs as it is enough for."""
+        while seconds > 0:
+            if self.held is None and not await self._claim():
+                await self.crew.clock.sleep(timedelta(seconds=seconds))
+                return
+            spent = min(self.left, seconds)
+            await self.crew.clock.sleep(timedelta(seconds=spent))
+            self.left, seconds = self.left - spent, seconds - spent
+            if self.left <= 0:
+                await self._finish()
+
+    async def _claim(self) -> bool:
+        claiming = Claiming(pool_id=self.pool_id, worker_id=self.worker_id, lease=LEASE)
+        found = await self.crew.store.queue.claim(claiming)
+        if found:
+            self.held, self.left = found[0], found[0].payload["seconds"]
+        return bool(found)
+
+    async def _finish(self) -> None:
+        assert self.held is not None
+        done = Verdict(token=self.held.token, outcome=Outcome.DONE)
+        settled = await self.crew.store.queue.settle(self.worker_id, [done])
+        if not settled.stale:
+            self.crew.accepted[self.held.job_id] += 1
+        self.held = None
+
+
+class CrewedSimulator(RunPodSimulator):
+    """RunPod whose pods have workers in them. It notes when it was made to start a second pod for one worker."""
+
+    crew: Crew
+    doubles: list[str]
+
+    def _create(self, call: Any) -> Answer:
+        before = [pod for pod in self.alive() if pod.name == call.body["name"]]
+        answer = super()._create(call)
+        if answer.status == 201 and before:
+            self.doubles.append(f"{call.body['name']} at {self.clock.now():%H:%M:%S}")
+        return answer
+
+    def _add(self, asked: Mapping[str, Any], place: tuple[str, str, str], hidden: timedelta) -> SimPod:
+        pod = super()._add(asked, place, hidden)
+        self.crew.start(pod)
+        return pod
+
+    def _free(self, pod: SimPod) -> None:
+        super()._free(pod)
+        self.crew.end(pod)

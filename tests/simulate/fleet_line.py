@@ -1,0 +1,143 @@
+"""The lines of one controller to its store and its provider, on which anything may happen at any call, by chance."""
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from random import Random
+from typing import Any, cast
+
+import httpx
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.store.interface import Store
+from simulate.fleet_weather import LATE, Weather
+from spawn.runpod.wire import Answering, SimulatedWire
+
+_GIVES_UP = 30.0  #: seconds after which a call to the provider has no answer
+
+
+class Crash(BaseException):
+    """The controller is gone: nothing of it may catch this."""
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Line:
+    """What becomes of each call. ``weather`` may change meanwhile; ``met`` counts what happened, by call."""
+
+    chance: Random
+    clock: Clock
+    beyond: asyncio.TaskGroup  #: where what is under way goes on after its caller has gone
+    weather: Weather
+    met: Counter[str] = field(default_factory=Counter)
+
+    async def carry(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        fate = self.chance.random()
+        self.die(name, "before", fate)
+        if self.weather.fails and self.chance.random() < self.weather.fails:
+            return await self._unanswered(name, call)
+        answer = await (self._late(name, call) if self.lags(name) else call())
+        self.die(name, "after", 1 - fate)
+        return answer
+
+    def die(self, name: str, when: str, fate: float) -> None:
+        if fate < self.weather.dies * self._stress(name) / 2:
+            self.met[f"died {when} {name}"] += 1
+            raise Crash(name)
+
+    def lags(self, name: str) -> bool:
+        return bool(self.weather.lags) and self.chance.random() < self.weather.lags * self._stress(name)
+
+    def _stress(self, name: str) -> int:
+        """How much likelier than elsewhere something happens at this call: creations are rare, and hardest to get right."""
+        return 8 if name == "POST pods" else 1
+
+    async def _unanswered(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        done = self.chance.random() < 0.5
+        self.met[f"no answer from {name}, {'done' if done else 'not done'}"] += 1
+        if done:
+            await call()
+        raise StoreUnavailable(f"{name}: the store gave no answer")
+
+    async def _late(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
+        """It is done some time later, even if nobody waits for it any more."""
+        self.met[f"late {name}"] += 1
+        pause = timedelta(seconds=self.chance.uniform(0, LATE))
+        answer, failure = await asyncio.shield(self.beyond.create_task(self._after(pause, call)))
+        if failure is not None:
+            raise failure
+        return answer
+
+    async def _after(self, pause: timedelta, call: Callable[[], Awaitable[Any]]) -> tuple[Any, Exception | None]:
+        await self.clock.sleep(pause)
+        try:
+            return await call(), None
+        except DrumbeatError as exc:
+            return None, exc
+
+    def store(self, store: Store) -> Store:
+        return cast("Store", _Tapped(store, self, "store"))
+
+
+class _Tapped:
+    """A store, or a part of it, whose operations go through the line."""
+
+    def __init__(self, thing: object, line: Line, name: str) -> None:
+        self._thing = thing
+        self._line = line
+        self._name = name
+        self._parts: dict[str, Any] = {}
+
+    def __getattr__(self, part: str) -> Any:
+        if part not in self._parts:
+            self._parts[part] = self._tapped(part)
+        return self._parts[part]
+
+    def _tapped(self, part: str) -> Any:
+        found, name = getattr(self._thing, part), f"{self._name}.{part}"
+        if part == "traits":
+            return found
+        if not inspect.iscoroutinefunction(found):
+            return _Tapped(found, self._line, name)
+        return lambda *args, **kwargs: self._line.carry(name, lambda: found(*args, **kwargs))
+
+
+class UnsteadyWire(SimulatedWire):
+    """The way to the provider: a request may be under way for long, outlive its sender, and be given up by it."""
+
+    def __init__(self, simulator: Answering, line: Line) -> None:
+        super().__init__(simulator)
+        self._line = line
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        name = f"{request.method} {request.url.path.split('/')[2]}"
+        fate = self._line.chance.random()
+        self._line.die(name, "before", fate)
+        if self._line.lags(name):
+            answer = await self._lagging(name, request)
+        else:
+            answer = await super().handle_async_request(request)
+        self._line.die(name, "after", 1 - fate)
+        return answer
+
+    async def _lagging(self, name: str, request: httpx.Request) -> httpx.Response:
+        self._line.met[f"late {name}"] += 1
+        pause = timedelta(seconds=self._line.chance.uniform(0, LATE))
+        task = self._line.beyond.create_task(self._later(pause, request))
+        done, _ = await asyncio.wait([task], timeout=_GIVES_UP)
+        if not done:
+            raise httpx.ReadTimeout("no answer", request=request)
+        answer = task.result()
+        if answer is None:
+            raise httpx.ReadError("the connection broke", request=request)
+        return answer
+
+    async def _later(self, pause: timedelta, request: httpx.Request) -> httpx.Response | None:
+        await self._line.clock.sleep(pause)
+        try:
+            return await super().handle_async_request(request)
+        except httpx.HTTPError:
+            return None

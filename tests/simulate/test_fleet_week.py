@@ -1,0 +1,50 @@
+"""A week of a fleet with faults, recorded; every decision of it is made again from its row alone, and is the same."""
+
+import asyncio
+import logging
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.job import NewJob
+from drumbeat.fleet.replay import Replay
+from drumbeat.settings import Settings
+from simulate.fleet_weather import Weather
+from simulate.fleet_world import POOL, World, seconds
+from simulate.virtual_time import run_virtually
+
+WEEK = timedelta(days=7)
+WEATHER = Weather(dies=0.0005, fails=0.001, provider=0.02, kills=0.002, freezes=0.002)
+
+
+async def _week(seed: int) -> tuple[Replay, Replay]:
+    async with asyncio.TaskGroup() as group:
+        world = World(seed, group, every=timedelta(minutes=3))
+        world.weather = world.crew.weather = WEATHER
+        await world.open()
+        tasks = [group.create_task(each) for each in (world.control(0), world.trouble())]
+        chance = Random(seed)
+        while world.clock.elapsed() < WEEK:
+            jobs = [NewJob(payload={"seconds": chance.uniform(60, 900)}) for _ in range(chance.randint(1, 12))]
+            await world.store.queue.push(POOL, jobs)
+            await world.clock.sleep(seconds(chance.uniform(3600, 8 * 3600)))
+        desk = ControlPlane(Settings(), world.store, world.clock).fleet(POOL)
+        same, other = await desk.replay(WEEK * 2, {}), await desk.replay(WEEK * 2, {"max_workers": 0})
+        for task in (*tasks, *world.crew.lives.values()):
+            task.cancel()
+    return same, other
+
+
+def test_every_decision_of_a_recorded_week_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+
+    same, other = run_virtually(_week(5))
+
+    assert same.beats > 2500
+    assert same.spawns_before > 10
+    assert same.drains_before > 5
+    assert (same.share, same.differences) == (1.0, ())
+    assert other.spawns_after < other.spawns_before
+    assert other.differences
