@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 EXTRAS := dev,postgres,bench,mysql,duckdb,redis,flatmachines,gpu,plot,fast,runpod,web
 
-.PHONY: help demo test check lint types imports format bench clean
+.PHONY: help demo test check lint types imports format bench screenshots clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ format: $(BIN)/.ready ## let ruff lay out the code
 
 bench: $(BIN)/.ready ## every benchmark, quickly
 	@for script in benchmarks/*.py; do $(BIN)/python $$script --quick || exit 1; done
+
+screenshots: $(BIN)/.ready ## pictures for docs/dashboard.md, of a real dashboard in a real Chromium
+	@$(BIN)/python tests/docs/screenshots.py
 
 clean: ## remove the environment and everything made
 	@rm -rf $(VENV) .drumbeat .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

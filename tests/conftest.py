@@ -7,6 +7,8 @@
 ``pgbouncer``        transaction pooling before the shared server: ``pgbouncer.url(postgres_url)``
 """
 
+import os
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -16,6 +18,9 @@ from servers.places import memory_folder
 from servers.postgres import PostgresServer
 
 pytest.register_assert_rewrite("drumbeat.spawn.contract", "drumbeat.store.contract")
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes are started; none shall compile what another has
+sys.dont_write_bytecode = False
 
 _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machine that loses power does
 
@@ -53,11 +58,7 @@ def postgres_url(new_database: Callable[[], str]) -> str:
 @pytest.fixture(scope="session")
 def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
     try:
-        bouncer = PgBouncer(postgres)
-        bouncer.start()
+        with PgBouncer(postgres) as bouncer:
+            yield bouncer
     except Unavailable as exc:
         pytest.skip(f"PgBouncer is not available: {exc}")
-    try:
-        yield bouncer
-    finally:
-        bouncer.stop()

@@ -13,7 +13,7 @@ from drumbeat.bench.orchestrator import BRISKLY, EVERY, LEASE
 from drumbeat.bench.report import FORMATS
 from drumbeat.bench.values import VIRTUAL_SLOTS
 from drumbeat.bench.verdicts import Gate
-from drumbeat.cli.bench_runs import form_of
+from drumbeat.cli.bench_outcome import form_of
 from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.core.run import RUN_ENDED, Phase, RunStatus
 

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from drumbeat.core.clock import ManualClock, SystemClock
+from drumbeat.runtime import probe
 from drumbeat.runtime.probe import Probe, Reading, find_gpu
 from runtime.given import seconds
 
@@ -124,6 +125,7 @@ class FakeNvml(ModuleType):
 def nvml(monkeypatch: pytest.MonkeyPatch) -> FakeNvml:
     fake = FakeNvml()
     monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.setattr(probe, "GPU_DEVICES", (Path("/dev/null"),))
     return fake
 
 
@@ -156,6 +158,11 @@ def test_with_no_devices_there_is_no_gpu(nvml: FakeNvml) -> None:
     assert Probe(ManualClock()).read().gpu is None
 
 
-def test_without_the_extra_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_there_is_no_gpu(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert find_gpu() is None
+
+
+def test_where_no_driver_has_a_device_nvml_is_not_loaded(nvml: FakeNvml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "GPU_DEVICES", (Path("/dev/no-such-device"),))
     assert find_gpu() is None

@@ -6,13 +6,15 @@ from drumbeat import __version__
 from drumbeat.web import api
 from drumbeat.web.gate import Gate
 from drumbeat.web.house import House
+from drumbeat.web.methods import Methods
 from drumbeat.web.problems import explain_errors
+from drumbeat.web.schema import describe
 
-DESCRIPTION = "Runs, templates, pools, jobs, workers and fleets: all that the command line can do, over HTTP."
+DESCRIPTION = "Runs, templates, pools, jobs, workers and fleets: what the command line can do, over HTTP."
 
 
-def make_api(house: House) -> FastAPI:
-    """The HTTP API alone, without its gate."""
+def make_api(house: House | None = None) -> FastAPI:
+    """The HTTP API alone, without its gate; without a house it can only be described."""
     app = FastAPI(
         title="Drumbeat",
         version=__version__,
@@ -20,11 +22,13 @@ def make_api(house: House) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        redirect_slashes=False,
     )
     app.state.house = house
     explain_errors(app)
     for router in api.ROUTERS:
         app.include_router(router)
+    describe(app)
     return app
 
 
@@ -35,4 +39,4 @@ def make_app(house: House, *, with_pages: bool = True) -> Gate:
         from drumbeat.web.pages import add_pages
 
         add_pages(app, house)
-    return Gate(app, house.settings, house.clock)
+    return Gate(Methods(app), house.settings, house.clock)

@@ -5,10 +5,13 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from drumbeat.core.clock import Clock
-from drumbeat.web.login import LOGIN, Login
+from drumbeat.web.attempts import Attempts
+from drumbeat.web.bodies import bounded
+from drumbeat.web.headers import guarded
+from drumbeat.web.login import LOGIN, LOGOUT, Login
 from drumbeat.web.problems import problem
 from drumbeat.web.roles import SAFE_METHODS, Caller, Means, Role, allowed
 from drumbeat.web.sessions import Sessions, cookie_in
@@ -21,12 +24,6 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HOOKS = "/hooks/"  #: webhooks are let in by their signature, which is checked behind the gate
 POLICY_VIOLATION = 1008  #: what a WebSocket that is refused is closed with
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
 
 log = logging.getLogger(__name__)
 
@@ -39,51 +36,75 @@ class Gate:
         self._settings = settings
         self._clock = clock
         self._sessions = Sessions(settings)
-        self._login = Login(self._sessions, clock)
+        self._attempts = Attempts(clock)
+        self._login = Login(self._sessions, self._attempts, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        guarded = _guarding(send)
-        answer = self._refusal(scope, headers)
+        answer = self._answer(scope, headers)
         if answer is not None:
-            await _refuse(answer, scope, receive, guarded)
-        elif scope["type"] == "http" and scope["path"] == LOGIN and scope["method"] == "POST" and not self._settings.is_open:
-            await self._login.answer(scope, receive, guarded)
+            await _refuse(answer, scope, receive, _guarding(send, scope["path"], is_refusal=True))
+        elif self._is_login(scope):
+            told = _guarding(send, scope["path"], is_refusal=True)
+            await self._login.answer(scope, receive, told, self._address(scope, headers))
         else:
-            await self._app(scope, receive, guarded)
+            await self._app(scope, bounded(scope, headers, receive), _guarding(send, scope["path"], is_refusal=False))
 
-    def _refusal(self, scope: Scope, headers: dict[str, str]) -> Response | None:
+    def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         """Why a request does not pass, as an answer to it; None: it passes."""
         if not self._is_ours(headers.get("host", "")):
             return problem(421, "expected this server's own name in Host; give it with --name if a proxy is before it")
-        method = scope.get("method", "GET")
-        if _is_foreign(scope, headers) and (scope["type"] == "websocket" or method not in SAFE_METHODS):
+        method, path = scope.get("method", "GET"), scope["path"]
+        if self._is_foreign(headers) and (scope["type"] == "websocket" or method not in SAFE_METHODS):
             return problem(403, "expected the request to come from this server's own pages; another site sent it")
-        if scope["path"] == LOGIN and method == "POST":
-            return None
-        if scope["path"].startswith(HOOKS):
+        if self._is_login(scope) or (path.startswith(HOOKS) and method == "POST"):
             return None
         caller = self._caller(headers)
         if caller is None:
-            return self._login.page(headers, scope["path"])
+            return self._stranger(scope, headers)
+        if path == LOGOUT and scope["type"] == "http":
+            return self._login.leave(headers)
+        if path == LOGIN and method == "GET":
+            return RedirectResponse("/", status_code=303)
         if not allowed(caller, method):
             return problem(403, "expected an operator, got a reader, who may look and change nothing")
         scope.setdefault("state", {})["caller"] = caller
         return None
 
+    def _is_login(self, scope: Scope) -> bool:
+        is_form = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == LOGIN
+        return is_form and not self._settings.is_open
+
+    def _stranger(self, scope: Scope, headers: dict[str, str]) -> Response:
+        """What somebody hears who is not let in. A wrong token counts; none at all does not."""
+        address = self._address(scope, headers)
+        wait = self._attempts.barred_for(address)
+        if _token(headers) is not None:
+            if wait:
+                return self._login.barred(headers, wait)
+            self._attempts.note(address)
+        return self._login.page(headers, scope["path"])
+
     def _caller(self, headers: dict[str, str]) -> Caller | None:
         if self._settings.is_open:
             return Caller(role=Role.OPERATOR, means=Means.LOOPBACK)
-        kind, _, token = headers.get("authorization", "").partition(" ")
-        if kind.lower() == "bearer":
-            role = self._sessions.role_of(token.strip())
+        token = _token(headers)
+        if token is not None:
+            role = self._sessions.role_of(token)
             return Caller(role=role, means=Means.TOKEN) if role else None
         cookie = cookie_in(headers.get("cookie", ""))
         role = self._sessions.read(cookie, self._clock.now()) if cookie else None
         return Caller(role=role, means=Means.SESSION) if role else None
+
+    def _address(self, scope: Scope, headers: dict[str, str]) -> str:
+        """Whose request it is. A proxy of this machine's, told of by --name, says for whom it asks."""
+        client = scope.get("client")
+        peer = str(client[0]) if client else "unknown"
+        forwarded = headers.get("x-forwarded-for", "")
+        return forwarded.rpartition(",")[2].strip() if forwarded and self._settings.names and is_loopback(peer) else peer
 
     def _is_ours(self, host: str) -> bool:
         """Whether a Host header names this server; without a token other names would let other sites in (DNS rebinding)."""
@@ -91,6 +112,22 @@ class Gate:
             return True
         name = _name_of(host)
         return is_loopback(name) or name in self._settings.names or name == self._settings.host
+
+    def _is_foreign(self, headers: dict[str, str]) -> bool:
+        """Whether a browser says that another site's page sent this. Programs say nothing, and carry no cookie."""
+        site = headers.get("sec-fetch-site")
+        if site is not None:
+            return site not in ("same-origin", "none")
+        origin = headers.get("origin")
+        if origin is None:
+            return False
+        place = _place_of(origin)
+        return place != headers.get("host", "") and place not in self._settings.names
+
+
+def _token(headers: dict[str, str]) -> str | None:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
 
 
 def _name_of(host: str) -> str:
@@ -100,17 +137,15 @@ def _name_of(host: str) -> str:
         return ""
 
 
-def _is_foreign(scope: Scope, headers: dict[str, str]) -> bool:
-    """Whether a browser says that another site's page sent this. Programs say nothing, and carry no cookie."""
-    site = headers.get("sec-fetch-site")
-    if site is not None and site not in ("same-origin", "none"):
-        return True
-    origin = headers.get("origin")
-    return origin is not None and urlsplit(origin).netloc != headers.get("host", "")
+def _place_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
-    log.info("refused %s %s", scope.get("method", scope["type"]), scope["path"])
+    log.info("answered %s %s with %d", scope.get("method", scope["type"]), scope["path"][:200], answer.status_code)
     if scope["type"] == "http":
         await answer(scope, receive, send)
     elif "websocket.http.response" in scope.get("extensions", {}):
@@ -127,12 +162,9 @@ def _as_denial(send: Send) -> Send:
     return deny
 
 
-def _guarding(send: Send) -> Send:
-    """Adds to each answer what browsers are to know of it."""
+def _guarding(send: Send, path: str, *, is_refusal: bool) -> Send:
+    async def told(message: MutableMapping[str, Any]) -> None:
+        begins = message["type"] == "http.response.start"
+        await send(guarded(message, path, is_refusal=is_refusal) if begins else message)
 
-    async def guarded(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            message["headers"] = [*message.get("headers", ()), *_HEADERS]
-        await send(message)
-
-    return guarded
+    return told

@@ -1,11 +1,16 @@
 """What the API and the pages share while a server runs."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.clock import Clock
+from drumbeat.web.feeds import Feeds
 from drumbeat.web.settings import WebSettings
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import TriggerDesk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,3 +21,13 @@ class House:
     settings: WebSettings
     clock: Clock
     group: asyncio.TaskGroup  #: what is started in it ends with the server
+    triggers: "TriggerDesk | None" = None  #: those of the file this server keeps
+    busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held while something long is computed: one at a time
+    feeds: Feeds = field(init=False)  #: what is watched, read once for everybody who watches
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "feeds", Feeds(clock=self.clock, group=self.group))
+
+    def fingerprint(self, request: bytes) -> str:
+        """The same for the same request; where there is a key in DRUMBEAT_KEY, of no use to whoever guesses at a request."""
+        return self.plane.vault().fingerprint(request)

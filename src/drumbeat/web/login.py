@@ -1,9 +1,9 @@
-"""The login: a page without scripts, a limit on wrong tokens, and the cookie that follows a right one."""
+"""The login: a page without scripts, a limit on wrong tokens, the cookie that follows a right one, and its end."""
 
-from collections import deque
 from datetime import timedelta
 from html import escape
 from importlib.resources import files
+from math import ceil
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
 
@@ -11,49 +11,55 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from drumbeat.core.clock import Clock
+from drumbeat.web.attempts import Attempts
 from drumbeat.web.problems import problem
-from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions
+from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 
 LOGIN = "/login"
+LOGOUT = "/logout"
 LONGEST_FORM = 8 * 1024
-WRONG_AT_MOST = 5  #: wrong tokens in a window, from everybody together: there is one token to guess
-WINDOW = timedelta(minutes=1)
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
 
 
 class Login:
-    """Answers those who are not let in yet."""
+    """Answers those who are not let in yet, and those who leave."""
 
-    def __init__(self, sessions: Sessions, clock: Clock) -> None:
+    def __init__(self, sessions: Sessions, attempts: Attempts, clock: Clock) -> None:
         self._sessions = sessions
+        self._attempts = attempts
         self._clock = clock
-        self._wrong: deque[timedelta] = deque(maxlen=WRONG_AT_MOST)
 
     def page(self, headers: dict[str, str], path: str = "/") -> Response:
         """401, as a form for browsers and as a problem for programs."""
-        if "text/html" not in headers.get("accept", ""):
+        if not _wants_a_page(headers):
             return problem(401, "expected a token: Authorization: Bearer …, or log in at /login", _CHALLENGE)
-        return _form(path)
+        return _form("/" if path in (LOGIN, LOGOUT) else path)
 
-    async def answer(self, scope: Any, receive: Any, send: Any) -> None:
+    def barred(self, headers: dict[str, str], wait: timedelta) -> Response:
+        """429: too many wrong tokens came from there."""
+        seconds = max(ceil(wait.total_seconds()), 1)
+        later = {"Retry-After": str(seconds)}
+        if not _wants_a_page(headers):
+            return problem(429, f"too many wrong tokens came from your address; wait {seconds} s", later)
+        return _form(message=f"Too many wrong tokens; wait {seconds} s.", status=429, headers=later)
+
+    async def answer(self, scope: Any, receive: Any, send: Any, address: str) -> None:
         """Take a form's token."""
-        response = await self._answer(Request(scope, receive))
+        request = Request(scope, receive)
+        wait = self._attempts.barred_for(address)
+        response = self.barred(dict(request.headers), wait) if wait else await self._answer(request, address)
         await response(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response:
-        if self._is_barred():
-            return _form(message="Too many wrong tokens; wait a minute.", status=429)
+    async def _answer(self, request: Request, address: str) -> Response:
         body = await _bounded(request)
         if body is None:
             return _form(message="That was too long for a token.", status=413)
         fields = parse_qs(body.decode("latin-1"))
         role = self._sessions.role_of("".join(fields.get("token", [])[:1]))
         if role is None:
-            self._wrong.append(self._clock.elapsed())
+            self._attempts.note(address)
             return _form(message="That token is not right.")
         return self._welcome(request, self._sessions.open(role, self._clock.now()), _inside(fields.get("next", ["/"])[0]))
-
-    def _is_barred(self) -> bool:
-        return len(self._wrong) == WRONG_AT_MOST and self._clock.elapsed() - self._wrong[0] < WINDOW
 
     def _welcome(self, request: Request, cookie: str, to: str) -> Response:
         response = RedirectResponse(to, status_code=303)
@@ -63,19 +69,32 @@ class Login:
         )
         return response
 
+    def leave(self, headers: dict[str, str]) -> Response:
+        """End the session, here and in the browser."""
+        cookie = cookie_in(headers.get("cookie", ""))
+        if cookie is not None:
+            self._sessions.end(cookie)
+        response = RedirectResponse("/", status_code=303)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return response
 
-_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
+
+def _wants_a_page(headers: dict[str, str]) -> bool:
+    return "text/html" in headers.get("accept", "")
 
 
-def _form(path: str = "/", message: str = "", status: int = 401) -> HTMLResponse:
+def _form(path: str = "/", message: str = "", status: int = 401, headers: dict[str, str] | None = None) -> HTMLResponse:
     text = files("drumbeat.web").joinpath("login.html").read_text(encoding="utf-8")
     filled = text.replace("{{next}}", escape(quote(path, safe="/?=&"))).replace("{{message}}", escape(message))
-    return HTMLResponse(filled, status_code=status, headers=_CHALLENGE if status == 401 else None)
+    return HTMLResponse(filled, status_code=status, headers=headers or (_CHALLENGE if status == 401 else None))
 
 
 def _inside(path: str) -> str:
     """A path of this server; whatever else was asked for leads home."""
-    parts = urlsplit(path)
+    try:
+        parts = urlsplit(path)
+    except ValueError:
+        return "/"
     is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and not parts.netloc and path.isprintable()
     return path if is_ours else "/"
 

@@ -1,6 +1,7 @@
 """Errors as RFC 9457 problems: what was expected, what was got, what to do, and which field."""
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -34,6 +35,8 @@ _STATUS: Mapping[type[DrumbeatError], int] = {
     SpawnError: 502,
     MissingExtra: 501,
 }
+_NAMED = re.compile(r"(?:the template is wrong at )?([A-Za-z_][\w.\[\]-]*): (.+)", re.DOTALL)
+_LONGEST = 4000  #: characters of a detail
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +49,16 @@ def problem(
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": detail,
+        "detail": _written(detail),
     }
     if errors:
-        body["errors"] = list(errors)
+        body["errors"] = [{name: _written(str(said)) for name, said in each.items()} for each in errors[:100]]
     return JSONResponse(body, status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+def _written(text: str) -> str:
+    """Text that any answer can hold."""
+    return text.encode("utf-8", "replace").decode()[:_LONGEST]
 
 
 def explain_errors(app: FastAPI) -> None:
@@ -67,20 +75,30 @@ def status_of(error: DrumbeatError) -> int:
 
 async def _ours(request: Request, exc: Exception) -> JSONResponse:
     assert isinstance(exc, DrumbeatError)
-    return problem(status_of(exc), str(exc), errors=_field(str(exc)) if isinstance(exc, InvalidInput) else ())
+    status = status_of(exc)
+    if status >= 500:
+        log.warning("%s %s: %s", request.method, request.url.path[:200], exc)
+    headers = {"Retry-After": "5"} if status == 503 else None
+    return problem(status, str(exc), headers, errors=fields_in(str(exc)) if isinstance(exc, InvalidInput) else ())
 
 
-def _field(message: str) -> list[dict[str, str]]:
-    """Our messages begin with the field where there is one: ``scaling.mode: expected …``."""
-    name, colon, detail = message.partition(": ")
-    return [{"field": name, "detail": detail}] if colon and " " not in name else []
+def fields_in(message: str) -> list[dict[str, str]]:
+    """The fields a message of ours names, each at the beginning of a line: ``scaling.mode: expected …``."""
+    found = (_NAMED.fullmatch(line.strip()) for line in message.splitlines())
+    return [{"field": each[1], "detail": each[2]} for each in found if each]
 
 
 async def _invalid(request: Request, exc: Exception) -> JSONResponse:
     assert isinstance(exc, RequestValidationError)
-    errors = [{"field": ".".join(str(part) for part in each["loc"]), "detail": str(each["msg"])} for each in exc.errors()]
+    errors = [{"field": _place(each["loc"]), "detail": str(each["msg"])} for each in exc.errors()]
     detail = "; ".join(f"{each['field']}: {each['detail']}" for each in errors)
     return problem(422, detail or "the request is not as expected", errors=errors)
+
+
+def _place(parts: Sequence[Any]) -> str:
+    """Where a field is: a body's by its own name, others with where they stand (path, query, header)."""
+    named = parts[1:] if len(parts) > 1 and parts[0] == "body" else parts
+    return ".".join(str(part) for part in named)
 
 
 async def _http(request: Request, exc: Exception) -> JSONResponse:
@@ -89,5 +107,5 @@ async def _http(request: Request, exc: Exception) -> JSONResponse:
 
 
 async def _unforeseen(request: Request, exc: Exception) -> JSONResponse:
-    log.error("%s %s failed", request.method, request.url.path, exc_info=exc)
+    log.error("%s %s failed", request.method, request.url.path[:200], exc_info=exc)
     return problem(500, "it failed in a way nobody foresaw; the server's log says how")

@@ -43,7 +43,7 @@ async def serve(
     with listening:
         async with house_of(plane, settings, clock or SystemClock(), stop) as house:
             server = _Server(_config(house, with_pages=with_pages))
-            house.group.create_task(_until(stop, server))
+            house.group.create_task(_until(stop, server, house))
             ready(_address(listening))
             await server.serve(sockets=[listening])
             stop.set()
@@ -51,23 +51,28 @@ async def serve(
 
 @asynccontextmanager
 async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, leave: asyncio.Event) -> AsyncIterator[House]:
-    """A house and its background work, which is told to leave at the end of the block."""
+    """A house and its background work, which is told to leave at the end of the block. Raises InvalidSettings."""
+    plane.vault()
+    file = settings.triggers or triggers_file()
+    desk = plane.triggers(file) if file is not None else None
     async with asyncio.TaskGroup() as group:
         if settings.conduct:
             group.create_task(plane.bench().orchestrate(leave))
-        keeping = None
-        if (file := settings.triggers or triggers_file()) is not None:
-            keeping = group.create_task(plane.triggers(file).keep_schedules())
+        keeping = group.create_task(desk.keep_schedules()) if desk is not None else None
+        house = House(plane=plane, settings=settings, clock=clock, group=group, triggers=desk)
         try:
-            yield House(plane=plane, settings=settings, clock=clock, group=group)
+            yield house
         finally:
             leave.set()
+            house.feeds.close()
             if keeping is not None:
                 keeping.cancel()
 
 
-async def _until(stop: asyncio.Event, server: uvicorn.Server) -> None:
+async def _until(stop: asyncio.Event, server: uvicorn.Server, house: House) -> None:
+    """Streams end first: nobody waits for them."""
     await stop.wait()
+    house.feeds.close()
     server.should_exit = True
 
 
@@ -81,6 +86,7 @@ def _config(house: House, *, with_pages: bool) -> uvicorn.Config:
         timeout_graceful_shutdown=_LONGEST_GOODBYE,
         h11_max_incomplete_event_size=64 * 1024,
         ws_max_size=1024 * 1024,
+        ws_per_message_deflate=False,  # squeezing each frame for each of many watchers would cost more than everything else
     )
 
 

@@ -21,6 +21,8 @@ async def test_the_seeds_verification_list(tmp_path: Path) -> None:
     await _kill_a_worker_and_reap(example)
     await _poison_a_job(example)
 
+    assert {worker.status for worker in (await example.workers()).values()} == {WorkerStatus.TERMINATED, WorkerStatus.LOST}
+
 
 async def _work_off_ten_jobs(example: Example, pushed: list[str]) -> None:
     """Steps 1 to 5: three at a time, every job done once."""

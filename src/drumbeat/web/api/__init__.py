@@ -4,6 +4,32 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter
 
-from drumbeat.web.api import health
+from drumbeat.web.api import (
+    compare,
+    connections,
+    fleet,
+    health,
+    jobs,
+    metrics,
+    pools,
+    run_data,
+    runs,
+    streams,
+    templates,
+    triggers,
+)
 
-ROUTERS: Sequence[APIRouter] = (health.router,)
+ROUTERS: Sequence[APIRouter] = (
+    health.router,
+    metrics.router,
+    runs.router,
+    run_data.router,
+    compare.router,
+    streams.router,
+    templates.router,
+    connections.router,
+    pools.router,
+    jobs.router,
+    fleet.router,
+    triggers.router,
+)

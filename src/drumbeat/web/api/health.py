@@ -1,21 +1,23 @@
 """Whether the server lives, whether it can work, and what it is."""
 
-from fastapi import APIRouter
-from pydantic import BaseModel
-
 from drumbeat import __version__
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.core.errors import StoreNotReady
+from drumbeat.web.api.answers import problems
+from drumbeat.web.api.entry import PREFIX, CalledBy, InHouse, Plane
+from drumbeat.web.api.route import router as checked
+from drumbeat.web.api.shapes import Shape
+from drumbeat.web.roles import Role
 
-router = APIRouter(tags=["health"])
+router = checked("health")
 
 
-class Alive(BaseModel):
+class Alive(Shape):
     """The process answers."""
 
     status: str = "alive"
 
 
-class Ready(BaseModel):
+class Ready(Shape):
     """The store answers."""
 
     status: str = "ready"
@@ -23,26 +25,39 @@ class Ready(BaseModel):
     schema_version: int
 
 
-class Info(BaseModel):
-    """What this server is."""
+class Info(Shape):
+    """What this server is, and who asks."""
 
     name: str = "drumbeat"
     version: str = __version__
+    role: Role
+    store: str
+    conducts: bool
+    seals_passwords: bool
 
 
-@router.get("/health")
+@router.get("/health", operation_id="health")
 async def health() -> Alive:
     """The process answers; the store is not asked."""
     return Alive()
 
 
-@router.get("/ready", responses={503: {"description": "The store does not answer"}})
+@router.get("/ready", operation_id="ready", responses=problems(409))
 async def ready(plane: Plane) -> Ready:
     """The store answers, and its tables are as this version expects them."""
     report = await plane.store.upkeep.check()
+    if report.schema_version != report.latest_version:
+        raise StoreNotReady(f"the store has schema version {report.schema_version}, expected {report.latest_version}")
     return Ready(store=report.backend, schema_version=report.schema_version)
 
 
-@router.get(f"{PREFIX}/info")
-async def info() -> Info:
-    return Info()
+@router.get(f"{PREFIX}/info", operation_id="info")
+async def info(house: InHouse, caller: CalledBy) -> Info:
+    """What this server is, and what you may do."""
+    plane = house.plane
+    return Info(
+        role=caller.role,
+        store=plane.store.traits.name,
+        conducts=house.settings.conduct,
+        seals_passwords=plane.vault().is_open,
+    )

@@ -1,11 +1,19 @@
-"""What is around every page: the way between pages, light and dark, and words for what is not there yet."""
+"""What is around every page: the way between pages, light and dark, who is there, and words for what is not there yet."""
 
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
+from importlib.resources import files
+from typing import Any
 
-from nicegui import ui
+from nicegui import Client, ui
 
+from drumbeat.core.errors import DrumbeatError, NotFound
+from drumbeat.settings import public_url
 from drumbeat.web.house import House
+from drumbeat.web.login import LOGOUT
+from drumbeat.web.pages.asking import caller
+from drumbeat.web.roles import Means
 
 PLACES = (
     ("Overview", "/", "space_dashboard"),
@@ -17,41 +25,125 @@ PLACES = (
     ("Triggers", "/triggers", "bolt"),
     ("Settings", "/settings", "settings"),
 )
+LOOK_COOKIE = "drumbeat_look"  #: light or dark; without it, as the browser likes
+_PATIENCE = 20.0  #: seconds a page may take to be made
+_KEEP_LOOK = "document.cookie = '{name}={value}; path=/; max-age=31536000; samesite=strict'"
+
+Page = Callable[..., Awaitable[None]]
+
+
+def page(house: House, path: str, place: str) -> Callable[[Page], Page]:
+    """Registers what makes a page: it is made within its frame, and errors of ours are told on it."""
+
+    def register(build: Page) -> Page:
+        @ui.page(path, title=f"{place} · Drumbeat", response_timeout=_PATIENCE)
+        @wraps(build)
+        async def framed(**given: Any) -> None:
+            with frame(house, place):
+                try:
+                    await build(**given)
+                except NotFound as exc:
+                    ui.context.client.status_code = 404
+                    trouble(str(exc))
+                except DrumbeatError as exc:
+                    trouble(str(exc))
+
+        return build
+
+    return register
 
 
 @contextmanager
-def frame(house: House, title: str) -> Iterator[None]:
-    """A page's frame; what is made in the block is the page."""
-    ui.page_title(f"{title} · Drumbeat")
-    dark = ui.dark_mode()
-    drawer = ui.left_drawer(bordered=True).props("width=200 breakpoint=800")
-    with ui.header(elevated=False).classes("items-center q-py-xs"):
-        ui.button(icon="menu", on_click=drawer.toggle).props('flat color=white aria-label="Menu"')
-        ui.label("Drumbeat").classes("text-h6")
+def frame(house: House, place: str) -> Iterator[None]:
+    """A page's frame; what is made in the block is the page. It says its own heading with ``heading``."""
+    ui.page_title(f"{place} · Drumbeat")
+    drawer = ui.left_drawer(bordered=True).props("width=190 breakpoint=900 :no-swipe-open=true")
+    content = ui.column().classes("w-full").props("tabindex=-1")
+    with ui.header(elevated=False).classes("house-header items-center q-py-xs gap-2 no-wrap"):
+        ui.link("Skip to content", content).classes("skip")
+        ui.button(icon="menu", on_click=drawer.toggle).props('flat round color=white aria-label="Menu"')
+        ui.link("Drumbeat", "/").classes("text-h6 no-underline")
         ui.space()
-        ui.button(icon="dark_mode", on_click=dark.toggle).props('flat color=white aria-label="Light or dark"')
+        _whose(house)
+        _look_switch()
     with drawer, ui.element("nav").props('aria-label="Pages"'), ui.list().classes("w-full"):
-        for name, path, icon in PLACES:
-            _way(name, path, icon, here=name == title)
-    with ui.element("main").classes("w-full q-pa-sm"):
-        ui.label(title).classes("text-h5").props("role=heading aria-level=1")
+        for name, path, icon in _ways():
+            _way(name, path, icon, here=name == place)
+    with content:
         yield
 
 
+def _ways() -> list[tuple[str, str, str]]:
+    """The pages there are."""
+    known = set(Client.page_routes.values())
+    return [each for each in PLACES if each[1] in known]
+
+
 def _way(name: str, path: str, icon: str, *, here: bool) -> None:
-    link = ui.link(target=path).classes("no-underline text-inherit block")
-    if here:
-        link.props('aria-current="page"')
-    with link, ui.item().props("active" if here else ""):
-        with ui.item_section().props("avatar"):
+    with ui.item().props(f'href="{path}" clickable' + (' active aria-current="page"' if here else "")):
+        with ui.item_section().props("avatar").style("min-width: 36px"):
             ui.icon(icon).props("aria-hidden=true")
         with ui.item_section():
             ui.item_label(name)
 
 
+def _whose(house: House) -> None:
+    """Which store this is, who looks at it, and the way out."""
+    who = caller()
+    ui.label(store_name(house)).classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
+    ui.label(str(who.role)).classes("text-caption").props(f'aria-label="You are {who.role}"')
+    if who.means is Means.SESSION:
+        with ui.element("form").props(f'method=post action="{LOGOUT}"'):
+            ui.button("Log out").props("flat dense no-caps color=white type=submit size=sm")
+
+
+def store_name(house: House) -> str:
+    """The store without its secrets."""
+    return public_url(house.plane.settings.store) or house.plane.store.traits.name
+
+
+def _look_switch() -> None:
+    kept = ui.context.client.request.cookies.get(LOOK_COOKIE)
+    dark = ui.dark_mode({"light": False, "dark": True}.get(kept or ""))
+
+    async def turn() -> None:
+        dark.value = not await ui.run_javascript("Quasar.Dark.isActive")
+        ui.run_javascript(_KEEP_LOOK.format(name=LOOK_COOKIE, value="dark" if dark.value else "light"))
+
+    ui.button(icon="contrast", on_click=turn).props('flat round color=white aria-label="Light or dark"')
+
+
+def heading(words: str, level: int = 1) -> ui.label:
+    """A heading, for eyes and for screen readers."""
+    size = {1: "text-h5", 2: "text-h6"}.get(level, "text-subtitle1 text-weight-medium")
+    return ui.label(words).classes(size).props(f"role=heading aria-level={level}")
+
+
+def trail(*ways: tuple[str, str]) -> None:
+    """The way back up: names and paths."""
+    with ui.element("nav").props('aria-label="Way back"').classes("text-caption"):
+        for name, path in ways:
+            ui.link(name, path)
+            ui.label("›").classes("inline q-mx-xs").props("aria-hidden=true")
+
+
 def empty(words: str, command: str = "") -> None:
     """What to do first, where there is nothing to show."""
     with ui.card().props("flat bordered").classes("w-full items-center q-pa-lg"):
-        ui.label(words)
+        ui.label(words).classes("text-center")
         if command:
-            ui.code(command, language="bash")
+            with ui.element("pre").classes("q-pa-sm rounded border max-w-full").props("tabindex=0"):
+                ui.label(command).classes("font-mono")
+
+
+def trouble(words: str) -> None:
+    """Something that is not there, or cannot be had now."""
+    with ui.card().props("flat bordered role=alert").classes("w-full q-pa-lg"):
+        heading("This cannot be shown")
+        ui.label(words)
+        ui.link("Overview", "/")
+
+
+def look() -> str:
+    """What every page's style sheet adds."""
+    return files("drumbeat.web.pages").joinpath("look.css").read_text(encoding="utf-8")

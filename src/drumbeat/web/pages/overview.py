@@ -1,17 +1,199 @@
 """The first page: what is under way, and what needs somebody."""
 
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
 from nicegui import ui
 
+from drumbeat.core.job import JobCounts
+from drumbeat.core.pool import Pool, PoolKind
+from drumbeat.core.run import RUN_ENDED, Run, RunStatus
+from drumbeat.core.worker import Health, Worker, judge
 from drumbeat.web.house import House
-from drumbeat.web.pages.frame import empty, frame
+from drumbeat.web.pages.fleet_one import is_scaled, spent
+from drumbeat.web.pages.fleet_seen import money
+from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.parts import Column, Table, Tile, lasting, tiles, words
+
+EVERY = 2.0
+_COUNTED_EVERY = 10.0  #: money asks providers
+_LATEST = 8
+_UNDER_WAY = tuple(status for status in RunStatus if status not in RUN_ENDED and status is not RunStatus.PREPARED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One pool at a glance."""
+
+    pool: Pool
+    counts: JobCounts
+    workers: tuple[Worker, ...]
+    now: datetime
+
+    @property
+    def oldest_waits(self) -> timedelta | None:
+        oldest = self.counts.oldest_ready
+        return None if oldest is None else max(self.now - oldest, timedelta())
+
+    @property
+    def is_paused(self) -> bool:
+        return self.pool.paused_until is not None and self.pool.paused_until > self.now
+
+    @property
+    def ill(self) -> list[Worker]:
+        return [each for each in self.workers if judge(each, self.now, self.pool.thresholds) is not Health.HEALTHY]
+
+    @property
+    def href(self) -> str:
+        place = "pools" if self.pool.kind is PoolKind.JOBS else "fleet"
+        return f"/{place}/{quote(self.pool.pool_id, safe='')}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sight:
+    """Everything the page shows."""
+
+    runs: tuple[Run, ...]  #: the latest
+    under_way: tuple[Run, ...]
+    pools: tuple[Standing, ...]
+
+
+async def look_around(house: House) -> Sight:
+    """Read everything anew."""
+    store = house.plane.store
+    pools = [each for each in await store.pools.list() if each.kind is not PoolKind.BENCH]
+    return Sight(
+        runs=tuple(await store.runs.list(limit=_LATEST)),
+        under_way=tuple(await store.runs.list(statuses=_UNDER_WAY)),
+        pools=tuple([await standing(house, each) for each in pools]),
+    )
+
+
+async def standing(house: House, pool: Pool) -> Standing:
+    """One pool, as it is now."""
+    store = house.plane.store
+    return Standing(
+        pool=pool,
+        counts=await store.jobs.counts(pool.pool_id) if pool.kind is PoolKind.JOBS else JobCounts(),
+        workers=tuple(await store.workers.list(pool.pool_id, live=True)),
+        now=await store.now(),
+    )
+
+
+def needs(sight: Sight) -> list[tuple[str, str]]:
+    """What needs somebody: words, and where to go."""
+    found: list[tuple[str, str]] = []
+    for each in sight.pools:
+        name = each.pool.pool_id
+        if each.counts.poisoned:
+            found.append((f"{words(each.counts.poisoned)} poisoned jobs in {name}", f"{each.href}?status=poisoned"))
+        if each.counts.ready and not each.workers and not each.is_paused:
+            waits = f", the oldest for {lasting(each.oldest_waits)}" if each.oldest_waits else ""
+            found.append((f"{words(each.counts.ready)} jobs wait in {name}{waits}, and it has no worker", each.href))
+        if each.is_paused:
+            found.append((f"{name} is paused", each.href))
+        found += [(f"worker {worker.worker_id} of {name} is silent", each.href) for worker in each.ill]
+    failed = [run for run in sight.runs if run.status is RunStatus.FAILED]
+    return found + [(f"run {run.name or run.run_id} failed: {run.completion_reason or '–'}", _run_href(run)) for run in failed]
+
+
+def _run_href(run: Run) -> str:
+    return f"/runs/{run.run_id}"
+
+
+_RUNS = (
+    Column(name="run", read=lambda run: run.name or run.run_id, href=_run_href),
+    Column(name="status", read=lambda run: run.status, is_status=True),
+    Column(name="phase", read=lambda run: run.phase),
+    Column(name="operations", read=lambda run: run.operations, number=True),
+    Column(name="ops_s", label="ops/s", read=lambda run: run.qps, number=True),
+    Column(name="started", label="started (UTC)", read=lambda run: run.started_at),
+)
+_POOLS = (
+    Column(name="pool", read=lambda row: row.pool.pool_id, href=lambda row: row.href),
+    Column(name="ready", read=lambda row: row.counts.ready, number=True),
+    Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
+    Column(name="claimed", read=lambda row: row.counts.claimed, number=True),
+    Column(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
+    Column(name="workers", read=lambda row: _by_status(row.workers)),
+)
+
+
+def _by_status(workers: tuple[Worker, ...]) -> str:
+    counted = Counter(str(each.status) for each in workers)
+    return ", ".join(f"{count} {status}" for status, count in sorted(counted.items())) or "none"
 
 
 def add(house: House) -> None:
-    @ui.page("/")
+    @page(house, "/", "Overview")
     async def overview() -> None:
-        with frame(house, "Overview"):
-            runs = await house.plane.store.runs.list(limit=5)
-            if not runs:
-                empty("No run yet.", "drumbeat bench run examples/find-max.yaml")
-            for run in runs:
-                ui.label(f"{run.name or run.run_id}: {run.status}")
+        heading("Overview")
+        shown = _Shown(await look_around(house))
+
+        async def again() -> None:
+            shown.show(await look_around(house))
+
+        async def count() -> None:
+            shown.spent.show(await spent_today(house))
+
+        ui.timer(EVERY, again, immediate=False)
+        ui.timer(_COUNTED_EVERY, count)
+
+
+async def spent_today(house: House) -> str | None:
+    """What all fleets have cost today; None where no worker has a price."""
+    pools = [each.pool_id for each in await house.plane.store.pools.list() if is_scaled(each)]
+    found = [each for pool_id in pools if (each := await spent(house, pool_id)) is not None and each.price_per_hour]
+    return money(sum(each.spent.day for each in found)) if found else None
+
+
+class _Shown:
+    """The page's parts, shown anew every few seconds."""
+
+    def __init__(self, sight: Sight) -> None:
+        with tiles():
+            self._under_way = Tile("Runs under way")
+            self._ready = Tile("Jobs ready")
+            self._claimed = Tile("Jobs in work")
+            self._poisoned = Tile("Poisoned")
+            self._workers = Tile("Workers")
+            self.spent = Tile("Spent today")
+        heading("Needs somebody", 2)
+        self._needs = ui.column().classes("w-full gap-1").props("aria-live=polite")
+        self._told: list[tuple[str, str]] | None = None
+        heading("Runs", 2)
+        self._runs = Table("Latest runs", _RUNS, key=lambda run: run.run_id) if sight.runs else None
+        if self._runs is None:
+            empty("No run yet: keep a template and run it, or", "drumbeat bench run examples/find-max.yaml")
+        heading("Pools", 2)
+        self._pools = Table("Pools", _POOLS, key=lambda row: row.pool.pool_id) if sight.pools else None
+        if self._pools is None:
+            empty("No pool yet: push a job, and its pool is made.", 'drumbeat pool push mail \'{"to": "you@example.org"}\'')
+        self.show(sight)
+
+    def show(self, sight: Sight) -> None:
+        self._under_way.show(len(sight.under_way))
+        self._ready.show(sum(each.counts.ready for each in sight.pools))
+        self._claimed.show(sum(each.counts.claimed for each in sight.pools))
+        self._poisoned.show(sum(each.counts.poisoned for each in sight.pools))
+        self._workers.show(sum(len(each.workers) for each in sight.pools))
+        if self._runs is not None:
+            self._runs.show(sight.runs)
+        if self._pools is not None:
+            self._pools.show(sight.pools)
+        self._show_needs(needs(sight))
+
+    def _show_needs(self, found: list[tuple[str, str]]) -> None:
+        if found == self._told:
+            return
+        self._told = found
+        self._needs.clear()
+        with self._needs:
+            for said, href in found:
+                with ui.row().classes("items-center gap-2 no-wrap"):
+                    ui.icon("error_outline", color="warning").props("aria-hidden=true")
+                    ui.link(said, href)
+            if not found:
+                ui.label("Nothing: all is well.").classes("faint")

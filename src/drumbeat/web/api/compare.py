@@ -1,0 +1,56 @@
+"""Runs side by side, and whether one is worse than another."""
+
+import json
+from typing import Annotated, Any, Literal
+
+from fastapi import Query, Response
+from fastapi.responses import JSONResponse
+
+from drumbeat.core.run import RunId
+from drumbeat.web.api.answers import problems
+from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.route import router as checked
+from drumbeat.web.api.shapes import Id
+from drumbeat.web.api.shapes_runs import Regression
+
+router = checked("runs")
+
+_TYPES = {"json": "application/json", "html": "text/html", "markdown": "text/markdown"}
+_WRITTEN: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Every later run against the first",
+        "content": {
+            "application/json": {"schema": {"type": "array", "items": {"type": "object"}}},
+            "text/html": {"schema": {}},
+            "text/markdown": {"schema": {}},
+        },
+    }
+}
+
+
+@router.get(
+    f"{PREFIX}/compare", operation_id="compare_runs", response_class=JSONResponse, responses={**_WRITTEN, **problems(404, 409)}
+)
+async def compare(
+    plane: Plane,
+    run: Annotated[list[str], Query(min_length=2, max_length=5, description="Two to five runs; the first is the reference.")],
+    form: Literal["json", "html", "markdown"] = "json",
+) -> Response:
+    """Runs side by side: what differs, and whether the difference is shown or only noise."""
+    desk = plane.bench()
+    found = await desk.compare([RunId(each) for each in run])
+    return Response(desk.compared(found, form), media_type=_TYPES[form])
+
+
+@router.get(f"{PREFIX}/runs/{{run_id}}/regression", operation_id="run_regression", responses=problems(404, 409))
+async def regression(
+    run_id: Id,
+    plane: Plane,
+    against: Annotated[str, Query(min_length=1, max_length=200, description="A run's id, or last-good.")] = "last-good",
+) -> Regression:
+    """Whether a run is worse than another, or than the newest good one of its kind."""
+    desk = plane.bench()
+    found = await desk.regress(RunId(run_id), against)
+    gate = desk.regressed(found)
+    told: list[dict[str, Any]] = json.loads(desk.compared((found,), "json")) if found is not None else []
+    return Regression.model_validate({"verdict": gate.name.lower(), "exit_code": int(gate), "comparison": told})

@@ -1,0 +1,172 @@
+"""Connections: databases under test by name. Passwords come in and never go out."""
+
+from datetime import datetime
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Response
+from pydantic import ConfigDict, Field, SecretStr
+
+from drumbeat.core.connection import StoredConnection
+from drumbeat.core.errors import InvalidInput
+from drumbeat.web.api.answers import located, made, problems
+from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.route import router as checked
+from drumbeat.web.api.shapes import Body, Id, Shape
+
+router = checked("connections")
+
+CONNECTIONS = f"{PREFIX}/connections"
+_CONNECTION = f"{CONNECTIONS}/{{name}}"
+_LINKS = {name: f"{name}_connection" for name in ("show", "change", "test", "remove")}
+
+Url = Annotated[str, Field(min_length=1, max_length=2000, description="Without a password.")]
+Password = Annotated[SecretStr, Field(max_length=1000, description="Sealed, and never shown again.")]
+Words = Annotated[str, Field(max_length=1000)]
+
+
+class NewConnection(Body):
+    """A connection to be kept."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "orders", "url": "sqlite:///target.db"}]})
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
+    url: Url
+    password: Password | None = None
+    description: Words | None = None
+
+
+class ConnectionChange(Body):
+    """What is given takes the place of what was; an empty password takes it away."""
+
+    url: Url | None = None
+    password: Password | None = None
+    description: Words | None = None
+
+
+class ConnectionShape(Shape):
+    """A connection, without its password."""
+
+    name: str
+    url: str
+    description: str | None
+    has_password: bool
+    key_id: str | None = Field(description="Which key the password is sealed with.")
+    is_default: bool
+    created_at: datetime | None
+    updated_at: datetime | None
+
+
+class TestedShape(Shape):
+    """Whether a database answered, and if not, why."""
+
+    ok: bool
+    location: str | None
+    detail: str | None
+
+
+class TableShape(Shape):
+    """A table, and about how many rows it has."""
+
+    schema_name: str | None
+    name: str
+    rows: int | None
+
+
+class ColumnShape(Shape):
+    """A column, and what its database calls its type."""
+
+    name: str
+    type: str
+    native_type: str
+    nullable: bool
+
+
+class WholeTable(Shape):
+    """A table's columns, and what of it statements can be made from."""
+
+    name: str
+    columns: list[ColumnShape]
+    key: str | None
+    key_low: int | None
+    key_high: int | None
+    time_column: str | None
+    rows: int | None
+
+
+def _shown(connection: StoredConnection) -> ConnectionShape:
+    secret = connection.secret
+    fields = {
+        name: getattr(connection, name) for name in ("name", "url", "description", "is_default", "created_at", "updated_at")
+    }
+    return ConnectionShape(**fields, has_password=secret is not None, key_id=secret.key_id if secret else None)
+
+
+def _opened(password: SecretStr | None) -> str | None:
+    return None if password is None else password.get_secret_value()
+
+
+@router.post(
+    CONNECTIONS,
+    status_code=201,
+    operation_id="make_connection",
+    responses={**made(_LINKS, "name", "name"), **problems(409, 501)},
+)
+async def make(body: NewConnection, plane: Plane, response: Response) -> ConnectionShape:
+    """Keep a connection; templates name it as target.connection."""
+    kept = await plane.connections().add(body.name, body.url, _opened(body.password), body.description)
+    located(response, f"{CONNECTIONS}/{quote(kept.name)}")
+    return _shown(kept)
+
+
+@router.get(CONNECTIONS, operation_id="list_connections", responses=problems(409))
+async def list_connections(plane: Plane) -> list[ConnectionShape]:
+    """Connections, by name."""
+    return [_shown(each) for each in await plane.store.connections.list()]
+
+
+@router.get(_CONNECTION, operation_id="show_connection", responses=problems(404, 409))
+async def show(name: Id, plane: Plane) -> ConnectionShape:
+    """A connection."""
+    return _shown(await plane.store.connections.get(name))
+
+
+@router.patch(_CONNECTION, operation_id="change_connection", responses=problems(404, 409, 501))
+async def change(name: Id, body: ConnectionChange, plane: Plane) -> ConnectionShape:
+    """Change a connection. A password is sealed for its URL: for another it must be given again."""
+    if not body.model_fields_set:
+        raise InvalidInput("url: expected a url, a password or a description, got none")
+    return _shown(await plane.connections().change(name, body.url, _opened(body.password), body.description))
+
+
+@router.post(f"{_CONNECTION}/default", operation_id="default_connection", responses=problems(404, 409))
+async def default(name: Id, plane: Plane) -> ConnectionShape:
+    """Have a connection offered first."""
+    return _shown(await plane.store.connections.set_default(name))
+
+
+@router.post(f"{_CONNECTION}/test", operation_id="test_connection", responses=problems(404, 409, 501))
+async def test(name: Id, plane: Plane) -> TestedShape:
+    """Ask the database whether it is there."""
+    return TestedShape.model_validate(await plane.connections().test(name))
+
+
+@router.get(f"{_CONNECTION}/tables", operation_id="connection_tables", responses=problems(404, 409, 501))
+async def tables(name: Id, plane: Plane) -> list[TableShape]:
+    """The tables of a connection's database, at most 1000."""
+    found = await plane.connections().tables(name)
+    return [TableShape(schema_name=each.schema, name=each.name, rows=each.rows) for each in found]
+
+
+@router.get(f"{_CONNECTION}/tables/{{table}}", operation_id="connection_table", responses=problems(404, 409, 501))
+async def table(name: Id, table: Id, plane: Plane) -> WholeTable:
+    """A table's columns."""
+    found: Any = await plane.connections().table(name, table)
+    return WholeTable.model_validate(found)
+
+
+@router.delete(_CONNECTION, status_code=204, operation_id="remove_connection", responses=problems(404, 409))
+async def remove(name: Id, plane: Plane) -> None:
+    """Remove a connection; templates and runs that name it cannot be run any more."""
+    await plane.store.connections.get(name)
+    await plane.store.connections.delete(name)

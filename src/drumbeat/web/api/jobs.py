@@ -1,0 +1,120 @@
+"""Jobs: pushed, looked at, explained, cancelled and requeued."""
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import Query, Request, Response
+
+from drumbeat.client import NewJob as PushedJob
+from drumbeat.client import new_job
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.job import JobId, JobStatus
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.web.api.answers import located, made, problems
+from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.paging import by_number
+from drumbeat.web.api.route import router as checked
+from drumbeat.web.api.shapes import Id, Limit, Page
+from drumbeat.web.api.shapes_pools import (
+    AttemptShape,
+    JobExplained,
+    JobShape,
+    JobsNamed,
+    JobsToRequeue,
+    NewJob,
+    NewJobs,
+    Pushed,
+    WholeJob,
+)
+
+router = checked("jobs")
+
+_JOBS = f"{PREFIX}/pools/{{pool_id}}/jobs"
+_JOB = f"{_JOBS}/{{job_id}}"
+
+
+def _links() -> dict[int | str, dict[str, Any]]:
+    """From a pushed job to itself: the pool is the path's, the id the answer's."""
+    found = made({"show": "show_job", "explain": "explain_job"}, "job_ids/0", "job_id")
+    for link in found[201]["links"].values():
+        link["parameters"]["pool_id"] = "$request.path.pool_id"
+    return found
+
+
+@router.post(_JOBS, status_code=201, operation_id="push_job", responses={**_links(), **problems(404, 409)})
+async def push(pool_id: Id, body: NewJob, plane: Plane, response: Response) -> Pushed:
+    """Push a job. The pool is made if it is not there."""
+    ids = await _pushed(plane, pool_id, [_job(body)])
+    located(response, f"{PREFIX}/pools/{quote(pool_id, safe='')}/jobs/{quote(ids[0], safe='')}")
+    return Pushed(job_ids=ids)
+
+
+@router.post(f"{_JOBS}/many", status_code=201, operation_id="push_jobs", responses={**_links(), **problems(404, 409)})
+async def push_many(pool_id: Id, body: NewJobs, plane: Plane) -> Pushed:
+    """Push many jobs: all of them, or none."""
+    return Pushed(job_ids=await _pushed(plane, pool_id, [_job(each) for each in body.jobs]))
+
+
+def _job(body: NewJob) -> PushedJob:
+    given = body.model_dump(exclude_unset=True, exclude={"payload"})
+    return new_job(body.payload, **{name: value for name, value in given.items() if value is not None})
+
+
+async def _pushed(plane: ControlPlane, pool_id: str, jobs: list[PushedJob]) -> list[str]:
+    ids = await plane.pool(pool_id).push_jobs(jobs)
+    await plane.work_added(PoolId(pool_id))
+    return list(ids)
+
+
+@router.get(_JOBS, operation_id="list_jobs", responses=problems(404))
+async def list_jobs(
+    pool_id: Id,
+    plane: Plane,
+    request: Request,
+    response: Response,
+    status: Annotated[list[JobStatus] | None, Query(description="Only these.")] = None,
+    type: Annotated[str | None, Query(max_length=200)] = None,  # noqa: A002
+    group: Annotated[str | None, Query(max_length=200)] = None,
+    worker: Annotated[str | None, Query(max_length=200, description="Only what this worker holds or held last.")] = None,
+    after: Annotated[str | None, Query(max_length=200, description="Only jobs pushed after this one.")] = None,
+    limit: Limit = 100,
+) -> Page[JobShape]:
+    """A pool's jobs, in the order of their pushing."""
+    rows = await plane.pool(pool_id).list(
+        statuses=status or (),
+        job_type=type,
+        group=group,
+        worker_id=WorkerId(worker) if worker else None,
+        after=JobId(after) if after else None,
+        limit=limit + 1,
+    )
+    page = by_number(request, response, rows, limit, lambda row: row.job_id)
+    return Page[JobShape].model_validate(page, from_attributes=True)
+
+
+@router.get(_JOB, operation_id="show_job", responses=problems(404))
+async def show(pool_id: Id, job_id: Id, plane: Plane) -> WholeJob:
+    """A job with its attempts."""
+    desk = plane.pool(pool_id)
+    found = await desk.job(job_id)
+    attempts = [AttemptShape.model_validate(each) for each in await desk.attempts(job_id)]
+    return WholeJob(job=JobShape.model_validate(found), attempts=attempts)
+
+
+@router.get(f"{_JOB}/explain", operation_id="explain_job", responses=problems(404))
+async def explain(pool_id: Id, job_id: Id, plane: Plane) -> JobExplained:
+    """Why a job is not running, or what became of it."""
+    return JobExplained.model_validate(await plane.pool(pool_id).explain(job_id))
+
+
+@router.post(f"{_JOBS}/cancel", operation_id="cancel_jobs", responses=problems(404))
+async def cancel(pool_id: Id, body: JobsNamed, plane: Plane) -> list[JobShape]:
+    """Cancel jobs: pending ones at once, running ones as soon as their worker hears it. Those that have ended stay."""
+    return [JobShape.model_validate(each) for each in await plane.pool(pool_id).cancel(*body.job_ids)]
+
+
+@router.post(f"{_JOBS}/requeue", operation_id="requeue_jobs", responses=problems(404))
+async def requeue(pool_id: Id, body: JobsToRequeue, plane: Plane) -> Pushed:
+    """Have poisoned and cancelled jobs tried again, with their failures forgotten. Answers with those that were."""
+    return Pushed(job_ids=list(await plane.pool(pool_id).requeue(*(body.job_ids or ()))))

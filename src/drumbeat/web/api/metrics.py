@@ -1,0 +1,134 @@
+"""Figures for Prometheus: queues, workers, runs, beats and money, each count bounded."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from fastapi import Response
+from fastapi.responses import PlainTextResponse
+
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.errors import DrumbeatError, Refused
+from drumbeat.core.pool import Pool, PoolKind
+from drumbeat.core.run import RunStatus
+from drumbeat.core.worker import judge
+from drumbeat.web.api.entry import Plane
+from drumbeat.web.api.route import router as checked
+
+router = checked("health")
+
+MOST_POOLS = 200  #: whose figures are told: the newest of those that are no run's
+MOST_RUNS = 1000  #: runs that are counted by their status
+_TYPE = "text/plain; version=0.0.4"
+_HELP = {
+    "drumbeat_up": "Whether the store answers.",
+    "drumbeat_runs": "Runs by status, among the newest 1000.",
+    "drumbeat_run_qps": "Operations a second of each run under way.",
+    "drumbeat_jobs": "Jobs by state; a count stops at 10000.",
+    "drumbeat_oldest_ready_seconds": "How long the oldest ready job has waited.",
+    "drumbeat_pool_paused": "Whether nothing may be claimed from the pool.",
+    "drumbeat_workers": "Live workers by state.",
+    "drumbeat_workers_health": "Live workers by health.",
+    "drumbeat_last_beat": "The number of a pool's last beat.",
+    "drumbeat_last_beat_age_seconds": "How long ago a pool's last beat was.",
+    "drumbeat_last_beat_failed": "Whether a pool's last beat failed.",
+    "drumbeat_spent": "Money spent by a fleet in the running hour, day and month (UTC).",
+    "drumbeat_burn_per_hour": "Money a fleet costs an hour now.",
+}
+
+Line = tuple[str, Mapping[str, str], float]
+_TOLD: dict[int | str, dict[str, Any]] = {
+    200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}
+}
+
+
+@router.get("/metrics", operation_id="metrics", response_class=PlainTextResponse, responses=_TOLD)
+async def metrics(plane: Plane) -> Response:
+    """Figures in Prometheus' text format."""
+    now = await plane.store.now()
+    pools = [each for each in await plane.store.pools.list() if each.kind is not PoolKind.BENCH][-MOST_POOLS:]
+    lines: list[Line] = [("drumbeat_up", {}, 1.0), *await _runs(plane)]
+    for pool in pools:
+        lines += await _pool(plane, pool, now)
+    return Response("\n".join(_written(lines)) + "\n", media_type=_TYPE)
+
+
+async def _runs(plane: ControlPlane) -> list[Line]:
+    try:
+        runs = await plane.store.runs.list(limit=MOST_RUNS)
+    except Refused:
+        return []
+    counts = Counter(run.status for run in runs)
+    told: list[Line] = [("drumbeat_runs", {"status": status}, float(counts[status])) for status in RunStatus]
+    under_way = [run for run in runs if run.status is RunStatus.RUNNING]
+    return told + [("drumbeat_run_qps", {"run": run.run_id}, run.qps) for run in under_way]
+
+
+async def _pool(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+    name = {"pool": str(pool.pool_id)}
+    lines: list[Line] = [("drumbeat_pool_paused", name, float(pool.paused_until is not None and pool.paused_until > now))]
+    if pool.kind is PoolKind.JOBS:
+        lines += await _jobs(plane, pool, now)
+    lines += await _workers(plane, pool, now)
+    lines += await _beats(plane, pool, now)
+    return lines + await _money(plane, pool)
+
+
+async def _jobs(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+    counts, name = await plane.store.jobs.counts(pool.pool_id), str(pool.pool_id)
+    states = ("ready", "delayed", "claimed", "done", "poisoned", "cancelled")
+    oldest = 0.0 if counts.oldest_ready is None else max((now - counts.oldest_ready).total_seconds(), 0.0)
+    told: list[Line] = [("drumbeat_jobs", {"pool": name, "state": each}, float(getattr(counts, each))) for each in states]
+    return [*told, ("drumbeat_oldest_ready_seconds", {"pool": name}, oldest)]
+
+
+async def _workers(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+    workers, name = await plane.store.workers.list(pool.pool_id, live=True), str(pool.pool_id)
+    states = Counter(str(worker.status) for worker in workers)
+    health = Counter(str(judge(worker, now, pool.thresholds)) for worker in workers)
+    told: list[Line] = [("drumbeat_workers", {"pool": name, "state": each}, float(count)) for each, count in states.items()]
+    return told + [("drumbeat_workers_health", {"pool": name, "health": each}, float(count)) for each, count in health.items()]
+
+
+async def _beats(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+    last, name = await plane.store.beats.last(pool.pool_id), {"pool": str(pool.pool_id)}
+    if last is None:
+        return []
+    return [
+        ("drumbeat_last_beat", name, float(last.n)),
+        ("drumbeat_last_beat_age_seconds", name, max((now - last.at).total_seconds(), 0.0)),
+        ("drumbeat_last_beat_failed", name, float(last.error is not None)),
+    ]
+
+
+async def _money(plane: ControlPlane, pool: Pool) -> list[Line]:
+    """Of pools that have a price; a policy that cannot be read costs nothing here."""
+    if not pool.policy.get("price_per_hour"):
+        return []
+    try:
+        async with plane.local_spawner(survive=True) as spawner:
+            found = await plane.fleet(pool.pool_id).spend(spawner)
+    except DrumbeatError:
+        return []
+    name = str(pool.pool_id)
+    spent: list[Line] = [
+        ("drumbeat_spent", {"pool": name, "period": each}, getattr(found.spent, each)) for each in ("hour", "day", "month")
+    ]
+    return [*spent, ("drumbeat_burn_per_hour", {"pool": name}, found.burn_per_hour)]
+
+
+def _written(lines: Iterable[Line]) -> Iterator[str]:
+    by_name: dict[str, list[Line]] = {}
+    for line in lines:
+        by_name.setdefault(line[0], []).append(line)
+    for name, of_name in by_name.items():
+        yield f"# HELP {name} {_HELP[name]}"
+        yield f"# TYPE {name} gauge"
+        for _, labels, value in of_name:
+            said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
+            yield f"{name}{{{said}}} {value:.10g}" if said else f"{name} {value:.10g}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,33 @@
+"""Pages of rows: one more row is read than is shown, so that the next page is known to be there."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+from fastapi import Request, Response
+
+T = TypeVar("T")
+
+
+def by_offset(request: Request, response: Response, rows: Sequence[T], limit: int, offset: int) -> dict[str, Any]:
+    """A page of rows that were asked for with one more than ``limit``."""
+    return _page(request, response, rows, limit, lambda last: {"offset": offset + limit})
+
+
+def by_number(
+    request: Request, response: Response, rows: Sequence[T], limit: int, number: Callable[[T], object]
+) -> dict[str, Any]:
+    """The same, where the next page begins after the last row's number."""
+    return _page(request, response, rows, limit, lambda last: {"after": number(last)})
+
+
+def _page(
+    request: Request, response: Response, rows: Sequence[T], limit: int, following: Callable[[T], dict[str, object]]
+) -> dict[str, Any]:
+    shown = list(rows[:limit])
+    if len(rows) <= limit:
+        return {"items": shown, "next": None}
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in ("offset", "after", "limit")]
+    path = f"{request.url.path}?{urlencode([*kept, ('limit', limit), *following(shown[-1]).items()])}"
+    response.headers["Link"] = f'<{path}>; rel="next"'
+    return {"items": shown, "next": path}

@@ -1,0 +1,94 @@
+"""What every route of the API does before its own work: it reads text that any store can keep, and answers a key once."""
+
+import json
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.routing import APIRoute
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.web.api.entry import PREFIX
+from drumbeat.web.api.once import KEY, once
+
+DEEPEST = 64  #: objects and lists within one another
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+class CheckedRequest(Request):
+    """A request whose JSON has been looked through."""
+
+    async def json(self) -> Any:
+        if not hasattr(self, "_json"):
+            self._json = json.loads(await self.body(), parse_constant=_no_number)
+        return self._json
+
+    async def look_through(self) -> None:
+        """Raise InvalidInput for text no store can keep. What is no JSON is found by whoever reads it next."""
+        try:
+            value = await self.json()
+        except (ValueError, RecursionError):
+            return
+        check(value)
+
+
+class Route(APIRoute):
+    """A route of the API."""
+
+    def get_route_handler(self) -> Handler:
+        inner = super().get_route_handler()
+
+        async def answer(request: Request) -> Response:
+            for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
+                _check_text(name, str(name))
+                _check_text(str(value), name)
+            checked = CheckedRequest(request.scope, request.receive)
+            if self.body_field is not None:
+                await checked.look_through()
+            return await once(checked, inner) if _has_a_key(request) else await inner(checked)
+
+        return answer
+
+
+def _has_a_key(request: Request) -> bool:
+    """Webhooks have keys too, of their own kind."""
+    return request.method == "POST" and KEY in request.headers and request.url.path.startswith(PREFIX)
+
+
+def router(tag: str) -> APIRouter:
+    """A router whose routes are checked."""
+    return APIRouter(tags=[tag], route_class=Route)
+
+
+def check(value: Any, path: str = "", depth: int = 0) -> None:
+    """Raise InvalidInput for text that is none, and for what is nested too deep."""
+    if depth > DEEPEST:
+        raise InvalidInput(f"expected JSON nested at most {DEEPEST} deep, got more")
+    if isinstance(value, str):
+        _check_text(value, path)
+    elif isinstance(value, list):
+        for n, each in enumerate(value):
+            check(each, f"{path}.{n}" if path else str(n), depth + 1)
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            _check_text(name, path)
+            check(each, f"{path}.{name}" if path else name, depth + 1)
+
+
+def _check_text(text: str, path: str) -> None:
+    if "\0" in text or not _is_unicode(text):
+        where = path[:200] if _is_unicode(path) and "\0" not in path and path else "text"
+        raise InvalidInput(f"{where}: expected text without NUL and without half a surrogate pair")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _no_number(name: str) -> Any:
+    raise json.JSONDecodeError(f"JSON has no number {name}", name, 0)

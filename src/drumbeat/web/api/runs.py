@@ -1,0 +1,151 @@
+"""Runs: made, started, stopped, listed, run again and removed."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from urllib.parse import quote
+
+from fastapi import Query, Request, Response
+
+from drumbeat.bench.model import LoadMode, ScalingMode
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import Run, RunId, RunStatus
+from drumbeat.web.api.answers import located, made, problems
+from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.paging import by_offset
+from drumbeat.web.api.route import router as checked
+from drumbeat.web.api.settings import settings_of, text_of
+from drumbeat.web.api.shapes import Id, Limit, Moment, Offset, Page
+from drumbeat.web.api.shapes_runs import NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import BenchDesk
+
+router = checked("runs")
+
+RUNS = f"{PREFIX}/runs"
+_RUN = f"{RUNS}/{{run_id}}"
+MOST_SORTED = 1000  #: runs that are put in another order than that of their making
+_LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
+
+Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status", "qps", "-qps", "operations", "-operations"]
+
+
+@router.post(
+    RUNS,
+    status_code=201,
+    operation_id="make_run",
+    responses={**made(_LINKS, "run/run_id", "run_id"), **problems(404, 409, 501)},
+)
+async def make(body: NewRun, plane: Plane, response: Response) -> RunMade:
+    """Make a run from a template or a document, PREPARED; its database is looked at, and no load is made yet."""
+    desk = plane.bench()
+    run, ahead = await desk.create(await _document(desk, body), body.template)
+    return await _made(plane, response, run, ahead, start=body.start)
+
+
+async def _document(desk: "BenchDesk", body: NewRun) -> Any:
+    if (body.template is None) == (body.document is None):
+        raise InvalidInput("template: expected a template or a document, got " + ("both" if body.template else "neither"))
+    if body.document is not None:
+        return await desk.document(text_of(body.document), settings_of(body.settings), is_text=True)
+    return await desk.document(body.template or "", settings_of(body.settings))
+
+
+async def _made(plane: ControlPlane, response: Response, run: Run, ahead: object, *, start: bool) -> RunMade:
+    if start:
+        await plane.bench().start(run.run_id)
+        run = await plane.store.runs.get(run.run_id)
+    located(response, f"{RUNS}/{quote(run.run_id)}")
+    return RunMade.model_validate({"run": run, "preflight": ahead}, from_attributes=True)
+
+
+@router.get(RUNS, operation_id="list_runs", responses=problems(404, 409))
+async def list_runs(
+    plane: Plane,
+    request: Request,
+    response: Response,
+    status: Annotated[list[RunStatus] | None, Query(description="Only these.")] = None,
+    search: Annotated[str | None, Query(max_length=200, description="Part of a run's name.")] = None,
+    template: Annotated[str | None, Query(max_length=200, description="Only runs of this template.")] = None,
+    load_mode: LoadMode | None = None,
+    scaling_mode: ScalingMode | None = None,
+    since: Annotated[Moment | None, Query(description="Made then or later.")] = None,
+    until: Annotated[Moment | None, Query(description="Made before.")] = None,
+    sort: Annotated[
+        Order, Query(description="A dash turns it round; orders but created_at are of the newest 1000.")
+    ] = "-created_at",
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> Page[RunShape]:
+    """Runs that are all that is asked."""
+    wanted = {
+        "statuses": status or (),
+        "search": search,
+        "template_id": (await plane.store.templates.get(template)).template_id if template else None,
+        "load_mode": load_mode,
+        "scaling_mode": scaling_mode,
+        "since": since,
+        "until": until,
+    }
+    rows = await _sorted(plane, wanted, sort, limit + 1, offset)
+    return Page[RunShape].model_validate(by_offset(request, response, rows, limit, offset), from_attributes=True)
+
+
+async def _sorted(plane: ControlPlane, wanted: Mapping[str, Any], sort: str, limit: int, offset: int) -> Sequence[Run]:
+    if sort == "-created_at":
+        return await plane.store.runs.list(**wanted, limit=limit, offset=offset)
+    rows = await plane.store.runs.list(**wanted, limit=MOST_SORTED)
+    name = sort.removeprefix("-")
+    ordered = sorted(rows, key=lambda run: getattr(run, name), reverse=sort.startswith("-"))
+    return ordered[offset : offset + limit]
+
+
+@router.get(_RUN, operation_id="show_run", responses=problems(404, 409))
+async def show(run_id: Id, plane: Plane) -> WholeRun:
+    """A run with its configuration."""
+    return WholeRun.model_validate(await plane.store.runs.get(RunId(run_id)))
+
+
+@router.get(f"{_RUN}/status", operation_id="show_run_status", responses=problems(404, 409))
+async def status(run_id: Id, plane: Plane) -> RunStanding:
+    """How a run stands, from the store alone."""
+    found = await plane.bench().status(RunId(run_id))
+    workers = Counter(str(worker.status) for worker in found.workers)
+    return RunStanding(
+        run=RunShape.model_validate(found.run), led_by=found.led_by, is_orphan=found.is_orphan, workers=dict(workers)
+    )
+
+
+@router.post(f"{_RUN}/start", status_code=202, operation_id="start_run", responses=problems(404, 409))
+async def start(run_id: Id, plane: Plane) -> RunShape:
+    """Let a PREPARED run begin, as soon as somebody conducts it: this server, unless it was told not to."""
+    await plane.bench().start(RunId(run_id))
+    return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
+
+
+@router.post(f"{_RUN}/stop", status_code=202, operation_id="stop_run", responses=problems(404, 409))
+async def stop(run_id: Id, plane: Plane) -> RunShape:
+    """Cancel a run. One that has ended stays as it is."""
+    await plane.bench().stop(RunId(run_id))
+    return RunShape.model_validate(await plane.store.runs.get(RunId(run_id)))
+
+
+@router.post(
+    f"{_RUN}/rerun",
+    status_code=201,
+    operation_id="rerun_run",
+    responses={**made(_LINKS, "run/run_id", "run_id"), **problems(404, 409)},
+)
+async def rerun(run_id: Id, body: Rerun, plane: Plane, response: Response) -> RunMade:
+    """Make a run like another, or with some settings changed."""
+    run, ahead = await plane.bench().recreate(RunId(run_id), settings_of(body.settings))
+    return await _made(plane, response, run, ahead, start=body.start)
+
+
+@router.delete(_RUN, status_code=204, operation_id="remove_run", responses=problems(404, 409))
+async def remove(run_id: Id, plane: Plane) -> None:
+    """Remove a run and everything that was measured in it. Refused while it is under way."""
+    await plane.store.runs.get(RunId(run_id))
+    await plane.store.runs.delete(RunId(run_id))

@@ -1,0 +1,203 @@
+"""The shapes of pools and jobs."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import Field, JsonValue
+
+from drumbeat.client import Mode
+from drumbeat.core.job import JobStatus, Outcome
+from drumbeat.core.pool import PoolKind
+from drumbeat.web.api.shapes import LARGEST_INT, Body, Moment, Seconds, Shape
+from drumbeat.web.api.shapes_runs import WorkerShape
+
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\s\x00-\x1f\x7f]+$")]
+Duration = Annotated[float, Field(ge=0, le=315_360_000, description="Seconds.")]
+Positive = Annotated[float, Field(gt=0, le=315_360_000, description="Seconds.")]
+Count = Annotated[int, Field(ge=1, le=LARGEST_INT)]
+Key = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class NewPool(Body):
+    """A pool of jobs to be made. What its workers run is said where they are started, never here."""
+
+    pool_id: Name
+    mode: Mode | None = Field(default=None, description="When workers that are started for it leave.")
+    concurrency: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    capabilities: Annotated[list[Key], Field(max_length=100)] | None = None
+    lease: Positive | None = None
+    timeout: Positive | None = None
+    max_workers: Annotated[int, Field(ge=0, le=100_000)] | None = None
+
+
+class PoolShape(Shape):
+    """A pool."""
+
+    pool_id: str
+    kind: PoolKind
+    policy: dict[str, Any]
+    paused_until: datetime | None
+    created_at: datetime | None
+
+
+class Counts(Shape):
+    """How a queue stands; each count stops at 10,000."""
+
+    ready: int
+    delayed: int
+    pending: int
+    claimed: int
+    done: int
+    poisoned: int
+    cancelled: int
+    oldest_ready: datetime | None
+
+
+class PoolStanding(Shape):
+    """How a pool of jobs stands."""
+
+    pool: PoolShape
+    paused: bool
+    jobs: Counts
+    oldest_waits: Seconds | None
+    workers: list[WorkerShape]
+    now: datetime
+
+
+class Pause(Body):
+    """For how long; without it until somebody resumes the pool."""
+
+    seconds: Positive | None = None
+
+
+class BackoffBody(Body):
+    """How long a failed job waits: first x factor^(failures - 1), at most ``most``, give or take the jitter's share."""
+
+    first: Duration = 1
+    factor: Annotated[float, Field(ge=1, le=1000)] = 2
+    most: Duration = 600
+    jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
+
+
+class Rate(Body):
+    """So many in so many seconds."""
+
+    count: Count
+    per: Positive
+
+
+class JobOptions(Body):
+    """How a job is to be done."""
+
+    type: Annotated[str, Field(max_length=200)] = ""
+    priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
+    delay: Duration | None = None
+    run_at: Moment | None = None
+    max_attempts: Count | None = None
+    max_crashes: Count | None = None
+    backoff: BackoffBody | None = None
+    timeout: Positive | None = None
+    group: Key | None = None
+    group_limit: Count | None = None
+    group_rate: Rate | None = None
+    capability: Key | None = None
+
+
+class NewJob(JobOptions):
+    """A job to be pushed."""
+
+    payload: JsonValue
+    job_id: Key | None = Field(default=None, description="Pushed twice, it is there once.")
+    unique_key: Key | None = Field(default=None, description="While one of this key is unfinished, this is that one.")
+
+
+class NewJobs(Body):
+    """Jobs to be pushed: all of them, or none."""
+
+    jobs: Annotated[list[NewJob], Field(min_length=1, max_length=10_000)]
+
+
+class JobsNamed(Body):
+    """Jobs by id."""
+
+    job_ids: Annotated[list[Key], Field(min_length=1, max_length=1000)]
+
+
+class JobsToRequeue(Body):
+    """Jobs by id; none: every poisoned one of the pool."""
+
+    job_ids: Annotated[list[Key], Field(max_length=1000)] | None = None
+
+
+class Pushed(Shape):
+    """The id of each job, in order."""
+
+    job_ids: list[str]
+
+
+class JobShape(Shape):
+    """A job."""
+
+    job_id: str
+    pool_id: str
+    type: str
+    status: JobStatus
+    priority: int
+    payload: Any
+    result: Any
+    attempts: int
+    failures: int
+    crashes: int
+    max_attempts: int
+    max_crashes: int
+    timeout: Seconds | None
+    unique_key: str | None
+    group: str | None
+    group_limit: int | None
+    capability: str | None
+    lease_owner: str | None
+    lease_until: datetime | None
+    not_before: datetime | None
+    cancel_requested: bool
+    progress: float | None
+    progress_note: str | None
+    last_error: str | None
+    created_at: datetime | None
+    claimed_at: datetime | None
+    finished_at: datetime | None
+
+
+class AttemptShape(Shape):
+    """One attempt at a job."""
+
+    n: int
+    worker_id: str
+    started_at: datetime
+    ended_at: datetime | None
+    outcome: Outcome | None
+    error: str | None
+
+
+class WholeJob(Shape):
+    """A job with its attempts."""
+
+    job: JobShape
+    attempts: list[AttemptShape]
+
+
+class ReasonShape(Shape):
+    """One thing in a job's way."""
+
+    why: str
+    says: str
+    until: datetime | None
+
+
+class JobExplained(Shape):
+    """Why a job is not running, or what became of it."""
+
+    job_id: str
+    status: JobStatus
+    why: str
+    reasons: list[ReasonShape]
+    history: list[str]

@@ -1,0 +1,46 @@
+"""What browsers are told with every answer: no other site may frame, sniff, read or be told anything."""
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+from drumbeat.web.login import LOGIN
+
+API = "/api/"
+
+#: NiceGUI writes its start into the page and compiles components in the browser: hence 'unsafe-inline' and 'unsafe-eval'.
+#: Whatever runs there may still load from, and speak to, this server alone.
+PAGES_POLICY = (
+    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval'; style-src 'self' 'unsafe-inline'; "
+    "img-src 'self' data: blob:; font-src 'self' data:; worker-src 'self' blob:; object-src 'none'; base-uri 'self'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+LOGIN_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+#: reports are pages too: drawn, and without any script
+API_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; frame-ancestors 'none'; sandbox"
+
+_ALWAYS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=(), payment=(), usb=()"),
+)
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+
+def guarded(message: MutableMapping[str, Any], path: str, *, is_refusal: bool) -> MutableMapping[str, Any]:
+    """The beginning of an answer, with what browsers are to know of it."""
+    given: Headers = [(bytes(name), bytes(value)) for name, value in message.get("headers", ())]
+    names = {name.lower() for name, _ in given}
+    added = [*_ALWAYS, (b"content-security-policy", _policy(path, is_refusal=is_refusal).encode())]
+    if path.startswith(API) or is_refusal:
+        added.append((b"cache-control", b"no-store"))
+    return {**message, "headers": [*given, *((name, value) for name, value in added if name not in names)]}
+
+
+def _policy(path: str, *, is_refusal: bool) -> str:
+    if is_refusal or path == LOGIN:
+        return LOGIN_POLICY
+    return API_POLICY if path.startswith(API) else PAGES_POLICY

@@ -1,0 +1,79 @@
+"""Who asks a page for something, whether they may, and how they hear what came of it."""
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from nicegui import ui
+
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.web.roles import Caller
+
+Deed = Callable[[], Awaitable[object]]
+
+READERS_MAY_NOT = "You may look and change nothing: log in with an operator's token."
+
+log = logging.getLogger(__name__)
+
+
+def caller() -> Caller:
+    """Whoever the page at hand was made for, as the gate let them in."""
+    found: Caller = ui.context.client.request.state.caller
+    return found
+
+
+def may_change() -> bool:
+    return caller().may_change
+
+
+def guarded(deed: Deed) -> Deed:
+    """The same, for operators only; what goes wrong is told where it was asked for."""
+
+    async def asked() -> None:
+        if not may_change():
+            log.warning("a reader asked for a change and was refused")
+            say(READERS_MAY_NOT, wrong=True)
+            return
+        await told(deed)
+
+    return asked
+
+
+async def told(deed: Deed) -> bool:
+    """Do something, and say so if it cannot be done; whether it was."""
+    try:
+        await deed()
+    except DrumbeatError as exc:
+        say(str(exc), wrong=True)
+        return False
+    return True
+
+
+def say(words: str, *, wrong: bool = False) -> None:
+    """A word that goes by itself; one about something wrong stays longer."""
+    ui.notify(words, type="negative" if wrong else "positive", multi_line=True, timeout=12_000 if wrong else 4_000)
+
+
+def button(text: str, deed: Deed, icon: str | None = None, *, name: str | None = None, danger: bool = False) -> ui.button:
+    """A button for a change; readers see it, and cannot press it. ``name``: what it is called where its text is not enough."""
+    made = ui.button(text, on_click=guarded(deed), icon=icon).props(
+        "no-caps unelevated" + (" color=negative" if danger else "")
+    )
+    if name is not None:
+        made.props(f'aria-label="{name}"')
+    if not may_change():
+        made.disable()
+        made.tooltip(READERS_MAY_NOT)
+    return made
+
+
+async def confirmed(question: str, yes: str) -> bool:
+    """Whether somebody says yes. The dialog has the focus; Escape means no."""
+    named = ui.dialog().props('role=alertdialog aria-label="Are you sure?"')
+    with named as dialog, ui.card().classes("max-w-md"):
+        ui.label(question)
+        with ui.row().classes("w-full justify-end"):
+            ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat no-caps autofocus")
+            ui.button(yes, on_click=lambda: dialog.submit(True)).props("no-caps unelevated color=negative")
+    answer = await dialog
+    dialog.delete()
+    return bool(answer)

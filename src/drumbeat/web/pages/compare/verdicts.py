@@ -1,0 +1,92 @@
+"""One run against the reference: figures with intervals, warnings, and where their configurations differ."""
+
+from typing import TYPE_CHECKING, Any
+
+from nicegui import ui
+
+from drumbeat.web.pages.compare.overlays import title
+from drumbeat.web.pages.frame import heading
+from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.run_live.figures import number, percent
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import Comparison
+
+_COLOURS = {"regressed": "negative", "warning": "warning", "improved": "positive", "stable": "positive"}
+
+
+def verdict(comparison: "Comparison") -> None:
+    with ui.card().props("flat bordered").classes("w-full"):
+        with ui.row().classes("items-center gap-2"):
+            heading(f"{title(comparison.before)} → {title(comparison.after)}", 2)
+            colour = _COLOURS.get(str(comparison.change), "grey-8")
+            ui.badge(str(comparison.change), color=colour, text_color="white").classes("q-pa-xs").props('aria-label="Verdict"')
+        for warning in comparison.warnings:
+            with ui.row().classes("items-center gap-1"):
+                ui.icon("warning").props("aria-hidden=true").classes("text-warning")
+                ui.label(warning)
+        _figures(comparison)
+        ui.label(" · ".join(_notes(comparison))).classes("text-caption faint")
+        _configuration(comparison)
+
+
+def _figures(comparison: "Comparison") -> None:
+    table = Table("Figures", _COLUMNS, lambda delta: delta.bounds.name)
+    table.show(comparison.deltas)
+    ui.label(
+        "Shift: Hodges–Lehmann's between batches of seconds, with its 99 % interval; p: Mann–Whitney's. A change must be shown "
+        "and be large enough; errors are counted, not tested."
+    ).classes("text-caption faint")
+
+
+def _value(delta: Any, value: float | None) -> str:
+    return percent(value) if delta.bounds.absolute else number(value)
+
+
+def _change(delta: Any) -> str:
+    if delta.bounds.absolute:
+        return percent(delta.difference)
+    return "–" if delta.relative is None else f"{delta.relative * 100:+.1f} %"
+
+
+def _interval(delta: Any) -> str:
+    found = delta.shift
+    if found is None:
+        return "–"
+    return f"{_value(delta, found.estimate)} [{_value(delta, found.low)}, {_value(delta, found.high)}]"
+
+
+_COLUMNS = [
+    Column(name="figure", read=lambda delta: delta.bounds.label + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")),
+    Column(name="before", read=lambda delta: _value(delta, delta.before), number=True),
+    Column(name="after", read=lambda delta: _value(delta, delta.after), number=True),
+    Column(name="delta", label="Δ", read=_change, number=True),
+    Column(name="shift", label="shift by the test", read=_interval, number=True),
+    Column(name="p", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
+    Column(name="change", read=lambda delta: delta.words),
+]
+
+
+def _notes(comparison: "Comparison") -> list[str]:
+    alike = comparison.similarity
+    told = [f"similarity {alike.score:.2f}: confidence {alike.confidence}", *alike.gates]
+    if comparison.divergence is not None:
+        differ = "differ" if comparison.latencies_differ else "do not differ"
+        told.append(f"the latencies' distributions {differ} (divergence {comparison.divergence:.3f})")
+    return told
+
+
+_SETTINGS = [
+    Column(name="setting", read=lambda each: each.path),
+    Column(name="before", read=lambda each: each.before),
+    Column(name="after", read=lambda each: each.after),
+]
+
+
+def _configuration(comparison: "Comparison") -> None:
+    heading("Configuration", 3)
+    if not comparison.configuration:
+        ui.label("The same in both.").classes("faint")
+        return
+    table = Table("Configuration differences", _SETTINGS, lambda each: each.path)
+    table.show(comparison.configuration)

@@ -1,0 +1,63 @@
+"""Pools of jobs: all of them, and how to make the first."""
+
+from nicegui import ui
+
+from drumbeat.core.pool import PoolKind
+from drumbeat.web.house import House
+from drumbeat.web.pages import pools_job, pools_one
+from drumbeat.web.pages.asking import button, say
+from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.overview import EVERY, Standing, standing
+from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.pools_push import push_form
+
+_POOLS = (
+    Column(name="pool", read=lambda row: row.pool.pool_id, href=lambda row: row.href),
+    Column(name="ready", read=lambda row: row.counts.ready, number=True),
+    Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
+    Column(name="delayed", read=lambda row: row.counts.delayed, number=True),
+    Column(name="claimed", read=lambda row: row.counts.claimed, number=True),
+    Column(name="done", read=lambda row: row.counts.done, number=True),
+    Column(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
+    Column(name="workers", read=lambda row: len(row.workers), number=True),
+    Column(name="paused", read=lambda row: row.is_paused),
+)
+
+
+def add(house: House) -> None:
+    pools_one.add(house)
+    pools_job.add(house)
+
+    @page(house, "/pools", "Pools")
+    async def pools() -> None:
+        with ui.row().classes("w-full items-center"):
+            heading("Pools")
+            ui.space()
+            _new_button(house)
+        found = await _standing(house)
+        if not found:
+            empty("No pool yet: push a job, and its pool is made.", 'drumbeat pool push mail \'{"to": "you@example.org"}\'')
+            return
+        table = Table("Pools of jobs", _POOLS, key=lambda row: row.pool.pool_id)
+        table.show(found)
+
+        async def again() -> None:
+            table.show(await _standing(house))
+
+        ui.timer(EVERY, again, immediate=False)
+
+
+async def _standing(house: House) -> list[Standing]:
+    return [await standing(house, each) for each in await house.plane.store.pools.list(PoolKind.JOBS)]
+
+
+def _new_button(house: House) -> None:
+    """A pool is made with its first job."""
+
+    async def ask() -> None:
+        pushed = await push_form(house, None)
+        if pushed is not None:
+            say(f"Job {pushed.job_id} is in {pushed.pool_id}.")
+            ui.navigate.to(f"/pools/{pushed.pool_id}")
+
+    button("Push a job", ask, icon="add")

@@ -1,0 +1,194 @@
+"""One pool of jobs: how deep it is, how fast it empties, who works on it, and its jobs."""
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from nicegui import ui
+
+from drumbeat.core.beat import Beat
+from drumbeat.core.job import Job, JobId, JobStatus
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import judge, silence
+from drumbeat.web.house import House
+from drumbeat.web.pages.asking import button, confirmed, say
+from drumbeat.web.pages.frame import heading, page, trail
+from drumbeat.web.pages.overview import EVERY, Standing, standing
+from drumbeat.web.pages.parts import Column, Series, Table, Tile, chart, chart_options, short, tiles
+from drumbeat.web.pages.pools_push import push_form
+
+PAGE = 25
+_SPAN = timedelta(hours=1)
+_RATED = timedelta(minutes=1)
+_POINTS = 1800
+
+_WORKERS = (
+    Column(name="worker", read=lambda row: row[1].worker_id),
+    Column(name="status", read=lambda row: row[1].status, is_status=True),
+    Column(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
+    Column(name="silent", label="last heard", read=lambda row: silence(row[1], row[0].now), number=True),
+    Column(name="jobs", read=lambda row: row[1].active, number=True),
+    Column(name="host", read=lambda row: row[1].host),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """How a pool stood at one moment."""
+
+    at: datetime
+    ready: int | None
+    claimed: int | None
+    workers: int | None
+
+
+def point_of(beat: Beat) -> Point | None:
+    """What a controller saw: a fleet's view has a queue, a checker's its counts."""
+    view: Any = beat.view
+    if view is None:
+        return None
+    queue = view.get("queue") or view
+    living = [each for each in view.get("workers", ()) if each.get("status") not in ("terminated", "error", "lost")]
+    return Point(beat.at, queue.get("ready"), queue.get("claimed"), len(living))
+
+
+def series(points: Any) -> Series:
+    return {
+        "ready": [(each.at, each.ready) for each in points],
+        "in work": [(each.at, each.claimed) for each in points],
+        "workers": [(each.at, each.workers) for each in points],
+    }
+
+
+def add(house: House) -> None:
+    @page(house, "/pools/{pool_id}", "Pools")
+    async def pool(pool_id: str, status: str = "", after: str = "") -> None:
+        await house.plane.pool(pool_id).get()
+        trail(("Pools", "/pools"))
+        with ui.row().classes("w-full items-center"):
+            heading(pool_id)
+            ui.space()
+            _deeds(house, pool_id)
+        shown = _Shown(await standing(house, await house.plane.store.pools.get(PoolId(pool_id))))
+        await shown.begin(house)
+        await _jobs(house, pool_id, status, after)
+        ui.timer(EVERY, lambda: shown.again(house), immediate=False)
+
+
+def _deeds(house: House, pool_id: str) -> None:
+    desk = house.plane.pool(pool_id)
+
+    async def pause() -> None:
+        await desk.pause()
+        say(f"{pool_id} is paused: what runs goes on, nothing new is claimed.")
+
+    async def resume() -> None:
+        await desk.resume()
+        say(f"{pool_id} goes on.")
+
+    async def push() -> None:
+        pushed = await push_form(house, pool_id)
+        if pushed is not None:
+            say(f"Job {pushed.job_id} is in {pool_id}.")
+
+    async def requeue() -> None:
+        if await confirmed(f"Have every poisoned job of {pool_id} tried again?", "Requeue all"):
+            ids = await desk.requeue()
+            say(f"Requeued {len(ids)} jobs.")
+            ui.navigate.reload()
+
+    button("Push a job", push, icon="add")
+    button("Pause", pause, icon="pause")
+    button("Resume", resume, icon="play_arrow")
+    button("Requeue poisoned", requeue, icon="replay")
+
+
+class _Shown:
+    """Figures, chart and workers, shown anew every few seconds."""
+
+    def __init__(self, first: Standing) -> None:
+        self._pool = first.pool
+        self._points: deque[Point] = deque(maxlen=_POINTS)
+        with tiles():
+            self._tiles = {name: Tile(name) for name in ("Ready", "Oldest waits", "Delayed", "In work", "Poisoned", "Paused")}
+            self._rate = Tile("Finished a minute")
+        self._chart = chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True)
+        heading("Workers", 2)
+        self._none = ui.label("No worker is live; start one with: drumbeat pool work NAME, or a trigger.").classes("faint")
+        self._workers = Table("Workers", _WORKERS, key=lambda row: row[1].worker_id)
+
+    async def begin(self, house: House) -> None:
+        now = await house.plane.store.now()
+        beats = await house.plane.store.beats.list(self._pool.pool_id, since=now - _SPAN, limit=_POINTS)
+        self._points.extend(point for beat in beats if (point := point_of(beat)) is not None)
+        await self.again(house)
+
+    async def again(self, house: House) -> None:
+        seen = await standing(house, await house.plane.store.pools.get(self._pool.pool_id))
+        samples = await house.plane.store.samples.list(self._pool.pool_id, since=seen.now - _RATED)
+        self._rate.show(sum(each.operations for each in samples))
+        self._show(seen)
+
+    def _show(self, seen: Standing) -> None:
+        counts = seen.counts
+        figures = (counts.ready, seen.oldest_waits, counts.delayed, counts.claimed, counts.poisoned, seen.is_paused)
+        for tile, figure in zip(self._tiles.values(), figures, strict=True):
+            tile.show(figure)
+        self._points.append(Point(seen.now, counts.ready, counts.claimed, len(seen.workers)))
+        self._chart.options.update(chart_options(series(self._points), step=True))
+        self._chart.update()
+        self._none.set_visibility(not seen.workers)
+        self._workers.element.set_visibility(bool(seen.workers))
+        self._workers.show([(seen, worker) for worker in seen.workers])
+
+
+_JOBS = (
+    Column(
+        name="job",
+        loose=True,
+        read=lambda job: job.job_id,
+        href=lambda job: f"/pools/{quote(job.pool_id, safe='')}/jobs/{job.job_id}",
+    ),
+    Column(name="type", read=lambda job: job.type or None),
+    Column(name="status", read=lambda job: job.status, is_status=True),
+    Column(name="priority", read=lambda job: job.priority, number=True),
+    Column(name="attempts", read=lambda job: job.attempts, number=True),
+    Column(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
+    Column(name="payload", loose=True, read=lambda job: short(job.payload, 40)),
+    Column(name="error", loose=True, read=lambda job: short(job.last_error, 40) if job.last_error else None),
+)
+
+
+async def _jobs(house: House, pool_id: str, status: str, after: str) -> None:
+    """A page of jobs; which one is in the address, so that it can be linked to."""
+    wanted = (JobStatus(status),) if status in set(JobStatus) else ()
+    start = JobId(after) if after else None
+    found = await house.plane.pool(pool_id).list(statuses=wanted, after=start, limit=PAGE + 1)
+    with ui.row().classes("w-full items-center"):
+        heading("Jobs", 2)
+        ui.space()
+        choices = {"": "every status", **{each.value: each.value for each in JobStatus}}
+        ui.select(
+            choices, value=status if wanted else "", label="Status", on_change=lambda e: ui.navigate.to(_at(pool_id, e.value))
+        ).props("outlined dense").classes("w-40")
+    if not found:
+        ui.label("No such jobs.").classes("faint")
+        return
+    Table("Jobs", _JOBS, key=lambda job: job.job_id).show(found[:PAGE])
+    _paging(pool_id, status, after, found)
+
+
+def _paging(pool_id: str, status: str, after: str, found: Any) -> None:
+    with ui.row().classes("w-full justify-end"):
+        if after:
+            ui.link("First page", _at(pool_id, status))
+        if len(found) > PAGE:
+            last: Job = found[PAGE - 1]
+            ui.link("Next page", _at(pool_id, status, last.job_id))
+
+
+def _at(pool_id: str, status: str, after: str = "") -> str:
+    asked = urlencode({name: value for name, value in (("status", status), ("after", after)) if value})
+    return f"/pools/{quote(pool_id, safe='')}" + (f"?{asked}" if asked else "")

@@ -1,0 +1,191 @@
+"""Lines of a run's course as charts: legible on light and dark, the same while it runs and afterwards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+
+from drumbeat.bench.model import Curves, Point, RunPlan, Stretch
+from drumbeat.web.pages.parts import COLOURS
+
+INK, FAINT, BAND = "#7d8590", "rgba(125,133,144,.25)", "rgba(125,133,144,.08)"
+_LONG = 600.0  #: seconds from which on minutes are told
+_LABELS = ("insideStartTop", "insideEndTop")
+_WIDE = 50.0  #: how many times the least the greatest must be for a logarithmic axis
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One line: its points by seconds."""
+
+    name: str
+    points: Sequence[Point]
+    dashed: bool = False
+    dots: bool = False  #: single points instead of a line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A level that is drawn across."""
+
+    name: str
+    level: float
+
+
+def options(
+    lines: Sequence[Line],
+    *,
+    unit: str = "",
+    phases: Sequence[Stretch] = (),
+    limits: Sequence[Limit] = (),
+    across: str | None = None,
+    log: bool = False,
+) -> dict[str, Any]:
+    """What a chart draws. ``across`` names the axis where it is not time."""
+    size, word = _time_scale(lines) if across is None else (1.0, across)
+    axis = {"axisLabel": {"color": INK}, "splitLine": {"lineStyle": {"color": FAINT}}, "nameTextStyle": {"color": INK}}
+    series = [_series(line, size) for line in lines]
+    if series:
+        series[0] |= {"markArea": _bands(phases, size), "markLine": _limits(limits)}
+    return {
+        "animation": False,
+        "color": list(COLOURS),
+        "grid": {"left": 58, "right": 16, "top": 36, "bottom": 40},
+        "legend": {"textStyle": {"color": INK}, "top": 0, "type": "scroll"},
+        "tooltip": {"trigger": "item" if across else "axis"},
+        "xAxis": {"type": "value", "name": word, "nameLocation": "middle", "nameGap": 24, "min": 0, "max": "dataMax", **axis},
+        "yAxis": {"type": "log" if log else "value", "name": unit, **({} if log else {"min": 0}), **axis},
+        "series": series,
+    }
+
+
+def _time_scale(lines: Sequence[Line]) -> tuple[float, str]:
+    longest = max((line.points[-1][0] for line in lines if line.points), default=0.0)
+    return (60.0, "minutes") if longest > _LONG else (1.0, "seconds")
+
+
+def _series(line: Line, size: float) -> dict[str, Any]:
+    """Points are tuples: NiceGUI watches every list in a chart for changes, which takes longer than all the rest of a page."""
+    return {
+        "name": line.name,
+        "type": "scatter" if line.dots else "line",
+        "showSymbol": line.dots or len(line.points) == 1,
+        "lineStyle": {"width": 1.5, "type": "dashed" if line.dashed else "solid"},
+        "data": tuple((round(x / size, 3), y) for x, y in line.points),
+    }
+
+
+def _bands(phases: Sequence[Stretch], size: float) -> dict[str, Any]:
+    """Every second phase is shaded; each says its name, where there is room."""
+    whole = max((each.ended for each in phases), default=0.0)
+    return {
+        "silent": True,
+        "label": {"color": INK, "fontSize": 10, "position": "insideTop"},
+        "data": [
+            [
+                {
+                    "name": each.name if each.ended - each.began > whole / 8 else "",
+                    "xAxis": each.began / size,
+                    "itemStyle": {"color": BAND if n % 2 else "transparent"},
+                },
+                {"xAxis": each.ended / size},
+            ]
+            for n, each in enumerate(phases)
+        ],
+    }
+
+
+def _limits(limits: Sequence[Limit]) -> dict[str, Any]:
+    return {
+        "silent": True,
+        "symbol": "none",
+        "label": {"color": INK, "formatter": "{b}"},
+        "lineStyle": {"color": "#c4453b", "type": "dashed"},
+        "data": [
+            {"name": each.name, "yAxis": each.level, "label": {"position": _LABELS[n % len(_LABELS)]}}
+            for n, each in enumerate(limits)
+        ],
+    }
+
+
+def throughput(curves: Curves, plan: RunPlan) -> dict[str, Any]:
+    lines = [_line(curves, "qps", "operations")]
+    if any(y for _, y in curves.series.get("errors", ())):
+        lines.append(_line(curves, "errors", "errors"))
+    limits = [Limit(name=f"target {plan.qps.target_qps:g}", level=plan.qps.target_qps)] if plan.load_mode == "QPS" else []
+    return options(lines, unit="operations/s", phases=curves.phases, limits=limits)
+
+
+def latency(curves: Curves, plan: RunPlan) -> dict[str, Any]:
+    lines = [_line(curves, f"p{percent}_ms", f"p{percent}") for percent in (50, 95, 99)]
+    known = [y for line in lines for _, y in line.points if y]
+    log = bool(known) and max(known) > _WIDE * min(known)
+    return options([_above_zero(line) for line in lines] if log else lines, unit="ms", phases=curves.phases, log=log)
+
+
+def _above_zero(line: Line) -> Line:
+    """A logarithmic axis has no place for nothing."""
+    return Line(name=line.name, points=[(x, y or None) for x, y in line.points])
+
+
+def connections(curves: Curves, plan: RunPlan) -> dict[str, Any]:
+    lines = [_line(curves, "held", "held"), Line(name="target", points=curves.series.get("target", ()), dashed=True)]
+    return options(lines, unit="connections", phases=curves.phases)
+
+
+def resources(curves: Curves, plan: RunPlan) -> dict[str, Any]:
+    rails = plan.guardrails
+    limits = [
+        Limit(name=f"CPU guardrail {rails.max_cpu_percent:g} %", level=rails.max_cpu_percent),
+        Limit(name=f"memory guardrail {rails.max_memory_percent:g} %", level=rails.max_memory_percent),
+    ]
+    lines = [_line(curves, "cpu_percent", "CPU"), _line(curves, "memory_percent", "memory")]
+    return options(lines, unit="% of the hosts", phases=curves.phases, limits=limits if rails.enabled else ())
+
+
+def _line(curves: Curves, key: str, name: str) -> Line:
+    return Line(name=name, points=curves.series.get(key, ()))
+
+
+CHARTS: Mapping[str, Any] = {
+    "Throughput": throughput,
+    "Latency": latency,
+    "Connections": connections,
+    "Resources": resources,
+}
+
+
+class Chart:
+    """A chart that may be drawn anew."""
+
+    def __init__(self, name: str, drawn: Mapping[str, Any] | None = None, *, height: int = 260) -> None:
+        with ui.card().props("flat bordered").classes("chart-card q-pa-sm"):
+            ui.label(name).classes("text-subtitle2").props("role=heading aria-level=3")
+            self.element = ui.echart(dict(drawn or options(()))).classes("w-full").style(f"height: {height}px")
+            self.element.props(f'role=img aria-label="{name}"')
+
+    def show(self, drawn: Mapping[str, Any]) -> None:
+        self.element.options.clear()
+        self.element.options.update(drawn)
+        self.element.update()
+
+
+class CourseCharts:
+    """A run's four charts."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self._plan = plan
+        self._drawn: Curves | None = None
+        self._grid = ui.element("div").classes("chart-grid w-full")
+        with self._grid:
+            self._charts = {name: Chart(name) for name in CHARTS}
+
+    def show(self, curves: Curves) -> None:
+        """Draw what is new."""
+        if curves is self._drawn:
+            return
+        self._drawn = curves
+        for name, chart in self._charts.items():
+            chart.show(CHARTS[name](curves, self._plan))
+        self._grid.props(f"data-drawn={len(curves.series)}")

@@ -1,0 +1,88 @@
+"""What was decided and why, and what was logged."""
+
+from collections import deque
+
+from nicegui import ui
+
+from drumbeat.bench.model import Decided
+from drumbeat.core.log import Log
+from drumbeat.web.pages.parts import Column, Table
+
+MOST_LINES = 500
+_SHOWN = 300
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+_EVERYBODY, _CONTROLLER = "everybody", "controller"
+
+
+def _at(decided: Decided) -> str:
+    seconds = round(abs(decided.offset))
+    return f"{'-' if decided.offset < -0.5 else '+'}{seconds // 60}:{seconds % 60:02d}"
+
+
+_COLUMNS: list[Column] = [
+    Column(name="at", read=_at),
+    Column(name="what", read=lambda each: each.what),
+    Column(name="why", read=lambda each: each.reason + (f" (not done: {each.error})" if each.error else "")),
+]
+
+
+class Decisions:
+    """The newest first."""
+
+    def __init__(self) -> None:
+        ui.label("Decisions").classes("text-h6").props("role=heading aria-level=2")
+        self._shown: tuple[Decided, ...] = ()
+        self._table = Table("Decisions", _COLUMNS, lambda each: f"{each.at} {each.what} {each.reason}", page=10)
+        self._table.element.props('no-data-label="Nothing has been decided yet."')
+
+    def show(self, decisions: tuple[Decided, ...]) -> None:
+        if decisions != self._shown:
+            self._shown = decisions
+            self._table.show(tuple(reversed(decisions)))
+
+
+class Logs:
+    """Log lines by level and source."""
+
+    def __init__(self) -> None:
+        self._lines: deque[Log] = deque(maxlen=MOST_LINES)
+        self._last = 0
+        ui.label("Log").classes("text-h6").props("role=heading aria-level=2")
+        with ui.row().classes("items-center"):
+            self._level = ui.select(list(_LEVELS), value="INFO", label="at least", on_change=self._again).classes("w-32")
+            self._source = ui.select([_EVERYBODY, _CONTROLLER], value=_EVERYBODY, label="from", on_change=self._again)
+            self._source.classes("w-48")
+        self._log = ui.log(max_lines=_SHOWN).classes("run-log w-full").props('role=log tabindex=0 aria-label="Log lines"')
+
+    def add(self, lines: tuple[Log, ...]) -> None:
+        """Lines that may have been added before."""
+        fresh = [line for line in lines if line.log_id > self._last]
+        for line in fresh:
+            self._last = line.log_id
+            self._lines.append(line)
+            self._note_source(line)
+            if self._is_shown(line):
+                self._push(line)
+
+    def _note_source(self, line: Log) -> None:
+        if line.worker_id and line.worker_id not in self._source.options:
+            self._source.set_options([*self._source.options, line.worker_id])
+
+    def _is_shown(self, line: Log) -> bool:
+        wanted = self._source.value
+        from_there = wanted == _EVERYBODY or line.worker_id == (None if wanted == _CONTROLLER else wanted)
+        return from_there and _rank(line.level) >= _rank(str(self._level.value))
+
+    def _push(self, line: Log) -> None:
+        who = line.worker_id or _CONTROLLER
+        self._log.push(f"{line.at:%H:%M:%S} {line.level:<7} {who}: {line.message}", classes=line.level)
+
+    def _again(self) -> None:
+        self._log.clear()
+        for line in self._lines:
+            if self._is_shown(line):
+                self._push(line)
+
+
+def _rank(level: str) -> int:
+    return _LEVELS.index(level) if level in _LEVELS else 1

@@ -1,0 +1,83 @@
+"""What was measured, by kind of operation, and how latencies were spread."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from nicegui import ui
+
+from drumbeat.bench.model import Watched
+from drumbeat.core.histogram import Histogram, bucket_bounds
+from drumbeat.core.run import Result
+from drumbeat.web.pages.parts import COLOURS, Column, Table
+from drumbeat.web.pages.run_live.charts import INK, Chart, options
+from drumbeat.web.pages.run_live.figures import number
+from drumbeat.web.pages.run_live.figures import percent as share
+
+BARS = 60
+_PERCENTS = (50.0, 90.0, 95.0, 99.0, 99.9)
+
+
+def kinds_table(seen: Watched) -> None:
+    """All kinds together first; latencies of those that went well, merged exactly."""
+    rows = [row for row in seen.results if row.worker_id is None and row.operations]
+    ui.label("By kind").classes("text-h6").props("role=heading aria-level=2")
+    if not rows:
+        ui.label("Nothing was measured.").classes("faint")
+        return
+    table = Table("Results by kind", _COLUMNS, lambda row: row.kind or "all kinds")
+    table.show(rows)
+    Chart("Latency histogram of the measurement", histogram_options(rows[0].latency), height=220)
+
+
+def _latency(percent: float, row: Result) -> str:
+    ns = row.latency.percentile_ns(percent)
+    return number(None if ns is None else ns / 1e6)
+
+
+def _mean(row: Result) -> str:
+    return number(None if row.latency.mean is None else row.latency.mean.total_seconds() * 1000)
+
+
+def _ms(nanoseconds: int | None) -> str:
+    return number(None if nanoseconds is None else nanoseconds / 1e6)
+
+
+_COLUMNS: list[Column] = [
+    Column(name="kind", read=lambda row: row.kind or "all kinds"),
+    Column(name="operations", read=lambda row: row.operations, number=True),
+    Column(name="ops", label="ops/s", read=lambda row: number(row.qps), number=True),
+    Column(name="errors", read=lambda row: share(row.errors / row.operations), number=True),
+    Column(name="avg", label="avg ms", read=_mean, number=True),
+    Column(name="min", label="min ms", read=lambda row: _ms(row.latency.least), number=True),
+    Column(name="max", label="max ms", read=lambda row: _ms(row.latency.greatest), number=True),
+    *(Column(name=f"p{each:g}", label=f"p{each:g} ms", read=partial(_latency, each), number=True) for each in _PERCENTS),
+]
+
+
+def histogram_options(latency: Histogram) -> dict[str, Any]:
+    """Bars of equal width on a logarithmic scale."""
+    drawn = options((), unit="operations", across="milliseconds (logarithmic)")
+    bars = histogram_bars(latency)
+    drawn["xAxis"] = {"type": "category", "data": tuple(f"{low:.3g}" for low, _ in bars), "axisLabel": {"color": INK}}
+    drawn["tooltip"] = {"trigger": "axis"}
+    drawn["series"] = [
+        {"type": "bar", "name": "operations", "data": tuple(n for _, n in bars), "itemStyle": {"color": COLOURS[0]}}
+    ]
+    return drawn
+
+
+def histogram_bars(latency: Histogram) -> Sequence[tuple[float, int]]:
+    """Each bar's lower edge in milliseconds, and how many operations are in it."""
+    if latency.least is None or latency.greatest is None:
+        return []
+    low, high = max(latency.least, 1) / 1e6, max(latency.greatest, 2) / 1e6 * 1.02
+    ratio = (high / low) ** (1 / BARS)
+    edges = [low * ratio**n for n in range(BARS + 1)]
+    counts, place = [0] * BARS, 0
+    for bucket, count in latency.buckets():
+        middle = sum(bucket_bounds(bucket)) / 2e6
+        while place < BARS - 1 and middle >= edges[place + 1]:
+            place += 1
+        counts[place] += count
+    return list(zip(edges, counts, strict=False))

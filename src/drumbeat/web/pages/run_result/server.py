@@ -1,0 +1,62 @@
+"""What the database under test said of itself: its sessions, what they waited for, and what its totals rose by."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from nicegui import ui
+
+from drumbeat.bench.model import ServerSeen
+from drumbeat.core.run import Result
+from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.run_live.charts import Chart, Line, options
+from drumbeat.web.pages.run_live.figures import number
+
+_MOST_WAITS = 12
+_WAITS: list[Column] = [
+    Column(name="event", label="waited for", read=lambda each: each[0]),
+    Column(name="times", label="times seen", read=lambda each: each[1], number=True),
+]
+
+
+class Server:
+    """Not there when the database said nothing."""
+
+    def __init__(self, whole: Result | None) -> None:
+        self._shown: ServerSeen | None = None
+        self._place = ui.column().classes("w-full")
+        with self._place:
+            ui.label("The database's own figures").classes("text-h6").props("role=heading aria-level=2")
+            self._chart = Chart("Sessions, as the database tells")
+            self._waits = Table("Wait events", _WAITS, lambda each: each[0])
+            self._totals = _totals(whole)
+        self._place.set_visibility(self._totals)
+
+    def show(self, server: ServerSeen) -> None:
+        if server == self._shown:
+            return
+        self._shown = server
+        self._place.set_visibility(self._totals or bool(server.series))
+        lines = [Line(name=name.replace("_", " "), points=points) for name, points in server.series.items()]
+        self._chart.show(options(lines, unit="sessions"))
+        self._waits.element.set_visibility(bool(server.waits))
+        self._waits.show(list(server.waits.items())[:_MOST_WAITS])
+
+
+def _totals(whole: Result | None) -> bool:
+    """What counters rose by, where that is known; whether it is."""
+    told = whole.custom_metrics.get("server") if whole else None
+    parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
+    names = sorted({name for rise in parts.values() for name in rise})
+    if not names:
+        return False
+    columns: list[Column] = [
+        Column(name="counter", read=lambda name: name),
+        *(Column(name=part, read=_rise(rise), number=True) for part, rise in parts.items()),
+    ]
+    table = Table("Rise of the database's totals", columns, lambda name: name)
+    table.show(names)
+    return True
+
+
+def _rise(rise: Mapping[str, Any]) -> Any:
+    return lambda name: number(rise.get(name))

@@ -1,0 +1,92 @@
+"""Templates: found by name and tag, run, copied and deleted."""
+
+from collections.abc import Sequence
+from urllib.parse import quote, urlencode
+
+from nicegui import ui
+
+from drumbeat.core.run import Template
+from drumbeat.web.house import House
+from drumbeat.web.pages import templates_editor
+from drumbeat.web.pages.asking import button, confirmed, say
+from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.templates_editor import copied, run_it
+from drumbeat.web.pages.templates_fields import get, way_of
+
+_TEMPLATES = (
+    Column(name="template", read=lambda row: row.name, href=lambda row: f"/templates/{quote(row.template_id, safe='')}"),
+    Column(name="load", label="load mode", read=lambda row: row.config.get("load_mode")),
+    Column(name="scaling", read=lambda row: get(row.config, "scaling.mode")),
+    Column(name="workload", read=lambda row: _workload(row)),
+    Column(name="target", loose=True, read=lambda row: get(row.config, "target.connection") or get(row.config, "target.url")),
+    Column(name="tags", read=lambda row: ", ".join(row.tags) or None),
+    Column(name="used", read=lambda row: row.usage_count, number=True),
+    Column(name="last", label="last used (UTC)", read=lambda row: row.last_used_at),
+)
+
+
+def _workload(template: Template) -> str:
+    said = template.config.get("workload") or {}
+    return str(said.get("standard") or said.get("preset") or way_of(template.config))
+
+
+def add(house: House) -> None:
+    templates_editor.add(house)
+
+    @page(house, "/templates", "Templates")
+    async def templates(search: str = "", tag: str = "") -> None:
+        with ui.row().classes("w-full items-center"):
+            heading("Templates")
+            ui.space()
+
+            async def new() -> None:
+                ui.navigate.to("/templates/new")
+
+            button("New template", new, icon="add")
+        found = await house.plane.store.templates.list(search or None, tag or None)
+        everything = await house.plane.store.templates.list()
+        if not everything:
+            empty("No template yet: make one here, or keep a file.", "drumbeat bench template add examples/find-max.yaml")
+            return
+        _filters(search, tag, everything)
+        if not found:
+            ui.label("No template is like that.").classes("faint")
+            return
+        _table(house, found)
+
+
+def _filters(search: str, tag: str, everything: Sequence[Template]) -> None:
+    """What is looked for is in the address, so that it can be linked to."""
+    tags = sorted({each for template in everything for each in template.tags})
+    with ui.row().classes("w-full gap-2"):
+        field = ui.input("Search", value=search).props("outlined dense clearable").classes("w-60")
+        choice = ui.select({"": "every tag", **{each: each for each in tags}}, value=tag if tag in tags else "", label="Tag")
+        choice.props("outlined dense").classes("w-44")
+
+    def look() -> None:
+        asked = {name: value for name, value in (("search", field.value), ("tag", choice.value)) if value}
+        ui.navigate.to(f"/templates?{urlencode(asked)}" if asked else "/templates")
+
+    field.on("keydown.enter", look)
+    field.on("clear", look)
+    choice.on_value_change(look)
+
+
+def _table(house: House, found: Sequence[Template]) -> None:
+    async def run(template_id: str) -> None:
+        await run_it(house, await house.plane.store.templates.get(template_id))
+
+    async def copy(template_id: str) -> None:
+        await copied(house, await house.plane.store.templates.get(template_id))
+        ui.navigate.reload()
+
+    async def delete(template_id: str) -> None:
+        template = await house.plane.store.templates.get(template_id)
+        if await confirmed(f"Delete {template.name}? Runs made from it stay.", "Delete"):
+            await house.plane.bench().remove_template(template_id)
+            say(f"{template.name} is gone.")
+            ui.navigate.reload()
+
+    deeds = {"Run": run, "Copy": copy, "Delete": delete}
+    Table("Templates", _TEMPLATES, key=lambda row: row.template_id, deeds=deeds).show(found)

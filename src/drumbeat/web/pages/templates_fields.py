@@ -1,0 +1,234 @@
+"""Which fields a template's editor has, and when each is shown (seed 000, UI integration). Values alone, no elements."""
+
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from drumbeat.bench.model import FailThreshold, GuardrailMode, LoadMode, ScalingMode
+from drumbeat.control_plane import template_schema
+
+Tree = dict[str, Any]
+
+
+class Way(StrEnum):
+    """How a workload is said."""
+
+    PRESET = "preset"  #: a mix of the four kinds, their SQL made for the table
+    STANDARD = "standard"  #: a workload everybody knows
+    CUSTOM = "custom"  #: SQL and weights of one's own
+    OPERATIONS = "operations"  #: whole operations: only as YAML
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Modes:
+    """What decides which fields there are."""
+
+    load: LoadMode
+    scaling: ScalingMode
+    way: Way
+
+
+Shown = Callable[[Modes], bool]
+
+
+class Kind(StrEnum):
+    """What somebody types into a field."""
+
+    TEXT = "text"
+    SQL = "sql"
+    WHOLE = "whole"
+    NUMBER = "number"
+    CHOICE = "choice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One field: its path in the document, its label, when it is there."""
+
+    path: str
+    label: str
+    kind: Kind = Kind.NUMBER
+    shown: Shown = field(default=lambda modes: True)
+    usual: str = ""  #: what stands where nothing is typed
+    choices: tuple[str, ...] = ()
+
+
+def _in(*modes: LoadMode) -> Shown:
+    return lambda at: at.load in modes
+
+
+def _scaled(*modes: ScalingMode) -> Shown:
+    return lambda at: at.scaling in modes
+
+
+def _by(*ways: Way) -> Shown:
+    return lambda at: at.way in ways
+
+
+KINDS = ("point_lookup", "range_scan", "insert", "update")
+NO_LIMIT = "No limit"
+_CONCURRENCY, _QPS, _SEARCH = LoadMode.CONCURRENCY, LoadMode.QPS, LoadMode.FIND_MAX_CONCURRENCY
+_GUARDED = _scaled(ScalingMode.AUTO, ScalingMode.BOUNDED)
+
+
+def enum_of(block: str, name: str) -> tuple[str, ...]:
+    """The words a field of a template may be, from its schema."""
+    found = template_schema()["$defs"][block]["properties"][name]["enum"]
+    return tuple(word for word in found if word is not None)
+
+
+def workload() -> tuple[Asked, ...]:
+    return (
+        Asked(
+            path="workload.preset",
+            label="Mix",
+            kind=Kind.CHOICE,
+            shown=_by(Way.PRESET),
+            choices=enum_of("WorkloadBlock", "preset"),
+        ),
+        Asked(
+            path="workload.standard",
+            label="Workload",
+            kind=Kind.CHOICE,
+            shown=_by(Way.STANDARD),
+            choices=enum_of("WorkloadBlock", "standard"),
+        ),
+        Asked(path="workload.scale", label="Scale", shown=_by(Way.STANDARD), usual="1"),
+        *(
+            Asked(
+                path=f"workload.custom_{kind}_pct", label=f"{_spelt(kind)} %", kind=Kind.WHOLE, shown=_by(Way.CUSTOM), usual="0"
+            )
+            for kind in KINDS
+        ),
+        *(
+            Asked(path=f"workload.custom_{kind}_query", label=f"{_spelt(kind)} SQL", kind=Kind.SQL, shown=_by(Way.CUSTOM))
+            for kind in KINDS
+        ),
+        Asked(path="workload.think_time_ms", label="Think time (ms)", usual="0"),
+    )
+
+
+def _spelt(kind: str) -> str:
+    return kind.replace("_", " ").capitalize()
+
+
+LOAD = (
+    Asked(path="concurrent_connections", label="Connections in all", kind=Kind.WHOLE, shown=_in(_CONCURRENCY), usual="10"),
+    Asked(path="target_qps", label="Target operations a second", shown=_in(_QPS), usual="100"),
+    Asked(
+        path="starting_threads", label="Connections at the start", kind=Kind.WHOLE, shown=_in(_QPS), usual="as few as may be"
+    ),
+    Asked(path="max_thread_increase", label="Most added an interval", kind=Kind.WHOLE, shown=_in(_QPS), usual="15"),
+    Asked(
+        path="bounds_patience_intervals",
+        label="Intervals at the ceiling",
+        kind=Kind.WHOLE,
+        shown=lambda at: at.load is _QPS and at.scaling is ScalingMode.BOUNDED,
+        usual="3",
+    ),
+    Asked(path="find_max.start_connections", label="Start with connections", kind=Kind.WHOLE, shown=_in(_SEARCH), usual="5"),
+    Asked(path="find_max.connections_increment", label="Add each step", kind=Kind.WHOLE, shown=_in(_SEARCH), usual="10"),
+    Asked(path="find_max.step_duration_seconds", label="Step (s)", shown=_in(_SEARCH), usual="30"),
+    Asked(path="find_max.qps_stability_pct", label="Throughput may fall (%)", shown=_in(_SEARCH), usual="5"),
+    Asked(path="find_max.latency_stability_pct", label="p95 may rise (%)", shown=_in(_SEARCH), usual="20"),
+    Asked(path="find_max.max_error_rate_pct", label="Most errors (%)", shown=_in(_SEARCH), usual="1"),
+    Asked(path="timing.warmup_seconds", label="Warmup (s)", usual="30"),
+    Asked(path="timing.duration_seconds", label="Duration (s)", shown=_in(_CONCURRENCY, _QPS), usual="300"),
+)
+_BOUNDED = _scaled(ScalingMode.BOUNDED)
+_SET = _scaled(ScalingMode.BOUNDED, ScalingMode.FIXED)
+SCALING = (
+    Asked(path="scaling.min_workers", label="Min workers", kind=Kind.WHOLE, shown=_SET, usual="1"),
+    Asked(path="scaling.max_workers", label="Max workers", kind=Kind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT),
+    Asked(path="scaling.min_connections", label="Min connections", kind=Kind.WHOLE, shown=_SET, usual="1"),
+    Asked(path="scaling.max_connections", label="Max connections", kind=Kind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT),
+)
+#: FIXED has no bounds to speak of: its workers and connections are what they are (seed 000)
+FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections"}
+GUARDRAILS = (
+    Asked(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, usual="80"),
+    Asked(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, usual="85"),
+    Asked(
+        path="guardrails.mode", label="When over", kind=Kind.CHOICE, shown=_GUARDED, choices=tuple(GuardrailMode), usual="soft"
+    ),
+    Asked(path="guardrails.back_off_percent", label="Back off by (%)", shown=_GUARDED, usual="20"),
+    Asked(path="guardrails.patience_intervals", label="Intervals before failing", kind=Kind.WHOLE, shown=_GUARDED, usual="3"),
+    Asked(
+        path="guardrails.fail_threshold",
+        label="Fail when over",
+        kind=Kind.CHOICE,
+        shown=_GUARDED,
+        choices=tuple(FailThreshold),
+        usual="all",
+    ),
+)
+OBJECTIVES = tuple(
+    Asked(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
+    for kind in ("overall", *(kind.upper() for kind in KINDS))
+    for name, label in (("p95_ms", "p95 (ms)"), ("p99_ms", "p99 (ms)"), ("max_error_pct", "errors (%)"))
+)
+MORE = (
+    Asked(path="on_worker_lost", label="When a worker is lost", kind=Kind.TEXT, usual="fail, replace or tolerate:N"),
+    Asked(path="prices.worker_hour", label="Worker an hour"),
+    Asked(path="prices.target_hour", label="Database an hour"),
+    Asked(path="target.query_timeout_seconds", label="Query timeout (s)", usual="30"),
+    Asked(path="seed", label="Seed", kind=Kind.WHOLE, usual="another each time"),
+)
+
+
+def get(tree: Mapping[str, Any], path: str) -> Any:
+    """What a document says at a path; None where it says nothing."""
+    found: Any = tree
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def put(tree: Tree, path: str, value: Any) -> None:
+    """Say something at a path; None: say nothing there."""
+    *way, last = path.split(".")
+    for name in way:
+        tree = tree.setdefault(name, {})
+    if value is None:
+        tree.pop(last, None)
+    else:
+        tree[last] = value
+
+
+def way_of(tree: Mapping[str, Any]) -> Way:
+    """How a document says its workload."""
+    said = tree.get("workload") or {}
+    if said.get("operations"):
+        return Way.OPERATIONS
+    if said.get("standard"):
+        return Way.STANDARD
+    has_own = any(said.get(f"custom_{kind}_{part}") is not None for kind in KINDS for part in ("pct", "query"))
+    return Way.CUSTOM if has_own and not said.get("preset") else Way.PRESET
+
+
+def missing(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a document has to say before it is kept, though a template could be kept without: path and words."""
+    found = []
+    if not tree.get("name"):
+        found.append(("name", "expected a template to have one"))
+    if get(tree, "scaling.mode") == ScalingMode.FIXED:
+        fixed = FIXED_LABELS.items()
+        found += [
+            (path, f"expected how many {name.lower()}: FIXED needs both") for path, name in fixed if get(tree, path) is None
+        ]
+    return found
+
+
+def filled(tree: Mapping[str, Any], asked: Mapping[Asked, Any], modes: Modes) -> Tree:
+    """The document with what was typed put in; what the modes do not have is left out, what no field shows stays."""
+    made: Tree = deepcopy(dict(tree))
+    for each, value in asked.items():
+        put(made, each.path, value if each.shown(modes) else None)
+    if modes.way is not Way.OPERATIONS:
+        put(made, "workload.operations", None)
+    made["load_mode"] = modes.load.value
+    put(made, "scaling.mode", modes.scaling.value)
+    made["slo"] = {kind: block for kind, block in (made.get("slo") or {}).items() if block}
+    return made

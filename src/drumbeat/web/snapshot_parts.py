@@ -1,0 +1,145 @@
+"""Parts of a run's document: searches, the throughput controller, guardrails in the seed's words, bounds, decisions."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from drumbeat.bench.model import Decided, Kept, LoadMode, ScalingMode, Watched
+from drumbeat.core.run import RUN_ENDED, Result, Step, StepType
+
+FAILED_BY_GUARDRAIL = frozenset({"RESOURCE_EXHAUSTION", "GUARDRAIL"})
+GUARDRAIL_COLOURS: Mapping[str, str] = {"warning": "yellow", "critical": "orange", "degraded": "yellow", "failed": "red"}
+MOST_CHANGES = 10
+_FEWEST_STEPS = 60  #: of a search, the newest
+
+
+def guardrails(seen: Watched) -> dict[str, Any]:
+    """State, words and colour as the seed's table of indicators has them."""
+    told = seen.run.custom_metrics.get("soft_guardrails") or {}
+    state = str(told.get("state") or "normal")
+    message = (seen.run.controller_state.get("guard") or {}).get("banner")
+    if seen.run.status in RUN_ENDED:
+        state = "normal"
+    if seen.run.completion_reason in FAILED_BY_GUARDRAIL:
+        state, message = "failed", "Resource exhaustion"
+    return {
+        "state": state,
+        "message": None if state == "normal" else message,
+        "color": GUARDRAIL_COLOURS.get(state),
+        "icon": "info" if state == "degraded" else None,
+        "actions_taken": (told.get("actions_taken") or [])[-MOST_CHANGES:],
+    }
+
+
+def bounds(seen: Watched) -> dict[str, Any] | None:
+    """What the run may use, where its mode sets bounds."""
+    scaling = seen.plan.scaling
+    if scaling.mode is ScalingMode.AUTO:
+        return None
+    state = seen.run.custom_metrics.get("bounds_state") or {}
+    return {
+        "mode": scaling.mode,
+        "min_workers": scaling.min_workers,
+        "max_workers": scaling.most_workers,
+        "min_connections": scaling.min_connections,
+        "max_connections": scaling.max_connections,
+        "at_max_workers": bool(state.get("at_max_workers")),
+        "message": state.get("message"),
+    }
+
+
+def find_max(seen: Watched) -> dict[str, Any] | None:
+    """Where a search stands; once it is over, what it found."""
+    if seen.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
+        return None
+    state = seen.run.controller_state.get("find_max") or {}
+    steps = [each for each in seen.steps if each.type is StepType.FIND_MAX]
+    found = _found(seen)
+    bounded = bool(state.get("ceiling_reached")) or found.get("max_type") == "BOUNDED_MAX"
+    return {
+        "status": state.get("status"),
+        "step": state.get("step"),
+        "connections": state.get("connections"),
+        "next_connections": state.get("next_connections"),
+        "baseline": state.get("baseline"),
+        "best": state.get("best"),
+        "last": step_document(steps[-1]) if steps else None,
+        "countdown_seconds": _until((state.get("window") or {}).get("until"), seen.now) if not found else None,
+        "limits": {
+            "latency_pct": seen.plan.find_max.latency_stability_pct,
+            "qps_pct": seen.plan.find_max.qps_stability_pct,
+            "error_pct": seen.plan.find_max.max_error_rate_pct,
+        },
+        "badge": "BOUNDED_MAX" if bounded else found.get("max_type"),
+        "knee": found.get("knee"),
+        "message": found.get("message"),
+        "result": found or None,
+        "steps": [step_document(each) for each in steps[-_FEWEST_STEPS:]],
+    }
+
+
+def _found(seen: Watched) -> Mapping[str, Any]:
+    whole: Result | None = next((row for row in seen.results if row.worker_id is None and row.kind is None), None)
+    return (whole.find_max_result if whole else None) or {}
+
+
+def qps_controller(seen: Watched) -> dict[str, Any] | None:
+    """What the throughput controller does, and its last changes."""
+    if seen.plan.load_mode is not LoadMode.QPS:
+        return None
+    state = seen.run.controller_state.get("qps") or {}
+    target = seen.plan.qps.target_qps
+    qps = seen.figures.qps if seen.figures else seen.run.qps
+    changes = [step_document(each) for each in seen.steps if each.type is StepType.QPS_SCALING]
+    return {
+        "target_qps": target,
+        "current_qps": qps,
+        "error_pct": 100 * (qps - target) / target if target else None,
+        "tolerance": seen.plan.qps.tolerance,
+        "connections": state.get("connections"),
+        "workers": state.get("workers"),
+        "next_evaluation_seconds": _until((state.get("window") or {}).get("until"), seen.now),
+        "looks": state.get("looks"),
+        "under": state.get("under"),
+        "at_ceiling": state.get("at_ceiling"),
+        "history": changes[-MOST_CHANGES:],
+    }
+
+
+def step_document(step: Step) -> dict[str, Any]:
+    names = (
+        "n", "from_target", "to_target", "direction", "started_at", "ended_at", "operations", "errors", "error_rate", "qps",
+        "target_qps", "p50_ms", "p95_ms", "p99_ms", "qps_vs_prior", "p95_vs_baseline", "queue_detected", "outcome", "reason",
+        "is_probe",
+    )  # fmt: skip
+    return {name: getattr(step, name) for name in names}
+
+
+def objective(kept: Kept) -> dict[str, Any]:
+    return {
+        "kind": kept.kind or None,
+        "measure": kept.measure,
+        "limit": kept.limit,
+        "found": kept.found,
+        "standing": kept.standing,
+    }
+
+
+def decision(decided: Decided) -> dict[str, Any]:
+    return {
+        "at": decided.at,
+        "offset_seconds": round(decided.offset, 3),
+        "what": decided.what,
+        "reason": decided.reason,
+        "error": decided.error,
+    }
+
+
+def _until(moment: str | None, now: datetime) -> float | None:
+    """Seconds to go, never below none."""
+    if not moment:
+        return None
+    try:
+        return max((datetime.fromisoformat(moment) - now).total_seconds(), 0.0)
+    except ValueError:
+        return None

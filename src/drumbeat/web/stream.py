@@ -1,0 +1,88 @@
+"""Streams: a run's or a pool's updates each second, over a WebSocket or as server-sent events."""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any
+
+from fastapi import WebSocket, WebSocketDisconnect
+from fastapi.responses import StreamingResponse
+
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.web.feeds import Feed, Listener
+from drumbeat.web.problems import problem, status_of
+
+LONGEST_MESSAGE = 4096
+NORMAL, GOING_AWAY, NOT_TEXT, TOO_LONG, TRY_LATER = 1000, 1001, 1003, 1009, 1013
+_HELLO = '{"status":"connected"}'
+_EVENT_ID = re.compile(r"\d{1,12}-(\d{1,18})")
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+async def or_refused(websocket: WebSocket, finding: Awaitable[Feed[Any]]) -> Feed[Any] | None:
+    """The feed; or the same answer a request would get, before the connection is one."""
+    try:
+        return await finding
+    except DrumbeatError as exc:
+        if "websocket.http.response" in websocket.scope.get("extensions", {}):
+            await websocket.send_denial_response(problem(status_of(exc), str(exc)))
+        else:
+            await websocket.close(TRY_LATER if status_of(exc) >= 500 else NOT_TEXT)
+        return None
+
+
+async def stream(websocket: WebSocket, feed: Feed[Any]) -> None:
+    """Send every update until there are no more, whatever is sent the other way."""
+    await websocket.accept()
+    with feed.listening() as listener:
+        async with asyncio.TaskGroup() as group:
+            talks = [group.create_task(_hear(websocket)), group.create_task(_send(websocket, feed, listener))]
+            done, _ = await asyncio.wait(talks, return_when=asyncio.FIRST_COMPLETED)
+            for talk in talks:
+                talk.cancel()
+    codes = [code for talk in done if (code := talk.result()) is not None]
+    if codes:
+        with contextlib.suppress(RuntimeError, WebSocketDisconnect):
+            await websocket.close(codes[0])
+
+
+async def _send(websocket: WebSocket, feed: Feed[Any], listener: Listener[Any]) -> int | None:
+    """With which code to close afterwards; None: whoever listened has gone."""
+    try:
+        await websocket.send_text(_HELLO)
+        while (frame := await listener.next()) is not None:
+            await websocket.send_text(listener.text(frame).decode())
+    except (WebSocketDisconnect, RuntimeError):
+        return None
+    return GOING_AWAY if feed.is_over else NORMAL
+
+
+async def _hear(websocket: WebSocket) -> int | None:
+    """Ignore short texts; with which code to close on anything else. None: it was closed from the other side."""
+    while True:
+        message = await websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return None
+        if message.get("bytes") is not None:
+            return NOT_TEXT
+        if len(message.get("text") or "") > LONGEST_MESSAGE:
+            return TOO_LONG
+
+
+def events(feed: Feed[Any], last_event_id: str | None) -> StreamingResponse:
+    """The same as server-sent events."""
+    known = _EVENT_ID.fullmatch(last_event_id or "")
+    told = _told(feed, int(known[1]) if known else None)
+    return StreamingResponse(told, media_type="text/event-stream", headers=_UNBUFFERED)
+
+
+async def _told(feed: Feed[Any], logs_to: int | None) -> AsyncIterator[bytes]:
+    """An event's id is its number and the last log line in it: after a restart the lines still say where to go on."""
+    yield b"retry: 2000\n\n"
+    with feed.listening(logs_to) as listener:
+        while (frame := await listener.next()) is not None:
+            head = f"id: {frame.n}-{frame.logs_to}\nevent: {frame.told.event}\ndata: "
+            yield head.encode() + listener.text(frame) + b"\n\n"
+    if not feed.is_over:
+        yield b"event: END\ndata: {}\n\n"

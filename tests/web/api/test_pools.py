@@ -1,0 +1,241 @@
+"""Pools, jobs, fleets, triggers and figures over HTTP."""
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from web.given import Web
+
+JOBS = "/api/v1/pools/jobs/jobs"
+
+
+class TestPools:
+    async def test_a_pool_is_made_once_and_shown(self, api: httpx.AsyncClient) -> None:
+        body = {"pool_id": "made", "mode": "loop", "concurrency": 4, "capabilities": ["gpu"], "lease": 30, "max_workers": 2}
+
+        made, again = await api.post("/api/v1/pools", json=body), await api.post("/api/v1/pools", json=body)
+
+        assert (made.status_code, again.status_code) == (201, 409)
+        assert made.json()["policy"] == {
+            "mode": "loop", "concurrency": 4, "capabilities": ["gpu"], "lease": 30, "max_workers": 2,
+        }  # fmt: skip
+        shown = (await api.get(made.headers["Location"])).json()
+        assert (shown["jobs"]["ready"], shown["workers"], shown["paused"]) == (0, [], False)
+        assert "made" in [each["pool_id"] for each in (await api.get("/api/v1/pools", params={"kind": "jobs"})).json()]
+
+    async def test_what_its_workers_run_is_not_said_over_http(self, api: httpx.AsyncClient) -> None:
+        answer = await api.post("/api/v1/pools", json={"pool_id": "evil", "handlers": {"": "command:rm -rf /"}})
+
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"] == "handlers"
+
+    async def test_a_pool_is_paused_for_a_while_or_until_resumed(self, api: httpx.AsyncClient) -> None:
+        await api.post("/api/v1/pools", json={"pool_id": "pausing"})
+
+        await api.post("/api/v1/pools/pausing/pause", json={"seconds": 3600})
+        assert (await api.get("/api/v1/pools/pausing")).json()["paused"]
+        forever = await api.post("/api/v1/pools/pausing/pause", json={})
+        resumed = await api.post("/api/v1/pools/pausing/resume")
+
+        assert forever.json()["paused_until"].startswith("9999")
+        assert resumed.json()["paused_until"] is None
+        assert (await api.post("/api/v1/pools/pausing/pause", json={"seconds": -1})).status_code == 422
+
+    @pytest.mark.parametrize(
+        "part", ["", "/workers", "/events", "/beats", "/beats/last", "/logs", "/samples", "/jobs", "/jobs/x", "/jobs/x/explain"]
+    )
+    async def test_an_unknown_pool_has_nothing(self, api: httpx.AsyncClient, part: str) -> None:
+        assert (await api.get(f"/api/v1/pools/nowhere{part}")).status_code == 404
+
+    async def test_a_pool_of_another_kind_is_no_pool_of_jobs(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        run_id = (await api.get("/api/v1/runs")).json()["items"][0]["run_id"]
+
+        assert (await api.get(f"/api/v1/pools/{run_id}")).status_code == 422
+
+
+class TestJobs:
+    async def test_a_job_is_pushed_shown_and_explained(self, api: httpx.AsyncClient) -> None:
+        body = {
+            "payload": {"n": [1, None, "ü"]}, "type": "mail", "priority": 5, "delay": 60, "max_attempts": 2,
+            "backoff": {"first": 2}, "timeout": 30, "group": "g", "group_limit": 1, "group_rate": {"count": 1, "per": 60},
+            "capability": "gpu", "unique_key": "k1",
+        }  # fmt: skip
+
+        pushed = await api.post("/api/v1/pools/new/jobs", json=body)
+        again = await api.post("/api/v1/pools/new/jobs", json=body)
+        shown = (await api.get(pushed.headers["Location"])).json()
+        why = (await api.get(f"{pushed.headers['Location']}/explain")).json()
+
+        assert pushed.status_code == 201
+        assert again.json() == pushed.json()
+        assert (shown["job"]["payload"], shown["job"]["priority"], shown["attempts"]) == ({"n": [1, None, "ü"]}, 5, [])
+        assert why["why"] == "delayed"
+        assert why["reasons"][0]["says"]
+
+    async def test_many_are_pushed_or_none(self, api: httpx.AsyncClient) -> None:
+        many = await api.post("/api/v1/pools/many/jobs/many", json={"jobs": [{"payload": n} for n in range(5)]})
+        wrong = await api.post("/api/v1/pools/many/jobs/many", json={"jobs": [{"payload": 1}, {"payload": 1, "priority": "x"}]})
+        listed = (await api.get("/api/v1/pools/many/jobs", params={"limit": 3})).json()
+        rest = (await api.get(listed["next"])).json()
+
+        assert many.status_code == 201
+        assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (422, "jobs.1.priority")
+        assert [each["job_id"] for each in (*listed["items"], *rest["items"])] == many.json()["job_ids"]
+        assert rest["next"] is None
+
+    async def test_poisoned_jobs_are_requeued_and_pending_ones_cancelled(self, api: httpx.AsyncClient) -> None:
+        poisoned = (await api.get(JOBS, params={"status": "poisoned"})).json()["items"]
+
+        requeued = await api.post(f"{JOBS}/requeue", json={"job_ids": ["one"]})
+        cancelled = await api.post(f"{JOBS}/cancel", json={"job_ids": ["two"]})
+        unknown = await api.post(f"{JOBS}/cancel", json={"job_ids": ["nobody"]})
+        none = await api.post(f"{JOBS}/requeue", json={})
+
+        assert [(each["job_id"], each["last_error"]) for each in poisoned] == [("one", "it broke")]
+        assert requeued.json() == {"job_ids": ["one"]}
+        assert [(each["job_id"], each["status"]) for each in cancelled.json()] == [("two", "cancelled")]
+        assert unknown.status_code == 404
+        assert none.json() == {"job_ids": []}
+
+    @pytest.mark.parametrize(
+        ("body", "field"),
+        [
+            ({}, "payload"),
+            ({"payload": 1, "nonsense": 1}, "nonsense"),
+            ({"payload": 1, "delay": -1}, "delay"),
+            ({"payload": 1, "delay": 1e300}, "delay"),
+            ({"payload": 1, "run_at": "tomorrow"}, "run_at"),
+            ({"payload": "\ud800"}, "payload"),
+            ({"payload": {"a": ["x\0"]}}, "payload.a.0"),
+            ({"payload": 1, "type": "\0"}, "type"),
+        ],
+    )
+    async def test_what_is_no_job_is_refused_by_its_field(self, api: httpx.AsyncClient, body: Any, field: str) -> None:
+        answer = await api.post(JOBS, content=json.dumps(body), headers={"Content-Type": "application/json"})
+
+        assert answer.status_code == 422
+        assert answer.json()["errors"][0]["field"] == field
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[NaN]", '{"payload": Infinity}', "[" * 100_000, '{"payload":' + "[" * 70 + "]" * 70 + "}", "\xff"]
+    )
+    async def test_what_is_no_json_is_refused(self, api: httpx.AsyncClient, text: str) -> None:
+        answer = await api.post(JOBS, content=text, headers={"Content-Type": "application/json"})
+
+        assert answer.status_code in (400, 422)
+        assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+class TestFleet:
+    async def test_it_stands_explains_plans_and_costs(self, api: httpx.AsyncClient) -> None:
+        shown = (await api.get("/api/v1/fleet/fleet")).json()
+        plan = (await api.get("/api/v1/fleet/fleet/plan")).json()
+        spent = (await api.get("/api/v1/fleet/fleet/spend")).json()
+
+        assert [each["worker_id"] for each in shown["workers"]] == ["w1"]
+        assert (plan["policy"], plan["pool_id"]) == ("lag_aware", "fleet")
+        assert plan["sentences"]
+        assert spent["price_per_hour"] == 2
+        assert (await api.get("/api/v1/fleet/fleet/explain")).status_code == 404
+        assert (await api.get("/api/v1/fleet/fleet/deeds")).json() == []
+        assert (await api.get("/api/v1/fleet/nowhere")).status_code == 404
+
+    async def test_a_worker_is_drained_and_killed(self, api: httpx.AsyncClient) -> None:
+        unknown = await api.post("/api/v1/fleet/fleet/drain", json={"workers": ["nobody"]})
+        drained = await api.post("/api/v1/fleet/fleet/drain", json={"within": 60})
+        killed = await api.post("/api/v1/fleet/fleet/workers/w1/kill")
+        again = await api.post("/api/v1/fleet/fleet/workers/w1/kill")
+
+        assert unknown.status_code == 404
+        assert (drained.status_code, drained.json()) == (202, {"workers": ["w1"]})
+        assert killed.json()["status"] == "terminated"
+        assert again.status_code == 422
+
+    async def test_a_trace_of_jobs_that_take_no_time_is_simulated_too(self, api: httpx.AsyncClient) -> None:
+        jobs = [{"arrival": 1000, "duration": 1e-300}, {"arrival": 1000, "duration": 0}]
+
+        assert (await api.post("/api/v1/simulate", json={"jobs": jobs})).status_code == 200
+
+    async def test_a_runs_pool_is_no_fleet(self, api: httpx.AsyncClient) -> None:
+        run_id = (await api.get("/api/v1/runs", params={"status": "COMPLETED"})).json()["items"][0]["run_id"]
+
+        for part in ("", "/plan", "/explain", "/spend", "/deeds"):
+            assert (await api.get(f"/api/v1/fleet/{run_id}{part}")).status_code == 422
+
+    async def test_a_trace_is_simulated(self, api: httpx.AsyncClient) -> None:
+        jobs = [{"arrival": n * 10, "duration": 30} for n in range(50)]
+
+        found = await api.post("/api/v1/simulate", json={"jobs": jobs, "settings": {"max_workers": 3}, "spawn_lag": 60})
+
+        assert found.status_code == 200, found.text
+        assert found.json()["figures"]["jobs"] == 50
+        assert max(found.json()["course"]["workers"]) <= 3
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            {"jobs": []},
+            {"jobs": [{"arrival": -1, "duration": 1}]},
+            {"jobs": [{"arrival": 1e300, "duration": 1}]},
+            {"jobs": [{"arrival": 0, "duration": 1}], "settings": {"nonsense": 1}},
+            {"jobs": [{"arrival": 0, "duration": 86_400}], "settings": {"every": "1ms"}},
+            {"jobs": [{"arrival": 0, "duration": 1}], "policy": "nonsense"},
+        ],
+    )
+    async def test_a_trace_that_would_take_too_long_is_refused(self, api: httpx.AsyncClient, body: dict[str, Any]) -> None:
+        assert (await api.post("/api/v1/simulate", json=body)).status_code == 422
+
+
+class TestHealth:
+    async def test_it_lives_is_ready_and_says_what_it_is(self, api: httpx.AsyncClient) -> None:
+        info = (await api.get("/api/v1/info")).json()
+
+        assert (await api.get("/health")).json() == {"status": "alive"}
+        assert (await api.get("/ready")).json()["store"] == "sqlite"
+        assert (info["name"], info["role"], info["store"], info["seals_passwords"]) == ("drumbeat", "operator", "sqlite", True)
+
+    async def test_prometheus_finds_what_it_looks_for(self, api: httpx.AsyncClient) -> None:
+        answer = await api.get("/metrics")
+
+        lines = answer.text.splitlines()
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        assert "drumbeat_up 1" in lines
+        assert 'drumbeat_runs{status="COMPLETED"} 2' in lines
+        assert any(line.startswith('drumbeat_jobs{pool="jobs",state="ready"} ') for line in lines)
+        assert any(line.startswith('drumbeat_spent{pool="fleet",period="month"} ') for line in lines)
+        helped = {line.split()[2] for line in lines if line.startswith("# HELP")}
+        assert {line.partition("{")[0].split()[0] for line in lines if not line.startswith("#")} == helped
+
+    async def test_its_description_is_whole(self, api: httpx.AsyncClient) -> None:
+        found = (await api.get("/api/v1/openapi.json")).json()
+
+        assert found["openapi"].startswith("3.1")
+        assert "HTTPValidationError" not in found["components"]["schemas"]
+        for path, operations in found["paths"].items():
+            for method, operation in operations.items():
+                assert operation["operationId"], (method, path)
+                assert operation.get("summary"), (method, path)
+                assert "401" in operation["responses"]
+
+    @pytest.mark.parametrize(
+        ("path", "allowed"),
+        [
+            ("/health", "GET, HEAD, OPTIONS"),
+            ("/api/v1/runs", "GET, HEAD, OPTIONS, POST"),
+            ("/api/v1/templates/x", "DELETE, GET, HEAD, OPTIONS, PUT"),
+        ],
+    )
+    async def test_head_options_and_what_is_not_allowed(self, api: httpx.AsyncClient, path: str, allowed: str) -> None:
+        options, head, got = await api.options(path), await api.head(path), await api.get(path)
+        wrong = await api.request("PATCH", path)
+
+        assert (options.status_code, options.headers["Allow"]) == (204, allowed)
+        assert (head.status_code, head.content) == (got.status_code, b"")
+        assert head.headers["Content-Length"] == str(len(got.content))
+        assert (wrong.status_code, wrong.headers["Allow"]) == (405, allowed)
+
+    async def test_what_is_not_there_is_a_problem(self, api: httpx.AsyncClient) -> None:
+        for answer in (await api.get("/api/v1/nonsense"), await api.options("/api/v1/nonsense")):
+            assert (answer.status_code, answer.json()["title"]) == (404, "Not Found")

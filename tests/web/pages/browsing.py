@@ -1,0 +1,159 @@
+"""A person at a browser: opens pages, looks for faults in them, keeps pictures."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    Request,
+    Response,
+    ViewportSize,
+    async_playwright,
+)
+
+from servers.chromium import installation
+
+PICTURES = Path(__file__).parents[3] / "artefacts" / "screenshots"
+PHONE: ViewportSize = {"width": 390, "height": 844}
+DESK: ViewportSize = {"width": 1280, "height": 800}
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+PATIENCE_MS = 30_000
+_OUR_OWN = ("data:", "blob:", "about:")
+_AXE = """async off => (await axe.run(document, {resultTypes: ['violations'], rules:
+  Object.fromEntries(off.map(rule => [rule, {enabled: false}]))})).violations
+  .filter(each => ['serious', 'critical'].includes(each.impact))
+  .map(each => `${each.id}: ${each.help}: ${each.nodes.map(node => node.html.slice(0, 200)).join(' | ')}`)"""
+_WIDER = "() => document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
+_HERE = "() => { const e = document.activeElement; return (e.getAttribute('aria-label') || e.innerText || '').trim(); }"
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """Debian's Chromium, for as long as the block lasts. Raises Unavailable."""
+    found = installation()
+    async with async_playwright() as playwright:
+        around: dict[str, str | float | bool] = {**os.environ, **found.environment}
+        browser = await playwright.chromium.launch(executable_path=found.program, args=list(ARGUMENTS), env=around)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+class Watch:
+    """Notes what a page must not do: errors on its console, requests to other hosts, answers that failed."""
+
+    def __init__(self, page: Page, address: str) -> None:
+        self._host = urlsplit(address).netloc
+        self.faults: list[str] = []
+        self.expected: list[str] = []  #: parts of messages that a test brings about on purpose
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.faults.append(f"page error: {error}"))
+        page.on("request", self._asked)
+        page.on("response", self._answered)
+
+    def _heard(self, message: ConsoleMessage) -> None:
+        if message.type == "error" or (message.type == "warning" and "Vue" in message.text):
+            self.faults.append(f"console: {message.text}")
+
+    def _asked(self, request: Request) -> None:
+        if not request.url.startswith(_OUR_OWN) and urlsplit(request.url).netloc != self._host:
+            self.faults.append(f"request to another host: {request.url}")
+
+    def _answered(self, response: Response) -> None:
+        if response.status >= 500:
+            self.faults.append(f"{response.status} from {response.url}")
+
+    def check(self) -> None:
+        unexpected = [fault for fault in self.faults if not any(part in fault for part in self.expected)]
+        assert not unexpected, "\n".join(unexpected)
+
+
+@asynccontextmanager
+async def new_context(browser: Browser, address: str, viewport: ViewportSize) -> AsyncIterator[BrowserContext]:
+    """A browser with a cache and cookies of its own."""
+    context = await browser.new_context(base_url=address, viewport=viewport, reduced_motion="reduce")
+    context.set_default_timeout(PATIENCE_MS)
+    try:
+        yield context
+    finally:
+        await context.close()
+
+
+@asynccontextmanager
+async def tab(context: BrowserContext, address: str) -> AsyncIterator[tuple[Page, Watch]]:
+    """A page, closed with the block; faults it had fail the block."""
+    page = await context.new_page()
+    watch = Watch(page, address)
+    try:
+        yield page, watch
+    finally:
+        await page.close()
+    watch.check()
+
+
+@asynccontextmanager
+async def browsing(browser: Browser, address: str, viewport: ViewportSize | None = None) -> AsyncIterator[tuple[Page, Watch]]:
+    """A page of a browser of its own; faults it had fail the block."""
+    async with new_context(browser, address, viewport or DESK) as context, tab(context, address) as found:
+        yield found
+
+
+async def opened(page: Page, path: str, heading: str | None = None) -> None:
+    """Go to a page and wait until it is there: its own heading shows and its socket is connected."""
+    await page.goto(path)
+    await page.get_by_role("heading", name=heading, level=1).first.wait_for()
+    await page.wait_for_function("() => window.socket === undefined || window.socket.connected")
+
+
+@cache
+def axe() -> str:
+    """axe-core as its Python package brings it."""
+    return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+async def check_accessible(page: Page, *, in_dialog: bool = False) -> None:
+    """axe finds no serious or critical fault. In a dialog it takes the backdrop for a button's ground: no contrast there."""
+    await page.evaluate(axe())
+    found = await page.evaluate(_AXE, ["color-contrast"] if in_dialog else [])
+    assert not found, "\n".join(found)
+
+
+async def check_fits(page: Page) -> None:
+    """Nothing sticks out at the side."""
+    assert await page.evaluate(_WIDER) <= 0
+
+
+async def tabbed_to(page: Page, name: str, most: int = 60) -> None:
+    """Press Tab until the element of this name has the focus."""
+    passed = []
+    for _ in range(most):
+        await page.keyboard.press("Tab")
+        passed.append(await page.evaluate(_HERE))
+        if name in passed[-1]:
+            return
+    raise AssertionError(f"expected Tab to reach {name!r}, got {passed}")
+
+
+async def picture(page: Page, name: str, *, full: bool = True) -> Path:
+    """Keep what the page looks like, as an artefact."""
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    file = PICTURES / f"{name}.png"
+    await page.screenshot(path=file, full_page=full, animations="disabled")
+    return file

@@ -1,0 +1,95 @@
+"""Fleets in a browser: why a beat did what it did, what would be done, policies and simulations."""
+
+from playwright.async_api import FilePayload, Page, expect
+
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.fleet.model import FleetPolicy
+from drumbeat.store import open_store
+from web.pages.browsing import check_accessible, opened, picture
+from web.pages.scene import RENDER
+from web.pages.served import Served
+
+
+async def test_a_beat_is_explained_and_a_plan_told(page: Page) -> None:
+    await opened(page, "/fleet/render", "render")
+    why = page.get_by_role("region", name="Explanation")
+    await expect(why).to_contain_text("queue wants 3: 9 ready jobs, 3 to a worker")
+
+    row = page.get_by_role("row").filter(has_text="Spawn render-").or_(page.get_by_role("row").filter(has_text="Spawn worker-"))
+    await row.get_by_role("link").click()
+    await expect(why).to_contain_text("Beat 1")
+    await expect(why).to_contain_text("slot 0 is free")
+
+    await page.get_by_role("button", name="What would a beat do now?").click()
+    await expect(why).to_contain_text("nothing is done")
+
+
+async def test_a_worker_is_drained_after_a_question(page: Page, served: Served) -> None:
+    await opened(page, "/fleet/render", "render")
+    button = page.get_by_role("button", name="Drain").first
+    worker = ((await button.get_attribute("aria-label")) or "").removeprefix("Drain ")
+    await button.click()
+    await page.get_by_role("alertdialog").get_by_role("button", name="Drain").click()
+
+    await expect(page.get_by_text(f"Asked to drain: {worker}.")).to_be_visible()
+    async with open_store(served.store) as store:
+        assert (await store.workers.get(RENDER, WorkerId(worker))).drain_deadline is not None
+
+
+async def test_a_wrong_policy_is_named_at_its_field_and_a_right_one_is_kept(page: Page, served: Served) -> None:
+    await opened(page, "/fleet/render/policy", "Policy of render")
+    await expect(page.get_by_label("tasks per worker")).to_be_visible()
+    await expect(page.get_by_label("workers", exact=True)).to_be_hidden()
+    await page.get_by_label("min workers").fill("9")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".q-field--error").first).to_contain_text("expected min_workers ≤ max_workers, got 9 and 6")
+
+    await page.get_by_label("min workers").fill("1")
+    await page.get_by_label("max workers").fill("7")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("heading", name="render", level=1)).to_be_visible()
+    async with open_store(served.store) as store:
+        kept = await store.pools.get(RENDER)
+    assert FleetPolicy.from_json(kept.policy).max_workers == 7
+    assert kept.policy["handlers"] == {"": "command:true"}
+
+
+async def test_a_policy_is_simulated_on_the_built_in_day_and_on_a_trace_of_ones_own(page: Page) -> None:
+    await opened(page, "/simulate", "Simulate a policy")
+    await page.get_by_role("button", name="Simulate").click()
+    outcome = page.get_by_role("region", name="Outcome")
+    await expect(outcome.get_by_role("row").filter(has_text="cost ratio")).to_be_visible()
+    await check_accessible(page)
+    await picture(page, "simulated")
+
+    async with page.expect_file_chooser() as choosing:
+        await page.get_by_role("button", name="Choose another trace").click()
+    trace = "arrival,duration\n" + "".join(f"{n},5\n" for n in range(30))
+    mine: FilePayload = {"name": "mine.csv", "mimeType": "text/csv", "buffer": trace.encode()}
+    await (await choosing.value).set_files(mine)
+    await expect(page.get_by_text("Trace: mine.csv")).to_be_visible()
+    await page.get_by_role("button", name="Simulate").click()
+    await expect(outcome.get_by_role("row").filter(has_text="jobs").first).to_contain_text("30")
+
+
+async def test_a_number_that_cannot_be_is_named_at_its_field(page: Page) -> None:
+    await opened(page, "/simulate", "Simulate a policy")
+    await page.get_by_label("Spawn lag (s)").fill("0")
+    await page.get_by_role("button", name="Simulate").click()
+
+    await expect(page.locator(".q-field--error")).to_contain_text("expected a number above 0")
+
+
+async def test_a_new_fleet_is_made_by_its_policy(page: Page, served: Served) -> None:
+    await opened(page, "/fleet", "Fleet")
+    await page.get_by_role("button", name="New fleet").click()
+    await page.get_by_role("dialog").get_by_label("Pool").fill("encode")
+    await page.get_by_role("dialog").get_by_role("button", name="Next").click()
+    await expect(page.get_by_role("heading", name="A new fleet: encode")).to_be_visible()
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.get_by_role("heading", name="encode", level=1)).to_be_visible()
+    async with open_store(served.store) as store:
+        found = await store.pools.get(PoolId("encode"))
+    assert found.policy["policy"] == "lag_aware"

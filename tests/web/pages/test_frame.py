@@ -1,0 +1,117 @@
+"""What holds on every page: no fault a machine can find, a phone is wide enough, a keyboard is enough."""
+
+import pytest
+from playwright.async_api import Browser, Page, expect
+
+from drumbeat.web.pages import asking
+from drumbeat.web.roles import Caller, Means, Role
+from web.pages.browsing import browsing, check_accessible, check_fits, opened, picture, tabbed_to
+from web.pages.served import Served
+
+PLACES = (  #: each with its heading, and its main action where it has one
+    ("/", "Overview", None),
+    ("/templates", "Templates", "New template"),
+    ("/templates/new", "New template", "Save"),
+    ("/pools", "Pools", "Push a job"),
+    ("/pools/mail", "mail", "Requeue poisoned"),
+    ("/fleet", "Fleet", "New fleet"),
+    ("/fleet/render", "render", "What would a beat do now?"),
+    ("/fleet/render/policy", "Policy of render", "Save"),
+    ("/simulate", "Simulate a policy", "Simulate"),
+    ("/triggers", "Triggers", "Fire now"),
+    ("/settings", "Settings", "Add a connection"),
+)
+
+
+def _name(path: str) -> str:
+    return path.strip("/").replace("/", "-") or "overview"
+
+
+@pytest.mark.parametrize(("path", "heading", "action"), PLACES)
+async def test_a_page_has_no_serious_fault_and_a_keyboard_reaches_its_action(
+    page: Page, path: str, heading: str, action: str | None
+) -> None:
+    await opened(page, path, heading)
+
+    await check_accessible(page)
+    await picture(page, _name(path))
+    if action is not None:
+        await tabbed_to(page, action)
+
+
+@pytest.mark.parametrize(("path", "heading"), [place[:2] for place in PLACES])
+async def test_a_page_fits_a_phone(phone: Page, path: str, heading: str) -> None:
+    await opened(phone, path, heading)
+
+    await check_fits(phone)
+    await picture(phone, f"{_name(path)}-phone")
+
+
+async def test_dark_is_remembered_and_has_no_serious_fault_either(browser: Browser, served: Served) -> None:
+    async with browsing(browser, served.address) as (page, _):
+        await opened(page, "/", "Overview")
+        await expect(page.locator("body.body--light")).to_be_attached()
+
+        await page.get_by_role("button", name="Light or dark").click()
+        await expect(page.locator("body.body--dark")).to_be_attached()
+        await opened(page, "/templates/new", "New template")
+
+        await expect(page.locator("body.body--dark")).to_be_attached()
+        await check_accessible(page)
+        await picture(page, "templates-new-dark")
+
+
+async def test_the_first_tab_leads_past_the_pages_to_the_content(page: Page) -> None:
+    await opened(page, "/pools", "Pools")
+
+    await tabbed_to(page, "Skip to content", most=1)
+    await page.keyboard.press("Enter")
+    await tabbed_to(page, "Push a job", most=1)
+
+
+async def test_every_page_that_is_linked_is_there(page: Page) -> None:
+    await opened(page, "/", "Overview")
+    links = await page.locator("nav[aria-label=Pages] a").evaluate_all("links => links.map(link => link.getAttribute('href'))")
+
+    assert {"/", "/templates", "/pools", "/fleet", "/triggers", "/settings"} <= set(links)
+    assert [link for link in links if (await page.request.get(link)).status != 200] == []
+
+
+async def test_a_pool_that_is_not_there_is_said_to_be_missing(page: Page) -> None:
+    answer = await page.request.get("/pools/nowhere")
+
+    assert answer.status == 404
+    assert "drumbeat pool create nowhere" in await answer.text()
+
+
+async def test_a_reader_sees_everything_and_can_press_nothing(reader: Page) -> None:
+    await expect(reader.get_by_label("You are reader")).to_be_visible()
+    await opened(reader, "/pools/mail", "mail")
+
+    for name in ("Push a job", "Pause", "Requeue poisoned"):
+        await expect(reader.get_by_role("button", name=name)).to_be_disabled()
+    await opened(reader, "/triggers", "Triggers")
+    await expect(reader.get_by_role("button", name="Fire now").first).to_be_disabled()
+    await check_accessible(reader)
+
+
+async def test_logging_out_leads_to_the_login(reader: Page) -> None:
+    await reader.get_by_role("button", name="Log out").click()
+
+    await expect(reader.get_by_label("Token")).to_be_visible()
+
+
+@pytest.mark.parametrize(("role", "done"), [(Role.OPERATOR, True), (Role.READER, False)])
+async def test_what_changes_something_is_done_for_operators_only(
+    monkeypatch: pytest.MonkeyPatch, role: Role, done: bool
+) -> None:
+    happened, said = [], []
+
+    async def deed() -> None:
+        happened.append(True)
+
+    monkeypatch.setattr(asking, "caller", lambda: Caller(role=role, means=Means.SESSION))
+    monkeypatch.setattr(asking, "say", lambda words, *, wrong: said.append(words))
+    await asking.guarded(deed)()
+
+    assert (bool(happened), bool(said)) == (done, not done)

@@ -1,0 +1,194 @@
+"""Templates in a browser: made, checked, looked ahead, copied, found and deleted."""
+
+import pytest
+from playwright.async_api import Page, expect
+
+from drumbeat.store import open_store
+from web.pages.browsing import check_accessible, opened, picture
+from web.pages.scene import under_test
+from web.pages.served import Served
+
+BOUNDS = {"Min workers", "Max workers", "Min connections", "Max connections", "Workers", "Connections"}
+GUARDRAILS = {"Max Host CPU %", "Max Host Memory %"}
+SCALING: tuple[tuple[str, set[str], set[str]], ...] = (
+    ("AUTO", set(), GUARDRAILS),
+    ("BOUNDED", {"Min workers", "Max workers", "Min connections", "Max connections"}, GUARDRAILS),
+    ("FIXED", {"Workers", "Connections"}, set()),
+)
+LOADS = {
+    "CONCURRENCY": {"Connections in all", "Duration (s)"},
+    "QPS": {"Target operations a second", "Connections at the start", "Duration (s)"},
+    "FIND_MAX_CONCURRENCY": {"Start with connections", "Add each step", "Step (s)"},
+}
+
+
+async def choose(page: Page, label: str, value: str) -> None:
+    await page.get_by_role("combobox", name=label, exact=True).click()
+    await page.get_by_role("option", name=value, exact=True).click()
+
+
+async def shown(page: Page, labels: set[str]) -> set[str]:
+    """Those of the labels whose field is there to be typed into."""
+    return {label for label in labels if await page.get_by_label(label, exact=True).locator("visible=true").count()}
+
+
+async def test_a_template_is_made_in_the_form_after_a_look_at_its_sql_and_plan(page: Page, served: Served) -> None:
+    url = under_test(served.folder)
+    await opened(page, "/templates/new", "New template")
+    await page.get_by_label("Name", exact=True).fill("made in a browser")
+    await page.get_by_label("Tags, divided by commas").fill("browser, test")
+    await page.get_by_label("URL, without a password").fill(url)
+    await page.get_by_label("Table", exact=True).fill("accounts")
+    await page.get_by_label("Connections in all").fill("6")
+    await page.get_by_label("Duration (s)").fill("30")
+
+    await page.get_by_role("button", name="Preview SQL").click()
+    preview = page.get_by_role("region", name="Preview")
+    await expect(preview).to_contain_text("POINT_LOOKUP, 40 %")
+    await expect(preview).to_contain_text("SELECT")
+    await picture(page, "template-sql")
+    await page.get_by_role("button", name="Plan").click()
+    await expect(preview).to_contain_text("6 connections")
+    await check_accessible(page)
+    await picture(page, "template-plan")
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.get_by_role("heading", name="made in a browser", level=1)).to_be_visible()
+    async with open_store(served.store) as store:
+        kept = await store.templates.get("made in a browser")
+    assert kept.tags == ("browser", "test")
+    assert kept.config["concurrent_connections"] == 6
+    assert kept.config["target"]["table"] == "accounts"
+    assert kept.config["scaling"] == {"mode": "AUTO"}
+
+
+async def test_the_scaling_mode_shows_exactly_the_fields_the_seed_says(page: Page) -> None:
+    await opened(page, "/templates/new", "New template")
+
+    for mode, bounds, guardrails in SCALING:
+        await choose(page, "Scaling mode", mode)
+        await expect(page.get_by_label("Max Host CPU %")).to_be_visible(visible=bool(guardrails))
+        await expect(page.get_by_label("Min workers")).to_be_visible(visible=mode == "BOUNDED")
+        assert await shown(page, BOUNDS) == bounds, mode
+        assert await shown(page, GUARDRAILS) == guardrails, mode
+    await choose(page, "Scaling mode", "BOUNDED")
+    await expect(page.get_by_label("Max workers")).to_have_attribute("placeholder", "No limit")
+
+
+async def test_the_load_mode_shows_its_own_fields(page: Page) -> None:
+    await opened(page, "/templates/new", "New template")
+
+    for mode, fields in LOADS.items():
+        await choose(page, "Load mode", mode)
+        await expect(page.get_by_label(next(iter(sorted(fields))), exact=True)).to_be_visible()
+        assert await shown(page, set().union(*LOADS.values())) == fields, mode
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "words"),
+    [
+        ({"Min workers": "5", "Max workers": "2"}, "Min workers", "min_workers > max_workers (5 > 2)"),
+        ({"Warmup (s)": "-3"}, "Warmup (s)", "expected 0 or more, got -3"),
+        ({"Name": ""}, "Name", "expected a template to have one"),
+    ],
+)
+async def test_wrong_input_is_named_at_its_field_and_nothing_is_kept(
+    page: Page, served: Served, typed: dict[str, str], field: str, words: str
+) -> None:
+    await opened(page, "/templates/new", "New template")
+    await page.get_by_label("Name", exact=True).fill("never kept")
+    await choose(page, "Scaling mode", "BOUNDED")
+    for label, value in typed.items():
+        await page.get_by_label(label, exact=True).fill(value)
+    await page.get_by_role("button", name="Save").click()
+
+    wrong = page.locator(".q-field--error")
+    await expect(wrong).to_have_count(1)
+    await expect(wrong).to_contain_text(words)
+    assert await wrong.get_by_label(field, exact=True).count() == 1
+    async with open_store(served.store) as store:
+        assert await store.templates.list("never kept") == []
+
+
+async def test_fixed_needs_workers_and_connections(page: Page) -> None:
+    await opened(page, "/templates/new", "New template")
+    await page.get_by_label("Name", exact=True).fill("fixed")
+    await choose(page, "Scaling mode", "FIXED")
+    await page.get_by_label("Workers", exact=True).fill("5")
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.locator(".q-field--error")).to_contain_text("FIXED needs both")
+
+
+async def test_weights_of_ones_own_have_to_total_100(page: Page) -> None:
+    await opened(page, "/templates/new", "New template")
+    await page.get_by_label("Name", exact=True).fill("weights")
+    await choose(page, "Workload by", "SQL of your own")
+    await page.get_by_label("Insert %").fill("90")
+    await page.get_by_label("Insert SQL").fill("INSERT INTO {table} VALUES (?)")
+    await expect(page.get_by_text("Weights total 90, and it has to be 100.")).to_be_visible()
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.locator(".q-field--error")).to_contain_text("expected percentages that total 100, got 90")
+
+
+async def test_a_used_template_is_read_only_and_offers_a_copy(page: Page) -> None:
+    await opened(page, "/templates", "Templates")
+    await page.get_by_role("link", name="used once").click()
+
+    await expect(page.get_by_role("note")).to_contain_text("it is read-only")
+    await expect(page.get_by_role("button", name="Save")).to_have_count(0)
+    await expect(page.get_by_label("Name", exact=True)).to_be_disabled()
+    await check_accessible(page)
+    await page.get_by_role("button", name="Copy").click()
+
+    await expect(page.get_by_role("heading", name="used once (2)", level=1)).to_be_visible()
+    await expect(page.get_by_role("button", name="Save")).to_be_enabled()
+
+
+async def test_the_document_may_be_written_as_yaml(page: Page, served: Served) -> None:
+    await opened(page, "/templates/new", "New template")
+    await page.get_by_label("Name", exact=True).fill("by hand")
+    await page.get_by_role("button", name="YAML").click()
+    document = page.get_by_label("Document")
+    await expect(document).to_have_value(
+        "name: by hand\nworkload:\n  preset: read-heavy\nscaling:\n  mode: AUTO\nload_mode: CONCURRENCY\n"
+    )
+
+    await document.fill("name: by hand\nload_mode: SIDEWAYS\n")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.get_by_role("alert").filter(has_text="load_mode")).to_be_visible()
+    await document.fill("name: by hand\nload_mode: QPS\ntarget_qps: 250\n")
+    await page.get_by_role("button", name="Form").click()
+    await expect(page.get_by_label("Target operations a second")).to_have_value("250")
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.get_by_role("heading", name="by hand", level=1)).to_be_visible()
+
+
+async def test_templates_are_found_by_tag_and_name_and_deleted_after_a_question(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        kept = await store.templates.get("accounts, read-heavy")
+        await store.templates.create(type(kept)(template_id="tpl-old", name="old one", config=kept.config, tags=("old",)))
+    await opened(page, "/templates?tag=old", "Templates")
+    await expect(page.get_by_role("link", name="accounts, read-heavy")).to_have_count(0)
+
+    await page.get_by_role("button", name="Delete old one").click()
+    await page.get_by_role("alertdialog").get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("link", name="old one")).to_be_visible()
+    await page.get_by_role("button", name="Delete old one").click()
+    await page.get_by_role("alertdialog").get_by_role("button", name="Delete").click()
+
+    await expect(page.get_by_role("link", name="old one")).to_have_count(0)
+
+
+async def test_running_a_template_prepares_a_run_and_goes_to_it(page: Page, served: Served) -> None:
+    await opened(page, "/templates?search=read-heavy", "Templates")
+    await page.get_by_role("button", name="Copy").first.click()
+    await expect(page.get_by_role("link", name="accounts, read-heavy (2)")).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="accounts, read-heavy (2)")
+    await row.get_by_role("button", name="Run").click()
+
+    await page.wait_for_url("**/runs/*")
+    async with open_store(served.store) as store:
+        assert (await store.templates.get("accounts, read-heavy (2)")).usage_count == 1

@@ -1,0 +1,159 @@
+"""Webhooks: let in by their signature, once each; whatever else is sent, the server stands."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, sign
+from web.given import LOCKED, TOKEN, Web, bearer, web
+
+SECRET = "webhook-secret-0123456789"
+FILE = """\
+triggers:
+  - name: reap
+    type: webhook
+    machine: stale_worker_reaper
+    secret_variable: HOOK_SECRET
+  - name: nightly
+    type: cron
+    schedule: "0 3 * * *"
+    machine: stale_worker_reaper
+"""
+HOOK = "/hooks/reap"
+
+
+@pytest.fixture
+async def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Web]:
+    """A locked server with a file of triggers."""
+    monkeypatch.setenv("HOOK_SECRET", SECRET)
+    (tmp_path / "triggers.yml").write_text(FILE)
+    async with web(tmp_path, replace(LOCKED, triggers=tmp_path / "triggers.yml")) as made:
+        await made.plane.pool("jobs").create()
+        yield made
+
+
+@pytest.fixture
+async def sender(hooked: Web) -> AsyncIterator[httpx.AsyncClient]:
+    async with hooked.client() as client:
+        yield client
+
+
+def now() -> int:
+    import time
+
+    return int(time.clock_gettime(time.CLOCK_REALTIME))
+
+
+def signed(body: bytes, key: str | None = None, at: int | None = None, secret: str = SECRET) -> dict[str, str]:
+    stamp = now() if at is None else at
+    headers = {TIMESTAMP: str(stamp), SIGNATURE: sign(secret, stamp, body, key)}
+    return headers if key is None else {**headers, KEY: key}
+
+
+async def test_a_signed_delivery_wakes_its_beat_once(sender: httpx.AsyncClient) -> None:
+    body = json.dumps({"pool_id": "jobs"}).encode()
+    headers = signed(body, "delivery-1")
+
+    first = await sender.post(HOOK, content=body, headers=headers)
+    replayed = await sender.post(HOOK, content=body, headers=headers)
+
+    assert first.status_code == 200, first.text
+    assert list(first.json()["beats"]) == ["jobs"]
+    assert replayed.json() == {"trigger": "reap", "repeated": True, "beats": {}}
+
+
+@pytest.mark.parametrize(
+    ("name", "headers"),
+    [
+        ("reap", {}),
+        ("reap", signed(b"{}", secret="another-secret-0123456789")),
+        ("reap", signed(b"other")),
+        ("reap", signed(b"{}", at=1)),
+        ("reap", {TIMESTAMP: "x", SIGNATURE: "y"}),
+        ("nightly", signed(b"{}")),
+        ("nowhere", signed(b"{}")),
+    ],
+)
+async def test_whoever_does_not_sign_learns_nothing(sender: httpx.AsyncClient, name: str, headers: dict[str, str]) -> None:
+    answer = await sender.post(f"/hooks/{name}", content=b"{}", headers=headers)
+
+    assert answer.status_code == 401
+    assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"), [(b"[]", 400), (b"{", 400), (b'{"pool_id": 1}', 400), (b'{"pool_id": "nowhere"}', 422), (b"", 200)]
+)
+async def test_a_signed_delivery_that_cannot_be_used_is_told_so(sender: httpx.AsyncClient, body: bytes, status: int) -> None:
+    assert (await sender.post(HOOK, content=body, headers=signed(body))).status_code == status
+
+
+async def test_a_delivery_that_is_too_large_is_not_read(sender: httpx.AsyncClient) -> None:
+    body = b" " * (LARGEST_BODY + 1)
+
+    assert (await sender.post(HOOK, content=body, headers=signed(body))).status_code == 413
+
+
+async def test_another_method_needs_a_token(sender: httpx.AsyncClient) -> None:
+    assert (await sender.get(HOOK)).status_code == 401
+    assert (await sender.get(HOOK, headers=bearer(TOKEN))).status_code == 405
+
+
+async def test_a_webhook_whose_secret_is_missing_lets_nobody_in(
+    sender: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOOK_SECRET")
+
+    answer = await sender.post(HOOK, content=b"{}", headers=signed(b"{}"))
+
+    assert answer.status_code == 401
+    assert "HOOK_SECRET" not in answer.text
+
+
+async def test_without_a_file_there_is_no_webhook(tmp_path: Path) -> None:
+    async with web(tmp_path) as made, made.client() as sender:
+        assert (await sender.post(HOOK, content=b"{}", headers=signed(b"{}"))).status_code == 401
+        assert (await sender.get("/api/v1/triggers")).json() == []
+        assert (await sender.post("/api/v1/triggers/reap/fire")).status_code == 404
+
+
+async def test_triggers_are_listed_and_pulled(hooked: Web) -> None:
+    async with hooked.client(bearer(TOKEN)) as operator:
+        listed = (await operator.get("/api/v1/triggers")).json()
+        fired = await operator.post("/api/v1/triggers/nightly/fire")
+        unknown = await operator.post("/api/v1/triggers/nowhere/fire")
+
+    assert [(each["name"], each["type"], each["due"] is None) for each in listed] == [
+        ("reap", "webhook", True),
+        ("nightly", "cron", False),
+    ]
+    assert list(fired.json()["beats"]) == ["jobs"]
+    assert unknown.status_code == 404
+
+
+TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=255), max_size=60)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    body=st.binary(max_size=300)
+    | st.recursive(st.none() | st.text(), st.lists, max_leaves=5).map(lambda v: json.dumps(v).encode()),
+    headers=st.dictionaries(st.sampled_from([TIMESTAMP, SIGNATURE, KEY, "Content-Type"]), TEXT),
+    good=st.booleans(),
+    name=st.sampled_from(["reap", "nightly", "x", "%00", "..", "ü"]),
+)
+async def test_whatever_is_sent_the_server_stands(
+    sender: httpx.AsyncClient, body: bytes, headers: dict[str, str], good: bool, name: str
+) -> None:
+    sent = {key.encode(): value.encode("latin-1") for key, value in (headers | (signed(body) if good else {})).items()}
+
+    answer = await sender.post(f"/hooks/{name}", content=body, headers=sent)
+
+    assert answer.status_code < 500
+    assert good or answer.status_code >= 400
