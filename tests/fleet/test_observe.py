@@ -7,7 +7,7 @@ import pytest
 
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import NotFound
+from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.model import FleetPolicy, FleetView, Seen
@@ -99,6 +99,13 @@ async def test_a_provider_that_does_not_answer_is_not_an_empty_one(watched: Watc
 async def test_a_pool_that_is_not_there_cannot_be_seen(watched: Watched) -> None:
     with pytest.raises(NotFound):
         await observe(watched.store, watched.spawner, PoolId("nobody-made"), NO_GAP)
+
+
+async def test_the_pool_of_a_run_is_its_orchestrators_to_watch(watched: Watched) -> None:
+    await watched.store.pools.create(pool("run-1", PoolKind.BENCH, LIMITS))
+
+    with pytest.raises(InvalidInput, match="which is a run"):
+        await observe(watched.store, watched.spawner, PoolId("run-1"), seconds(0))
 
 
 async def test_the_first_look_begins_now(watched: Watched) -> None:

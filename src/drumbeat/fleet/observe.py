@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 
 from drumbeat.core.beat import Beat
-from drumbeat.core.errors import NotFound, SpawnCause, StoreError
+from drumbeat.core.errors import InvalidInput, NotFound, SpawnCause, StoreError
 from drumbeat.core.job import Job, JobId, JobStatus, Outcome
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.breaker import cause_of
 from drumbeat.fleet.model import (
@@ -46,8 +46,12 @@ _LAG_FROM = 9  #: workers kept in sight for the spawn lag they tell
 
 
 async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelta) -> FleetView:
-    """The pool as it is now."""
+    """The pool as it is now. Raises InvalidInput for the pool of a benchmark run, whose orchestrator decides for it."""
     pool = await store.pools.get(pool_id)
+    if pool.kind is PoolKind.BENCH:
+        raise InvalidInput(
+            f"expected a fleet or a pool of jobs, got {pool_id}, which is a run; see: drumbeat bench show {pool_id}"
+        )
     last = await last_look(store, pool, await store.now())
     sight = await look(store, spawner, pool, gap, last, unlisted_too=True)
     policy, provider = FleetPolicy.from_json(pool.policy), _provider(spawner)

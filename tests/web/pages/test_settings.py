@@ -28,6 +28,7 @@ async def test_a_connection_is_added_tried_made_the_default_and_forgotten(page: 
     await expect(page.get_by_text("accounts answers:")).to_be_visible()
     await row.get_by_role("button", name="Make default").click()
     await expect(row).to_contain_text("yes")
+    await expect(page.locator(".q-notification")).to_have_count(0)
     await check_accessible(page)
     await picture(page, "settings-connection")
 

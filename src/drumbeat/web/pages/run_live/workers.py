@@ -63,7 +63,7 @@ class WorkerGrid:
         return field, text
 
     async def _open(self, name: str) -> None:
-        with ui.dialog().props(f'aria-label="{name}"') as dialog, ui.card().classes("w-full max-w-3xl"):
+        with ui.dialog().props(f'transition-duration=0 aria-label="{name}"') as dialog, ui.card().classes("w-full max-w-3xl"):
             ui.label(name).classes("text-h6").props("role=heading aria-level=2")
             seen = self._seen[name]
             for what, value in facts(seen).items():
