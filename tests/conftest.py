@@ -25,6 +25,17 @@ sys.dont_write_bytecode = False
 _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machine that loses power does
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins first, so that no test process works on alone at the end: browsers, then real waits."""
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    if "/web/pages/" in item.path.as_posix():
+        return 0
+    return 1 if "/e2e/" in item.path.as_posix() or item.get_closest_marker("slow") else 2
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     with PostgresServer(settings=_QUICK, folder=memory_folder()) as server:

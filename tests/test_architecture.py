@@ -17,7 +17,7 @@ PYPROJECT = ROOT / "pyproject.toml"
 TOOLS = Path(sys.executable).parent
 
 BREAKS = [
-    ("core", "core/log.py", "from drumbeat.store.interface import Store"),
+    ("core decide", "core/log.py", "from drumbeat.store.interface import Store"),
     ("pure", "core/log.py", "import uuid"),
     ("pure", "fleet/model.py", "import socket"),
     ("pure", "bench/model/plan.py", "import msgspec"),

@@ -54,15 +54,10 @@ class Rented:
     async def told(self, *arguments: str) -> Any:
         return json.loads((await self.command(*arguments, "--json")).output)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "drumbeat", *arguments],
-            cwd=self.folder,
-            env=environment(**self.variables),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "drumbeat", *arguments]
+        with (self.folder / "printed").open("wb") as out, (self.folder / "logged").open("wb") as log:
+            return subprocess.Popen(command, cwd=self.folder, env=environment(**self.variables), stdout=out, stderr=log)
 
     async def create(self) -> None:
         (self.folder / "handlers.py").write_text(HANDLERS)
@@ -107,8 +102,9 @@ async def test_a_daemon_rents_pods_for_jobs_and_gives_them_back(store_url: str, 
             await eventually(lambda: all_gone(rented, simulator), 120, "every pod is given back")
         finally:
             daemon.send_signal(signal.SIGTERM)
-            printed, logged = await asyncio.to_thread(daemon.communicate, timeout=30)
+            await asyncio.to_thread(daemon.wait, 30)
 
+        printed, logged = (tmp_path / "printed").read_text(), (tmp_path / "logged").read_text()
         rows = await rented.workers()
         assert daemon.returncode == 0
         assert 1 <= len(simulator.pods) == len(rows) <= JOBS

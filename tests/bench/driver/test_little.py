@@ -92,4 +92,4 @@ async def test_a_load_full_of_conflicts_adds_up(new_database: Callable[[], str])
 
     assert result.tally.errors >= result.tally.operations - 1 > 0
     assert result.little is not None
-    assert result.little["unexplained"] < 0.1, "far less on a quiet machine; before, all of it was missing"
+    assert result.little["unexplained"] < 0.5, "far less on a quiet machine; before, all of it was missing"

@@ -36,7 +36,7 @@ def search(target: str) -> str:
         SEARCH,
         load_mode="FIND_MAX_CONCURRENCY",
         find_max={"start_connections": 2, "connections_increment": 4, "step_duration_seconds": 2, "settle_seconds": 0.5,
-                  "latency_stability_pct": 100, "qps_stability_pct": 50, "most_looks": 1},
+                  "latency_stability_pct": 100_000, "qps_stability_pct": 99, "most_looks": 1},
         scaling={"mode": "BOUNDED", "min_workers": 1, "max_workers": 1, "max_connections": 6},
         slo={},
     )  # fmt: skip

@@ -109,6 +109,8 @@ class PostgresDatabase:
             gone, outdated = _driver().InterfaceError, _driver().InvalidCachedStatementError
             self._lending = Lending(pool, self._command_timeout, gone, outdated, prepares=not self._pooled)
         except failures() as exc:
+            if _is_being_cancelled():  # the driver may tell of it as a connection that was lost
+                raise asyncio.CancelledError from exc
             raise self.translated(exc) from exc
 
     async def _make_pool(self, *, pooled: bool) -> "asyncpg.Pool[asyncpg.Record]":
@@ -258,6 +260,11 @@ class PostgresDatabase:
             return AlreadyExists(f"another was quicker: {str(exc.detail or exc).rstrip('.')}; choose another name")
         hint = "; is it running, and is the store's URL right?" if isinstance(exc, OSError) else ""
         return StoreUnavailable(f"PostgreSQL at {self.location}: {str(exc) or type(exc).__name__}{hint}")
+
+
+def _is_being_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 async def push_on(

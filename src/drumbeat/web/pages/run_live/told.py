@@ -32,7 +32,7 @@ class Decisions:
     def __init__(self) -> None:
         ui.label("Decisions").classes("text-h6").props("role=heading aria-level=2")
         self._shown: tuple[Decided, ...] = ()
-        self._table = Table("Decisions", _COLUMNS, lambda each: f"{each.at} {each.what} {each.reason}", page=10)
+        self._table = Table("Decisions", _COLUMNS, lambda each: f"{each.at} {each.what} {each.reason}", page=50)
         self._table.element.props('no-data-label="Nothing has been decided yet."')
 
     def show(self, decisions: tuple[Decided, ...]) -> None:
