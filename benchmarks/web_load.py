@@ -24,10 +24,11 @@ from typing import Any
 import psutil
 
 import kit  # noqa: F401  (makes the tests' servers importable)
-from drumbeat.control_plane import ControlPlane, open_control_plane, prepare
+from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
+from drumbeat.offline import prepare
 from drumbeat.settings import Settings
 from kit.long_run import long_run
 from kit.report import Report, parser, percentile, print_table, say

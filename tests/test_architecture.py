@@ -19,7 +19,7 @@ TOOLS = Path(sys.executable).parent
 BREAKS = [
     ("core decide", "core/log.py", "from drumbeat.store.interface import Store"),
     ("pure", "core/log.py", "import uuid"),
-    ("pure", "fleet/model.py", "import socket"),
+    ("pure", "fleet/model/view.py", "import socket"),
     ("pure", "bench/model/plan.py", "import msgspec"),
     ("pure", "bench/report/html.py", "from pathlib import Path"),
     ("store", "store/memory/state.py", "from drumbeat.spawn.interface import Spawner"),

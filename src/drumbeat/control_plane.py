@@ -8,19 +8,18 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 from uuid import uuid4
 
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
+from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.event import start
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
+from drumbeat.extras import bench_part, part
 from drumbeat.runtime.logs import LogShipper
 from drumbeat.runtime.signals import on_stop_signals, run_until_signalled
 from drumbeat.runtime.worker import WorkerLife, Workload
@@ -34,13 +33,11 @@ if TYPE_CHECKING:
     from drumbeat.bench.compare import Comparison as Comparison
     from drumbeat.bench.connections import ConnectionDesk as ConnectionDesk
     from drumbeat.bench.desk import BenchDesk as BenchDesk
-    from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
     from drumbeat.bench.vault import Vault as Vault
     from drumbeat.core.job import JobId, NewJob
     from drumbeat.fleet.desk import FleetDesk as FleetDesk
     from drumbeat.fleet.desk import FleetStatus as FleetStatus
     from drumbeat.fleet.explain import Explanation as Explanation
-    from drumbeat.fleet.laboratory import Simulated as Simulated
     from drumbeat.fleet.model import Action, FleetPolicy, FleetView
     from drumbeat.pool.checker import Checker as Checker
     from drumbeat.pool.desk import PoolDesk as PoolDesk
@@ -121,7 +118,7 @@ class ControlPlane:
         if not self.store.traits.networked:
             kind = self.store.traits.name
             raise InvalidSettings(f"expected a store that RunPod's pods can reach, got one of kind {kind}; use PostgreSQL")
-        runpod = _part("spawn.runpod", "runpod", "the RunPod spawner")
+        runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
         made: Spawner = runpod.RunPodSpawner(settings, {STORE_VARIABLE: self.settings.store}, self._clock)
         return made
@@ -241,7 +238,7 @@ class ControlPlane:
 
     def triggers(self, file: Path | None = None) -> "TriggerDesk":
         """The triggers of a file, or of the usual one. Raises InvalidSettings, MissingExtra."""
-        desk = _part("triggers.desk", "triggers", "triggers.yml")
+        desk = part("triggers.desk", "triggers", "triggers.yml")
         around = desk.Surroundings(
             store=self.store,
             clock=self._clock,
@@ -259,7 +256,7 @@ class ControlPlane:
         file = triggers_file()
         if file is not None:
             return await self.triggers(file).answer_event(event)
-        answer: Mapping[str, Any] = await _part("triggers.serverless", "triggers", "a trigger").answer_event(
+        answer: Mapping[str, Any] = await part("triggers.serverless", "triggers", "a trigger").answer_event(
             event, self.run_trigger, None
         )
         return answer
@@ -284,11 +281,11 @@ class ControlPlane:
         from drumbeat.runtime.host import this_host
 
         host = this_host()
-        desk: BenchDesk = _bench("desk").BenchDesk(
+        desk: BenchDesk = bench_part("desk").BenchDesk(
             self.store,
             self._clock,
             process_name(),
-            _bench("creation").capacity(host.cores, host.memory),
+            bench_part("creation").capacity(host.cores, host.memory),
             partial(self.local_spawner, survive=True),
             self.connections(),
         )
@@ -296,7 +293,7 @@ class ControlPlane:
 
     def connections(self) -> "ConnectionDesk":
         """Databases under test by name. Raises InvalidSettings when DRUMBEAT_KEY is set and holds no key."""
-        desk: ConnectionDesk = _bench("connections").ConnectionDesk(self.store, self.vault())
+        desk: ConnectionDesk = bench_part("connections").ConnectionDesk(self.store, self.vault())
         return desk
 
     def vault(self) -> "Vault":
@@ -325,7 +322,7 @@ class ControlPlane:
             return Metronome(self._clock)
         if home.kind is PoolKind.BENCH:
             run_id, folder = RunId(home.pool_id), self.settings.state_dir / "executions"
-            made: Workload = _bench("worker").bench_workload(
+            made: Workload = bench_part("worker").bench_workload(
                 self.store, run_id, identity.worker_id, identity.slot, folder, self._clock, self.vault()
             )
             return made
@@ -411,23 +408,6 @@ def process_name() -> str:
     return f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
 
 
-async def drive(url: str, request: "DriveRequest", on_progress: "Callable[[DriveProgress], None]") -> "DriveOutcome":
-    """Drive a database from this process alone; needs no store."""
-    outcome: DriveOutcome = await _bench("drive").drive_url(url, request, SystemClock(), on_progress)
-    return outcome
-
-
-async def prepare(url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]) -> None:
-    """Create and load a workload's tables in a database under test."""
-    await _bench("drive").prepare_url(url, workload, scale, fresh=fresh, on_progress=on_progress)
-
-
-def template_schema() -> Mapping[str, Any]:
-    """The JSON Schema of benchmark templates."""
-    schema: Mapping[str, Any] = _bench("template").json_schema()
-    return schema
-
-
 def push_on(store: str) -> "PushOn | None":
     """How jobs are pushed on a caller's own connection to this store; None where that cannot be."""
     parts = urlsplit(store)
@@ -472,63 +452,6 @@ def until_stopped(stop: asyncio.Event) -> Iterator[None]:
         yield
 
 
-def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy":
-    """A fleet's policy as its file, this process's environment and ``settings`` make it. Raises InvalidSettings."""
-    from drumbeat.fleet.settings import load_policy
-
-    return load_policy(os.environ, file, **settings)
-
-
-def fleet_thresholds(policy: "FleetPolicy", file: Path | None, preset: str | None) -> Thresholds | None:
-    """The limits a fleet's pool shall have; None: those it has. Raises InvalidSettings."""
-    from drumbeat.fleet.settings import load_thresholds
-
-    return load_thresholds(policy, file, preset)
-
-
-def simulate_trace(
-    trace: Path, policy: str, settings: Mapping[str, Any], file: Path | None = None, **around: Any
-) -> "Simulated":
-    """A trace's jobs under a policy, on virtual time; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
-    from drumbeat.fleet.laboratory import policy_for, simulate_file
-    from drumbeat.fleet.simulate import Surroundings
-
-    return simulate_file(trace, policy_for(policy, settings, file), Surroundings(**around))
-
-
-def simulate_jobs(
-    jobs: Sequence[tuple[float, float]], policy: str, settings: Mapping[str, Any], most_beats: int, **around: Any
-) -> "Simulated":
-    """Jobs, each its arrival and duration in seconds, under a policy on virtual time. Raises InvalidInput, InvalidSettings."""
-    from drumbeat.fleet.laboratory import policy_for, simulate_load
-    from drumbeat.fleet.simulate import Load, Surroundings
-
-    chosen, load = policy_for(policy, settings), Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
-    beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
-    if beats > most_beats:
-        raise InvalidInput(f"jobs: expected at most {most_beats} beats if one worker did them all, got {beats:.0f}")
-    return simulate_load(load, chosen, Surroundings(**around))
-
-
-def sentences(found: "Explanation") -> Sequence[str]:
-    """Why a beat did what it did, to read."""
-    from drumbeat.fleet.explain import sentences as spelt
-
-    return spelt(found)
-
-
 def triggers_file() -> Path | None:
     """The triggers' file of this folder, under our name or the seed's."""
     return next((file for file in TRIGGER_FILES if file.is_file()), None)
-
-
-def _bench(part: str) -> ModuleType:
-    """A part of the bench, imported late: it needs numpy and pyarrow, which nothing else does."""
-    return _part(f"bench.{part}", "bench", "the bench")
-
-
-def _part(name: str, extra: str, what: str) -> ModuleType:
-    try:
-        return import_module(f"drumbeat.{name}")
-    except ModuleNotFoundError as exc:
-        raise MissingExtra(what, extra) from exc

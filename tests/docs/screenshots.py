@@ -13,7 +13,7 @@ from PIL import Image
 from playwright.async_api import Browser, Error, Page
 
 from docs.pages import ROOT
-from drumbeat import control_plane
+from drumbeat import offline
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.run import RunId
 from drumbeat.settings import Settings
@@ -85,7 +85,7 @@ def document(target: str, name: str, seconds: int) -> str:
 
 async def finished_runs(settings: Settings, target: str) -> list[RunId]:
     """Two real runs, one after the other."""
-    await control_plane.prepare(target, "read-only", 0.1, fresh=False, on_progress=lambda name, done, whole: None)
+    await offline.prepare(target, "read-only", 0.1, fresh=False, on_progress=lambda name, done, whole: None)
     made = []
     async with open_control_plane(settings) as plane:
         desk = plane.bench()

@@ -10,13 +10,14 @@ from typing import Any
 
 import httpx
 
-from drumbeat.control_plane import ControlPlane, open_control_plane, prepare
+from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Result, RunStatus, Step, StepType
 from drumbeat.core.worker import WorkerStatus
+from drumbeat.offline import prepare
 from drumbeat.settings import Settings
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
 from drumbeat.store.interface import RunChange
@@ -129,7 +130,7 @@ async def ended_run(made: Web, name: str) -> str:
 
 
 async def fleet(made: Web) -> None:
-    from drumbeat.control_plane import fleet_policy
+    from drumbeat.offline import fleet_policy
 
     await made.plane.scale_pool(
         "fleet", fleet_policy(None, {"policy": "lag_aware", "min_workers": "0", "max_workers": "1", "price_per_hour": "2"})

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from drumbeat import control_plane
+from drumbeat import offline
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
 from drumbeat.cli import bench_results, bench_runs, bench_templates
 from drumbeat.cli.live import sparkline
@@ -37,7 +37,7 @@ def prepare(
 ) -> None:
     """Create and load a workload's tables. Goes on where it was interrupted."""
     with _progress_bar() as bar:
-        run(control_plane.prepare(url, workload, scale, fresh=fresh, on_progress=_advance(bar)))
+        run(offline.prepare(url, workload, scale, fresh=fresh, on_progress=_advance(bar)))
     console.print(f"{workload} at scale {scale:g} is ready", highlight=False)
 
 
@@ -80,9 +80,9 @@ def drive(
 def _watched(url: str, request: DriveRequest, *, quiet: bool) -> DriveOutcome:
     view = _View(request)
     if quiet or not console.is_terminal:
-        return run(control_plane.drive(url, request, view.note))
+        return run(offline.drive(url, request, view.note))
     with Live(get_renderable=view.draw, console=console, refresh_per_second=4, transient=True):
-        return run(control_plane.drive(url, request, view.note))
+        return run(offline.drive(url, request, view.note))
 
 
 class _View:

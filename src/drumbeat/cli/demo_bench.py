@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.text import Text
 
-from drumbeat import control_plane
+from drumbeat import offline
 from drumbeat.bench.model import RunRecord
 from drumbeat.cli.bench_outcome import print_outcome, write
 from drumbeat.cli.bench_runs import conducted
@@ -50,7 +50,7 @@ def play_bench(settings: Settings, workers: int, folder: Path, report: Path) -> 
 async def _play(settings: Settings, workers: int, target: str, report: Path) -> None:
     async with open_control_plane(settings, create=True) as plane:
         say("• a SQLite database under test gets its table")
-        await control_plane.prepare(target, WORKLOAD, SCALE, fresh=False, on_progress=lambda name, done, whole: None)
+        await offline.prepare(target, WORKLOAD, SCALE, fresh=False, on_progress=lambda name, done, whole: None)
         desk = plane.bench()
         document = await desk.document(json.dumps(demo_template(target, workers)), is_text=True)
         made, _ = await desk.create(document)

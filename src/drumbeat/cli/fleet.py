@@ -14,9 +14,10 @@ from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.client import Mode, WorkPlan
-from drumbeat.control_plane import ControlPlane, fleet_policy, fleet_thresholds
+from drumbeat.control_plane import ControlPlane
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import Worker, judge
+from drumbeat.offline import fleet_policy, fleet_thresholds
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import FleetStatus

@@ -8,7 +8,7 @@ import typer
 from drumbeat.cli.fleet_options import FileOption, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, parse_age
 from drumbeat.cli.render import say, show_json
-from drumbeat.control_plane import simulate_trace
+from drumbeat.offline import simulate_trace
 
 app = typer.Typer()
 

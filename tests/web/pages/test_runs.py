@@ -190,10 +190,12 @@ async def test_a_run_that_is_not_there_is_said_not_to_be(browser: Browser, readi
 async def test_a_run_is_deleted_once_that_is_confirmed(page: Page, runs: Runs) -> None:
     await opened(page, f"/runs/{STOPPED}", "search, stopped")
     await expect(page.locator(".bubble.bad")).to_have_text("Cancelled")
-    await page.get_by_role("button", name="Delete").click()
-    await page.get_by_role("button", name="Cancel").click()
-    await page.get_by_role("button", name="Delete").click()
-    await page.get_by_role("button", name="Delete it").click()
+    dialog = page.get_by_role("alertdialog")
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await dialog.get_by_role("button", name="Cancel").click()
+    await expect(dialog).to_have_count(0)
+    await page.get_by_role("button", name="Delete", exact=True).click()
+    await dialog.get_by_role("button", name="Delete it").click()
     await page.wait_for_url("**/runs")
 
     left = await runs.asked(lambda plane: plane.store.runs.list())

@@ -175,6 +175,7 @@ async def test_templates_are_found_by_tag_and_name_and_deleted_after_a_question(
 
     await page.get_by_role("button", name="Delete old one").click()
     await page.get_by_role("alertdialog").get_by_role("button", name="Cancel").click()
+    await expect(page.get_by_role("alertdialog")).to_have_count(0)
     await expect(page.get_by_role("link", name="old one")).to_be_visible()
     await page.get_by_role("button", name="Delete old one").click()
     await page.get_by_role("alertdialog").get_by_role("button", name="Delete").click()

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import Query
 from pydantic import Field
 
-from drumbeat.control_plane import ControlPlane, sentences, simulate_jobs
+from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.offline import sentences, simulate_jobs
 from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, InHouse, Plane
 from drumbeat.web.api.pools import worker_shape

@@ -7,9 +7,10 @@ from urllib.parse import quote
 from fastapi import Query, Response
 from pydantic import ConfigDict, Field
 
-from drumbeat.control_plane import ControlPlane, template_schema
+from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Template
+from drumbeat.offline import template_schema
 from drumbeat.web.api.answers import located, made, problems
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.route import router as checked

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import events, ui
 
-from drumbeat.control_plane import simulate_trace
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import PolicyName
+from drumbeat.offline import simulate_trace
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import say, told
 from drumbeat.web.pages.forms import Field, blame
@@ -20,7 +20,7 @@ from drumbeat.web.pages.frame import heading, page, trail
 from drumbeat.web.pages.parts import Column, Series, Table, chart
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import Simulated
+    from drumbeat.offline import Simulated
 
 LARGEST = 4 * 1024 * 1024  #: bytes of an uploaded trace
 _POINTS = 1500

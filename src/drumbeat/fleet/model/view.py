@@ -1,0 +1,191 @@
+"""What the fleet sees and what it remembers from beat to beat."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from drumbeat.core.errors import SpawnCause
+from drumbeat.core.job import JobId
+from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.core.recovery import Seen, Sight
+from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.fleet.model.policy import FleetPolicy
+
+_SECOND = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """Where workers come from, as far as deciding needs it."""
+
+    name: str = ""
+    unique_names: bool = True  #: it refuses a second instance of one name itself
+    price_per_hour: float = 0.0
+    billing_granule: timedelta = _SECOND
+    usual_start: timedelta = _SECOND  #: the spawn lag until one was measured
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """How the pool's queue stands. Counts may stop at a cap."""
+
+    ready: int = 0
+    delayed: int = 0
+    claimed: int = 0
+    oldest_ready: datetime | None = None
+    due: tuple[datetime, ...] = ()  #: when the next delayed jobs come due, soonest first; may be a part of them
+    demand: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by the capability they need, '' for none
+    types: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of those looked at; may be a part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A job that a worker holds."""
+
+    job_id: JobId
+    worker_id: WorkerId
+    claimed_at: datetime
+    type: str = ""
+    lease_until: datetime | None = None
+    timeout: timedelta | None = None
+    progress: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """An attempt that ended since the last beat."""
+
+    worker_id: WorkerId
+    took: timedelta
+    type: str = ""
+    ok: bool = True
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrivals:
+    """Jobs that came due within one minute."""
+
+    minute: datetime  #: its beginning
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTime:
+    """How long jobs of one type take, from attempts seen lately."""
+
+    type: str
+    count: float  #: weight of what was seen; old attempts fade
+    mean: timedelta
+    longest: timedelta
+    variance: float = 0.0  #: of the seconds it takes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What was spent in the running hour, day and month (UTC), by workers of the whole pool."""
+
+    hour: float = 0.0
+    day: float = 0.0
+    month: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpawnResult:
+    """What the provider said when the last beat asked it for a worker."""
+
+    worker_id: WorkerId
+    at: datetime
+    cause: SpawnCause | None = None  #: None: it was started
+    retry_after: timedelta | None = None  #: the provider's own wish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How many workers a beat wished for, before the stabilisation window."""
+
+    at: datetime
+    workers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackoffState:
+    """Provider faults in a row, and when it may be asked again."""
+
+    faults: int = 0
+    cause: SpawnCause | None = None
+    last_at: datetime | None = None
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakerState:
+    """Whether worker faults have stopped spawning. Closed while ``opened_at`` is None."""
+
+    opened_at: datetime | None = None
+    trial: WorkerId | None = None  #: the one worker let through
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetState:
+    """What a beat leaves to the next, in its row's summary. Losing it may only make the fleet more cautious."""
+
+    wanted: tuple[Wanted, ...] = ()
+    up_at: datetime | None = None
+    down_at: datetime | None = None
+    missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers not listed, and since when
+    backoff: BackoffState = BackoffState()
+    breaker: BreakerState = BreakerState()
+    services: tuple[ServiceTime, ...] = ()
+    counted_from: datetime | None = None  #: arrivals are known since then; the seconds below count from there
+    arrivals: tuple[tuple[float, int], ...] = ()  #: when a beat was, and how many came since the one before; oldest first
+    idle_since: Mapping[str, datetime] = field(default_factory=dict)  #: workers that hold nothing, and since when
+    streaks: Mapping[str, tuple[datetime, ...]] = field(default_factory=dict)  #: failed jobs in a row, by worker
+    levels: tuple[tuple[bool, float], ...] = ()  #: of n + 1 workers: whether so many are needed, and since when
+    gaps: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one was not needed; latest last
+    uses: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one is needed, on average
+    cursor: JobId | None = None  #: the last job whose coming was counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastBeat:
+    """What became of the beat before."""
+
+    at: datetime
+    spawns: tuple[SpawnResult, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetView:
+    """One consistent look at a pool. The time is in it, by the store's clock."""
+
+    pool_id: PoolId
+    now: datetime
+    looking_since: datetime  #: before this the controller saw nothing; no silence is counted from before
+    paused_until: datetime | None
+    thresholds: Thresholds
+    policy: FleetPolicy
+    workers: tuple[Worker, ...]  #: live, not reaped, or ended of late
+    instances: tuple[Seen, ...]
+    instances_partial: bool = False  #: the provider said, or it is known, that the list is not whole
+    provider: Provider = Provider()
+    last_number: int = -1  #: the highest number of any worker ever; rows of long ago are not in the view
+    queue: Queue | None = None  #: None: there is none, or it could not be read
+    held: tuple[Held, ...] = ()
+    held_partial: bool = False  #: there are more than are shown
+    arrived: tuple[Arrivals, ...] = ()  #: since the last beat
+    finished: tuple[Finished, ...] = ()  #: since the last beat; may be a part
+    cursor: JobId | None = None  #: the last job whose coming is in ``arrived``
+    spent: Spending = Spending()
+    last: LastBeat | None = None
+    state: FleetState | None = None  #: None: nothing is remembered
+
+    @property
+    def sight(self) -> Sight:
+        return Sight(
+            now=self.now,
+            looking_since=self.looking_since,
+            thresholds=self.policy.limits(self.thresholds),
+            workers=self.workers,
+            instances=self.instances,
+        )

@@ -1,0 +1,79 @@
+"""What surfaces may ask without a store: drive a database, read a policy, simulate one, put a decision into words."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.pool import Thresholds
+from drumbeat.extras import bench_part
+
+if TYPE_CHECKING:
+    from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
+    from drumbeat.fleet.explain import Explanation
+    from drumbeat.fleet.laboratory import Simulated as Simulated
+    from drumbeat.fleet.model import FleetPolicy
+
+
+async def drive(url: str, request: "DriveRequest", on_progress: "Callable[[DriveProgress], None]") -> "DriveOutcome":
+    """Drive a database from this process alone; needs no store."""
+    outcome: DriveOutcome = await bench_part("drive").drive_url(url, request, SystemClock(), on_progress)
+    return outcome
+
+
+async def prepare(url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]) -> None:
+    """Create and load a workload's tables in a database under test."""
+    await bench_part("drive").prepare_url(url, workload, scale, fresh=fresh, on_progress=on_progress)
+
+
+def template_schema() -> Mapping[str, Any]:
+    """The JSON Schema of benchmark templates."""
+    schema: Mapping[str, Any] = bench_part("template").json_schema()
+    return schema
+
+
+def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy":
+    """A fleet's policy as its file, this process's environment and ``settings`` make it. Raises InvalidSettings."""
+    from drumbeat.fleet.settings import load_policy
+
+    return load_policy(os.environ, file, **settings)
+
+
+def fleet_thresholds(policy: "FleetPolicy", file: Path | None, preset: str | None) -> Thresholds | None:
+    """The limits a fleet's pool shall have; None: those it has. Raises InvalidSettings."""
+    from drumbeat.fleet.settings import load_thresholds
+
+    return load_thresholds(policy, file, preset)
+
+
+def simulate_trace(
+    trace: Path, policy: str, settings: Mapping[str, Any], file: Path | None = None, **around: Any
+) -> "Simulated":
+    """A trace's jobs under a policy, on virtual time; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
+    from drumbeat.fleet.laboratory import policy_for, simulate_file
+    from drumbeat.fleet.simulate import Surroundings
+
+    return simulate_file(trace, policy_for(policy, settings, file), Surroundings(**around))
+
+
+def simulate_jobs(
+    jobs: Sequence[tuple[float, float]], policy: str, settings: Mapping[str, Any], most_beats: int, **around: Any
+) -> "Simulated":
+    """Jobs, each its arrival and duration in seconds, under a policy on virtual time. Raises InvalidInput, InvalidSettings."""
+    from drumbeat.fleet.laboratory import policy_for, simulate_load
+    from drumbeat.fleet.simulate import Load, Surroundings
+
+    chosen, load = policy_for(policy, settings), Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
+    beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
+    if beats > most_beats:
+        raise InvalidInput(f"jobs: expected at most {most_beats} beats if one worker did them all, got {beats:.0f}")
+    return simulate_load(load, chosen, Surroundings(**around))
+
+
+def sentences(found: "Explanation") -> Sequence[str]:
+    """Why a beat did what it did, to read."""
+    from drumbeat.fleet.explain import sentences as spelt
+
+    return spelt(found)
