@@ -6,7 +6,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 EXTRAS := dev,postgres,bench,mysql,duckdb,redis,flatmachines,gpu,plot,fast,runpod,web
 
-.PHONY: help demo test check lint types imports format bench screenshots clean
+.PHONY: help demo test check lint types imports format soak bench screenshots clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: $(BIN)/.ready ## how many connections does a database take? Found in a min
 test: $(BIN)/.ready ## every test, on real servers it starts itself
 	@echo "drumbeat: running the tests (PostgreSQL comes from a wheel and is started on a free loopback port)"
 	@$(BIN)/python -m pytest -n 4 --dist loadgroup -q
+
+soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: many more seeds and examples
+	@DRUMBEAT_THOROUGH=1 $(BIN)/python -m pytest -n 4 --dist loadgroup -q
 
 check: lint types imports test ## what must be green at every commit
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import thorough  # noqa: F401  (how many examples there are)
 from servers.pgbouncer import PgBouncer, Unavailable
 from servers.places import memory_folder
 from servers.postgres import PostgresServer

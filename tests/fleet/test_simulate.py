@@ -135,7 +135,7 @@ def test_the_seeds_policy_keeps_its_two_workers() -> None:
 
 
 def test_jobs_that_nobody_will_serve_are_an_error() -> None:
-    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=0, every=timedelta(seconds=1))
+    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=0, every=timedelta(seconds=30))
 
     with pytest.raises(InvalidInput, match="1 jobs wait and no worker comes"):
         simulate_load(load((0, 60)), policy, Surroundings())

@@ -17,8 +17,9 @@ from drumbeat.core.run import RUN_ENDED, Phase, Run, RunStatus
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from simulate.bench_line import Crash, dies, fails
 from simulate.bench_world import World, simulated, unwatched
+from thorough import THOROUGH, some
 
-SAMPLED = 8  #: calls in the middle of a run at which an orchestrator is killed, each before and after it took effect
+SAMPLED = some(16)  #: calls in the middle of a run at which an orchestrator is killed, each before and after it took effect
 ONE_SECOND = 2000  #: operations a worker does in one at the most: what it may take with it when it is killed
 PHASES = [Phase.WARMUP, Phase.MEASUREMENT, Phase.PROCESSING]
 
@@ -107,7 +108,7 @@ FATES: dict[str, tuple[Callable[[str], Awaitable[None]], bool]] = {
 
 
 async def moments(tell: Callable[[], Story]) -> list[tuple[int, str]]:
-    """Calls at which something happens: all that write in the starting and the ending beats, and some of those between.
+    """Calls at which something happens: all that write in the starting and the ending beats (half of them in haste), and some of those between.
 
     Between two writes nothing differs: to die after a read is to die before the write that follows. For the same reason
     half of those before which it happens are enough.
@@ -122,7 +123,7 @@ async def moments(tell: Callable[[], Story]) -> list[tuple[int, str]]:
     chosen = [n for n, call in enumerate(calls) if call.rpartition(".")[2] in WRITES]
     middle = [n for n in chosen if running[0] <= n < running[-1]]
     edges = [n for n in chosen if n not in middle]
-    return [(n, calls[n]) for n in sorted([*edges, *Random(7).sample(middle, SAMPLED)])]
+    return [(n, calls[n]) for n in sorted([*edges[:: 1 if THOROUGH else 2], *Random(7).sample(middle, SAMPLED)])]
 
 
 @pytest.mark.parametrize("fate", FATES)
@@ -268,7 +269,7 @@ async def test_a_run_stopped_in_the_middle_of_any_beat_is_cancelled_and_leaves_n
     ],
     ids=["fail", "tolerate", "replace"],
 )
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(some(16)))
 async def test_a_worker_killed_at_any_moment_means_what_the_policy_says(
     policy: LostPolicy, status: RunStatus, reason: str, workers: int, seed: int
 ) -> None:

@@ -9,8 +9,9 @@ import pytest
 
 from drumbeat.bench.model import LoadMode, QpsPlan, RunPlan, Scaling, ScalingMode
 from simulate.bench_qps import PacedFleet
+from thorough import some
 
-SEEDS = range(100)
+SEEDS = range(some(100))
 SETTLED = 8  #: intervals
 WATCHED = 22
 

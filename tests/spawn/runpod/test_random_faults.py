@@ -14,6 +14,7 @@ from spawn.runpod.faults import Answers, ArrivesLate, Delays, Duplicates, Fault,
 from spawn.runpod.machines import Card
 from spawn.runpod.rig import POOL, Rig, order, rigged
 from spawn.runpod.simulator import NO_STOCK
+from thorough import some
 
 CALLS = ("createPod", "listPods", "getPod", "deletePod", "listGpuTypes")
 WORKERS = tuple(WorkerId(f"w{n}") for n in range(4))
@@ -74,7 +75,7 @@ async def settled(rig: Rig, spawner: RunPodSpawner, wanted: set[WorkerId]) -> No
         await rig.pass_time(BEAT)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(some(60)))
 async def test_after_any_trouble_there_is_one_pod_a_worker_and_none_once_all_are_ended(seed: int) -> None:
     chance = random.Random(seed)
     stock = {("L4", "SECURE", "EU-1"): 50, ("T4", "SECURE", "US-1"): chance.choice([1, 3, 50])}

@@ -24,8 +24,8 @@ expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """All browser tests go to one test process."""
-    item.add_marker(pytest.mark.xdist_group("browser"))
+    """Browser tests go to two test processes: those of runs to one, which has a server of its own, all others to another."""
+    item.add_marker(pytest.mark.xdist_group("browser runs" if item.path.name.startswith("test_run") else "browser"))
 
 
 @pytest.fixture(scope="session")
