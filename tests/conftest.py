@@ -10,9 +10,11 @@
 import os
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+import scheduling
 import thorough  # noqa: F401  (how many examples there are)
 from servers.pgbouncer import PgBouncer, Unavailable
 from servers.places import memory_folder
@@ -27,14 +29,11 @@ _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machin
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins first, so that no test process works on alone at the end: browsers, then real waits."""
-    items.sort(key=_turn)
+    items.sort(key=scheduling.turn)
 
 
-def _turn(item: pytest.Item) -> int:
-    if "/web/pages/" in item.path.as_posix():
-        return 0
-    return 1 if "/e2e/" in item.path.as_posix() or item.get_closest_marker("slow") else 2
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.ByPlace:
+    return scheduling.ByPlace(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,13 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from thorough import THOROUGH
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "drumbeat"
@@ -82,6 +85,11 @@ aio.ensure_future(work())
 """
 
 
+def one_of_each(breaks: Sequence[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """For each set of rules one way to break them."""
+    return list({each[0]: each for each in breaks}.values())
+
+
 def contracts() -> dict[str, str]:
     """The names of the contracts, by id."""
     settings: dict[str, Any] = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))
@@ -121,7 +129,7 @@ def test_the_source_keeps_every_rule(package: Path) -> None:
     assert f"{len(contracts())} kept, 0 broken" in said
 
 
-@pytest.mark.parametrize(("rules", "file", "line"), BREAKS)
+@pytest.mark.parametrize(("rules", "file", "line"), BREAKS if THOROUGH else one_of_each(BREAKS))
 def test_a_broken_rule_is_caught(package: Path, rules: str, file: str, line: str) -> None:
     add_line(package, file, line)
 

@@ -10,7 +10,7 @@ import pytest
 
 from cli.given import PATIENCE, Said, drumbeat, eventually, processes_of, ran, started, workers_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("demo")]  # told once, and read by many
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,8 @@ def make_certificate(folder: Path, names: str = LOOPBACK) -> Path:
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     files = ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject, *files], check=True, capture_output=True
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", *subject, *files],
+        check=True,
+        capture_output=True,
     )
     return certificate

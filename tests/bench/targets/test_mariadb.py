@@ -17,8 +17,6 @@ from drumbeat.core.errors import InvalidSettings
 from servers.mariadb import PASSWORD, MariaDbServer
 from servers.places import memory_folder
 
-pytestmark = pytest.mark.xdist_group("mariadb")
-
 ONE = load(operation("ONE", 100, Statement(sql="SELECT $1", values=(KeyValue(low=1, high=9),))))
 
 

@@ -39,7 +39,7 @@ _AXE = """async off => (await axe.run(document, {resultTypes: ['violations'], ru
   Object.fromEntries(off.map(rule => [rule, {enabled: false}]))})).violations
   .filter(each => ['serious', 'critical'].includes(each.impact))
   .map(each => `${each.id}: ${each.help}: ${each.nodes.map(node => node.html.slice(0, 200)).join(' | ')}`)"""
-_WIDER = "() => document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth"
+_FITS = "() => document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth"
 _HERE = "() => { const e = document.activeElement; return (e.getAttribute('aria-label') || e.innerText || '').trim(); }"
 
 
@@ -136,8 +136,8 @@ async def check_accessible(page: Page, *, in_dialog: bool = False) -> None:
 
 
 async def check_fits(page: Page) -> None:
-    """Nothing sticks out at the side."""
-    assert await page.evaluate(_WIDER) <= 0
+    """Nothing sticks out at the side, once the page has been laid out."""
+    await page.wait_for_function(_FITS)
 
 
 async def tabbed_to(page: Page, name: str, most: int = 60) -> None:

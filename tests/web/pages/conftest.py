@@ -3,7 +3,6 @@
 ``browser``  Debian's Chromium under Playwright, one a session
 ``served``   ``drumbeat serve`` on a store with something in it, one a session
 ``page``     a page of ``served``; any error on its console, or request to another host, fails the test
-``phone``    the same, 390 pixels wide
 ``guarded``  the same server again, with tokens: an operator's and a reader's
 ``reader``   a page of ``guarded`` for somebody who may look and change nothing
 """
@@ -15,17 +14,12 @@ from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from servers.chromium import installation
 from servers.debian import Unavailable
-from web.pages.browsing import DESK, PATIENCE_MS, PHONE, browsing, chromium, new_context, tab
+from web.pages.browsing import DESK, PATIENCE_MS, browsing, chromium, new_context, tab
 from web.pages.scene import build, triggers_yml
 from web.pages.served import KEY, Served, filled, serving
 
 TOKEN, READ_TOKEN = "operator-operator-operator", "reader-reader-reader-reader"
 expect.set_options(timeout=PATIENCE_MS)
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """Browser tests go to two test processes: those of runs to one, which has a server of its own, all others to another."""
-    item.add_marker(pytest.mark.xdist_group("browser runs" if item.path.name.startswith("test_run") else "browser"))
 
 
 @pytest.fixture(scope="session")
@@ -64,21 +58,9 @@ async def desk(browser: Browser, served: Served) -> AsyncIterator[BrowserContext
         yield context
 
 
-@pytest.fixture(scope="session")
-async def pocket(browser: Browser, served: Served) -> AsyncIterator[BrowserContext]:
-    async with new_context(browser, served.address, PHONE) as context:
-        yield context
-
-
 @pytest.fixture
 async def page(desk: BrowserContext, served: Served) -> AsyncIterator[Page]:
     async with tab(desk, served.address) as (opened, _):
-        yield opened
-
-
-@pytest.fixture
-async def phone(pocket: BrowserContext, served: Served) -> AsyncIterator[Page]:
-    async with tab(pocket, served.address) as (opened, _):
         yield opened
 
 

@@ -5,7 +5,7 @@ from playwright.async_api import Browser, Page, expect
 
 from drumbeat.web.pages import asking
 from drumbeat.web.roles import Caller, Means, Role
-from web.pages.browsing import browsing, check_accessible, check_fits, opened, picture, tabbed_to
+from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tabbed_to
 from web.pages.served import Served
 
 PLACES = (  #: each with its heading, and its main action where it has one
@@ -28,7 +28,7 @@ def _name(path: str) -> str:
 
 
 @pytest.mark.parametrize(("path", "heading", "action"), PLACES)
-async def test_a_page_has_no_serious_fault_and_a_keyboard_reaches_its_action(
+async def test_a_page_has_no_serious_fault_fits_a_phone_and_a_keyboard_reaches_its_action(
     page: Page, path: str, heading: str, action: str | None
 ) -> None:
     await opened(page, path, heading)
@@ -37,14 +37,9 @@ async def test_a_page_has_no_serious_fault_and_a_keyboard_reaches_its_action(
     await picture(page, _name(path))
     if action is not None:
         await tabbed_to(page, action)
-
-
-@pytest.mark.parametrize(("path", "heading"), [place[:2] for place in PLACES])
-async def test_a_page_fits_a_phone(phone: Page, path: str, heading: str) -> None:
-    await opened(phone, path, heading)
-
-    await check_fits(phone)
-    await picture(phone, f"{_name(path)}-phone")
+    await page.set_viewport_size(PHONE)
+    await check_fits(page)
+    await picture(page, f"{_name(path)}-phone")
 
 
 async def test_dark_is_remembered_and_has_no_serious_fault_either(browser: Browser, served: Served) -> None:

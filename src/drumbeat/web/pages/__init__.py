@@ -35,5 +35,6 @@ def add_pages(app: FastAPI, house: House) -> None:
         dark=None,
         language="en-US",
         show_welcome_message=False,
+        tailwind=False,
         reconnect_timeout=_KEPT_SECONDS,
     )
