@@ -89,3 +89,24 @@ def test_searches_are_alike_by_what_they_found() -> None:
 )
 def test_the_target_is_known_by_its_url_or_kind(target: dict[str, str], kind: str) -> None:
     assert target_kind(replace(record(), run=run(config={"target": target}))) == kind
+
+
+def jumping(name: str) -> RunRecord:
+    """A run whose throughput fell to a tenth for half of its time."""
+    fast, slow = record(name, qps=1000), record(name, qps=100)
+    half = len(fast.timeline) // 2
+    return replace(fast, run=run(name), timeline=(*fast.timeline[:half], *slow.timeline[half:]))
+
+
+def test_a_run_that_was_never_steady_is_no_measure_for_another() -> None:
+    found = similarity(record("steady"), jumping("jumping"))
+
+    assert found.confidence is Confidence.EXCLUDED
+    assert [gate.partition(":")[0] for gate in found.gates] == ["jumping was not steady"]
+
+
+def test_a_search_that_found_nothing_stable_is_no_measure_for_another() -> None:
+    nothing = replace(search(), steps=(), results=())
+
+    assert similarity(search(), nothing).gates == (f"{nothing.run.run_id} found no stable level",)
+    assert similarity(search(), search()).gates == ()

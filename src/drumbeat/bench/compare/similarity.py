@@ -5,10 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from drumbeat.bench.compare.batches import quality
 from drumbeat.bench.model.best import best_of, find_max_steps
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 
+STEADY = 0.5  #: the least quality of a run that can be compared, as ``quality`` tells it
 _UNKNOWN = 0.5
 _ADJACENT = 0.5
 _SIZES = ("XSMALL", "SMALL", "MEDIUM", "LARGE", "XLARGE", "2XLARGE", "3XLARGE", "4XLARGE", "5XLARGE", "6XLARGE")
@@ -64,7 +66,17 @@ def _gates(before: RunRecord, after: RunRecord) -> list[str]:
         gates.append(f"the load modes differ: {before.plan.load_mode} and {after.plan.load_mode}")
     if target_kind(before) != target_kind(after):
         gates.append(f"the targets are of different kinds: {target_kind(before)} and {target_kind(after)}")
-    return gates
+    return [*gates, *(gate for record in (before, after) if (gate := _own_gate(record)))]
+
+
+def _own_gate(record: RunRecord) -> str | None:
+    """What makes a run no measure for any other: a search that found nothing stable, a throughput that was never steady."""
+    if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
+        return None if best_of(record) else f"{record.run.run_id} found no stable level"
+    steady = quality(record)
+    if steady is None or steady >= STEADY:
+        return None
+    return f"{record.run.run_id} was not steady: quality {steady:.2f}, {STEADY} at least is comparable"
 
 
 def target_kind(record: RunRecord) -> str:
