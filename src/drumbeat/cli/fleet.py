@@ -102,6 +102,8 @@ def _print_status(found: "FleetStatus") -> None:
         say(f"no beat yet; make one with: drumbeat fleet beat {found.pool.pool_id}")
         return
     say(f"last beat {last.n} at {text(last.at)} UTC wanted {last.summary.get('wanted', '–')}")
+    for alarm in last.summary.get("alarms", ()):
+        say(f"  alarm: {alarm}")
     for action in last.actions:
         say(f"  did: {sentence(action)}")
     if last.why_not or last.error:

@@ -121,7 +121,8 @@ class FleetScreen:
         ]
         nothing = [f"  nothing was done: {last.why_not}"] if last.why_not else []
         head = f"beat {last.n} at {text(last.at)[11:]} UTC wanted {summary.get('wanted', '–')} workers"
-        return [head, *wished, *bound, *nothing, *self._money(summary.get("spend"), last)]
+        alarms = [f"  alarm: {each}" for each in summary.get("alarms", ())]
+        return [head, *alarms, *wished, *bound, *nothing, *self._money(summary.get("spend"), last)]
 
     def _money(self, spend: Mapping[str, Any] | None, last: Beat) -> list[str]:
         if spend is None:

@@ -88,11 +88,12 @@ class Recovered:
 
 def recover(sight: Sight) -> Recovered:
     """Close rows whose workers are over, see that their instances are gone, end instances without a row."""
-    closing = close(sight)
+    live = [worker for worker in sight.workers if worker.status in LIVE]
+    closing = close(sight, live)
     closed = {action.worker.worker_id for action in closing}
-    living = tuple([worker for worker in sight.workers if worker.status in LIVE and worker.worker_id not in closed])
+    living = tuple([worker for worker in live if worker.worker_id not in closed] if closed else live)
     return Recovered(
-        actions=(*closing, *reap(sight), *end_strays(sight)),
+        actions=(*closing, *(reap(sight) if len(live) < len(sight.workers) else ()), *end_strays(sight)),
         living=living,
         staying=tuple([one for one in living if one.drain_deadline is None and one.status is not WorkerStatus.DRAINING]),
     )
@@ -103,9 +104,8 @@ def stays(worker: Worker) -> bool:
     return worker.drain_deadline is None and worker.status is not WorkerStatus.DRAINING
 
 
-def close(sight: Sight) -> list[Closing]:
+def close(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     """Workers whose rows must be closed, each for the first reason that holds."""
-    live = [worker for worker in sight.workers if worker.status in LIVE]
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(sight, live), *mark_lost(sight, live), *end_overdue(sight, live)):
         closing.setdefault(action.worker.worker_id, action)
@@ -114,8 +114,11 @@ def close(sight: Sight) -> list[Closing]:
 
 def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     """Workers whose rows are live and whose instances are over, all of them if a provider started two under one name."""
+    over = [seen for seen in sight.instances if not seen.running]
+    if not over:
+        return []
     running = {seen.worker_id for seen in sight.instances if seen.running}
-    ended = {seen.worker_id: seen.exit_code for seen in sight.instances if seen.worker_id not in running}
+    ended = {seen.worker_id: seen.exit_code for seen in over if seen.worker_id not in running}
     return [
         MarkFailed(
             worker=worker,
@@ -162,7 +165,9 @@ def end_strays(sight: Sight) -> list[EndStray]:
     An ended worker's instance is ended by ``reap``; if it is seen again after that (its provider was late), it is a stray.
     """
     asked_for = {worker.worker_id for worker in sight.workers if worker.reaped_at is None or worker.status in LIVE}
-    running = dict.fromkeys(seen.worker_id for seen in sight.instances if seen.running)
+    running = dict.fromkeys([seen.worker_id for seen in sight.instances if seen.running])
+    if running.keys() <= asked_for:
+        return []
     return [
         EndStray(worker_id=worker_id, reason="it runs without a live row")
         for worker_id in running

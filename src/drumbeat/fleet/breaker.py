@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.core.worker import LIVE, Worker, WorkerStatus
 from drumbeat.fleet.model import BackoffState, BreakerState, FleetPolicy, FleetView, SpawnCause, SpawnResult
 
 MANY = 1_000_000_000  #: no limit
@@ -33,7 +33,7 @@ def fault(worker: Worker) -> SpawnCause | None:
 def failure_share(workers: Sequence[Worker], since: datetime) -> tuple[int, int]:
     """Worker faults since then, and how many starts they are of: those that ended, and those that got ready."""
     ended = [each for each in workers if each.ended_at and each.ended_at > since and not each.meta.get("spawn_failed")]
-    ready = sum(1 for each in workers if each.is_live and each.ready_at and each.ready_at > since)
+    ready = len([each for each in workers if each.ready_at and each.ready_at > since and each.status in LIVE])
     return sum(1 for each in ended if fault(each)), len(ended) + ready
 
 

@@ -54,12 +54,14 @@ def judge_crew(view: FleetView) -> Crew:
     recovered = recover(view.sight)
     closing = [*_spared(view, bundles, recovered), *_vanished(view, recovered)]
     closed = {action.worker.worker_id for action in closing}
-    ill = find_ill(view, [worker for worker in recovered.living if worker.worker_id not in closed], bundles)
+    unclosed = [worker for worker in recovered.living if worker.worker_id not in closed] if closed else recovered.living
+    ill = find_ill(view, unclosed, bundles)
     gone = closed | {action.worker.worker_id for action in ill.failed}
     living, here = _left(view, gone, recovered)
     exempt = [worker for worker in here if worker.meta and is_exempt(worker)]
     staying = here if not exempt else [worker for worker in here if not is_exempt(worker)]
-    free = [worker for worker in staying if worker.worker_id not in bundles]
+    free = [worker for worker in staying if worker.worker_id not in bundles] if bundles else staying
+    starting = [worker for worker in free if worker.status in _UNREADY]
     missing = _missing(view, living)
     return Crew(
         actions=_in_order(view, closing, ill, bundles, recovered),
@@ -69,9 +71,9 @@ def judge_crew(view: FleetView) -> Crew:
         bundles=bundles,
         missing=missing,
         sure=_is_sure(view, missing),
-        busy=tuple([worker for worker in staying if worker.worker_id in bundles]),
-        idle=tuple([worker for worker in free if worker.status not in _UNREADY]),
-        starting=tuple([worker for worker in free if worker.status in _UNREADY]),
+        busy=tuple([worker for worker in staying if worker.worker_id in bundles] if bundles else ()),
+        idle=tuple([worker for worker in free if worker.status not in _UNREADY] if starting else free),
+        starting=tuple(starting),
     )
 
 
@@ -134,7 +136,7 @@ def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
 
 def _missing(view: FleetView, living: Sequence[Worker]) -> frozenset[WorkerId]:
     seen = {each.worker_id for each in view.instances}
-    return frozenset(worker.worker_id for worker in living if worker.worker_id not in seen)
+    return frozenset({worker.worker_id for worker in living} - seen)
 
 
 def _is_sure(view: FleetView, missing: frozenset[WorkerId]) -> bool:
@@ -173,7 +175,7 @@ def _released(view: FleetView, closing: Sequence[Closing], failed: Sequence[Fail
 
 
 def _expired(view: FleetView) -> list[ExpireJobs]:
-    late = sum(1 for each in view.held if each.lease_until is not None and each.lease_until < view.now)
+    late = len([each for each in view.held if each.lease_until is not None and each.lease_until < view.now])
     return [ExpireJobs(reason=f"the leases of {late} jobs have run out")] if late else []
 
 

@@ -154,10 +154,10 @@ def _without_gpu(view: FleetView, worker: Worker) -> Fail | None:
 
 def _gpu_warnings(view: FleetView, living: Sequence[Worker], failed: set[WorkerId]) -> Iterable[Warn]:
     """GPUs that show no memory, and figures about them that are old. Nothing is done about either (seed 004, Health 3)."""
-    for worker in living:
-        if worker.gpu is None or worker.worker_id in failed:
+    for worker, gpu in [(each, each.gpu) for each in living if each.gpu is not None]:
+        if worker.worker_id in failed:
             continue
-        age = _gpu_age(worker.gpu, view.now)
+        age = _gpu_age(gpu, view.now)
         if age is not None and age > view.policy.gpu_stale_timeout:
             yield Warn(
                 worker_id=worker.worker_id, rule="gpu_stale", reason=f"Stale VRAM data ({age.total_seconds():.0f} s old)"

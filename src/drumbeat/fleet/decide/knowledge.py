@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import pairwise
 from math import ceil
+from operator import attrgetter
 from statistics import median
 
 from drumbeat.core.worker import Worker
@@ -17,6 +18,7 @@ from drumbeat.fleet.model import Finished, FleetState, FleetView, ServiceTime
 COUNTS = 256  #: beats whose arrivals are kept
 FADE = 50.0  #: attempts after which what was known of a service time counts no more than what is new
 TYPES = 64  #: kinds of jobs whose service times are kept
+_MOMENTS = attrgetter("ready_at", "created_at")
 _RECENT = 9  #: started workers the spawn lag is taken from
 
 
@@ -40,14 +42,13 @@ def remember(view: FleetView, crew: Crew) -> FleetState:
         gaps=gaps,
         uses=uses,
         cursor=view.cursor or before.cursor,
+        ready=view.queue.ready if view.queue else before.ready,
     )
 
 
 def spawn_lag(view: FleetView) -> timedelta:
     """How long workers have taken of late from their row to being ready; the provider's usual time before one has."""
-    starts = [
-        (each.ready_at, each.created_at) for each in view.workers if each.ready_at is not None and each.created_at is not None
-    ]
+    starts = [moments for moments in map(_MOMENTS, view.workers) if None not in moments]
     took = [(ready - created).total_seconds() for ready, created in nlargest(_RECENT, starts)]
     return timedelta(seconds=median(took)) if took else view.provider.usual_start
 

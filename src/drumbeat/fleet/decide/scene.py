@@ -1,6 +1,5 @@
 """From a view to what a policy weighs: when places get free, what will come, what is worth having."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -8,7 +7,7 @@ from drumbeat.core.worker import Worker
 from drumbeat.fleet.decide.crew import Crew
 from drumbeat.fleet.decide.knowledge import mean_service, needed_now, rate_of_late, service_variance, spawn_lag, sure_rate
 from drumbeat.fleet.decide.levels import Pace, worth
-from drumbeat.fleet.model import FleetState, FleetView, Held, PolicyName, Queue
+from drumbeat.fleet.model import FleetState, FleetView, PolicyName, Queue
 from drumbeat.fleet.policies import Scene
 
 SHORT = 300.0  #: seconds whose arrivals tell how it is now, at least; twice the time a new worker takes, if that is longer
@@ -51,7 +50,12 @@ def _free_in(view: FleetView, crew: Crew, state: FleetState, lag: timedelta) -> 
     places = view.policy.concurrency
     free = [_ready_in(view.now, worker, lag) for worker in crew.starting for _ in range(places)]
     staying = crew.bundles if len(crew.busy) == len(crew.bundles) else {worker.worker_id for worker in crew.busy}
-    held = [remaining(view.now, each, means) for each in view.held if each.worker_id in staying]
+    now = view.now
+    held = [
+        remaining((now - each.claimed_at).total_seconds(), each.progress, means.get(each.type))
+        for each in view.held
+        if each.worker_id in staying
+    ]
     return [*free, *held, *([0.0] * (len(crew.busy) * places - len(held)))]
 
 
@@ -61,11 +65,10 @@ def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:
     return max(left, lag / 4).total_seconds() if worker.status == "spawning" else max(left.total_seconds(), 1.0)
 
 
-def remaining(now: datetime, held: Held, means: Mapping[str, float]) -> float:
-    """How long a job will still take. The longer it has taken beyond the usual, the longer it may."""
-    age, mean = (now - held.claimed_at).total_seconds(), means.get(held.type)
-    if held.progress and 0.05 < held.progress < 1:
-        return age * (1 - held.progress) / held.progress
+def remaining(age: float, progress: float | None, mean: float | None) -> float:
+    """How long a job of this age will still take. The longer it has taken beyond the usual, the longer it may."""
+    if progress and 0.05 < progress < 1:
+        return age * (1 - progress) / progress
     if mean is None:
         return age if age > 1 else 1.0
     least = (age if age > mean else mean) / 4

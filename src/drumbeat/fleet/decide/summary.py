@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any
 
 from drumbeat.core.worker import WorkerStatus
+from drumbeat.fleet.decide.alarms import alarms
 from drumbeat.fleet.decide.crew import Crew, has_queue
 from drumbeat.fleet.decide.guard import is_paused
 from drumbeat.fleet.model import (
@@ -39,6 +40,8 @@ def summary(view: FleetView, crew: Crew, verdict: Verdict, actions: Sequence[Act
         "limits": plain(verdict.limits),
         "state": plain(state),
     }
+    if found := alarms(view, actions):
+        told["alarms"] = found
     if view.provider.price_per_hour or view.policy.price_per_hour:
         told["spend"] = {"burn_per_hour": burn(view.workers, tariff(view.policy, view.provider)), **plain(view.spent)}
     return told
@@ -63,7 +66,7 @@ def _counted(view: FleetView, actions: Sequence[Action]) -> dict[str, int]:
 def _promoted(view: FleetView) -> int:
     """Workers that got ready since the last beat: they promote themselves."""
     since = view.last.at if view.last else view.now
-    return sum(1 for each in view.workers if each.ready_at is not None and each.ready_at > since)
+    return len([each for each in view.workers if each.ready_at is not None and each.ready_at > since])
 
 
 def _status(view: FleetView, by: dict[str, int]) -> dict[str, int]:

@@ -145,6 +145,7 @@ class FleetState:
     gaps: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one was not needed; latest last
     uses: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one is needed, on average
     cursor: JobId | None = None  #: the last job whose coming was counted
+    ready: int | None = None  #: how many jobs were ready, when they could last be counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

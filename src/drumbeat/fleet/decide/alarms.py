@@ -1,0 +1,25 @@
+"""What is out of the ordinary, for somebody to look at; nothing is done about it (G25): many starts, a sudden queue."""
+
+from collections.abc import Iterator, Sequence
+
+from drumbeat.fleet.model import Action, FleetView, Spawn
+
+MANY_STARTS = 3  #: new workers in one beat
+SPIKE = 10  #: a queue that grew to so many times what it was; or from nothing to more than so many jobs
+
+
+def alarms(view: FleetView, actions: Sequence[Action]) -> list[str]:
+    """A sentence for each."""
+    return [*_starts(actions), *_jump(view)]
+
+
+def _starts(actions: Sequence[Action]) -> Iterator[str]:
+    started = [each for each in actions if isinstance(each, Spawn) and each.is_new]
+    if len(started) >= MANY_STARTS:
+        yield f"{len(started)} workers are started in one beat"
+
+
+def _jump(view: FleetView) -> Iterator[str]:
+    before, now = view.state.ready if view.state else None, view.queue.ready if view.queue else 0
+    if before is not None and now > SPIKE and now >= SPIKE * before:
+        yield f"the queue jumped from {before} to {now} ready jobs since the last beat"
