@@ -52,8 +52,9 @@ def become(words):
         signal.pause()
 
 with listening(Path(sys.argv[1])) as knocks:
+    server = ForkServer(knocks, become)
     print("up", flush=True)
-    ForkServer(knocks, become).serve()
+    server.serve()
 """
 
 
