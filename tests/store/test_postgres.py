@@ -12,6 +12,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.sql.migrate import LATEST
+from drumbeat.store.sql.postgres import PostgresDatabase
 from servers.postgres import PostgresServer
 from store.timeshift import elapse_through
 
@@ -125,3 +126,28 @@ async def test_a_value_postgresql_cannot_keep_is_bad_input_and_leaves_no_gap(new
             await store.events.append(PoolId("p"), [NewEvent(type="X", payload={"text": "a\x00b"})])
 
         assert (await store.events.append(PoolId("p"), [NewEvent(type="X")]))[0].sequence_id == 1
+
+
+async def test_an_interrupt_while_connecting_is_an_interrupt_though_the_driver_tells_of_a_lost_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reached = asyncio.Event()
+
+    async def connecting(*_: object, **__: object) -> None:
+        reached.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation") from None
+
+    async def opening() -> None:
+        async with open_store("postgresql://nobody@127.0.0.1:1/nowhere"):
+            pass
+
+    monkeypatch.setattr(PostgresDatabase, "_is_behind_a_pooler", connecting)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(opening())
+        await reached.wait()
+        task.cancel()
+
+    assert task.cancelled()
