@@ -84,19 +84,37 @@ class Recovered:
     actions: tuple[Recovery, ...]
     living: tuple[Worker, ...]  #: live, and not about to be closed
     staying: tuple[Worker, ...]  #: those of them that nobody, themselves included, has told to leave
+    ended: tuple[Worker, ...] = ()  #: rows that are closed already
 
 
 def recover(sight: Sight) -> Recovered:
     """Close rows whose workers are over, see that their instances are gone, end instances without a row."""
-    live = [worker for worker in sight.workers if worker.status in LIVE]
-    closing = close(sight, live)
+    unusual = _unusual(sight)
+    ended = tuple([worker for worker in unusual if worker.status in TERMINAL])
+    live = sight.workers if not ended else tuple([worker for worker in sight.workers if worker.status in LIVE])
+    closing = close(sight, live, [worker for worker in unusual if worker.status in LIVE])
     closed = {action.worker.worker_id for action in closing}
-    living = tuple([worker for worker in live if worker.worker_id not in closed] if closed else live)
+    living = live if not closed else tuple([worker for worker in live if worker.worker_id not in closed])
+    some_leave = any(not stays(worker) for worker in unusual)
     return Recovered(
-        actions=(*closing, *(reap(sight) if len(live) < len(sight.workers) else ()), *end_strays(sight)),
+        actions=(*closing, *reap(ended), *end_strays(sight)),
         living=living,
-        staying=tuple([one for one in living if one.drain_deadline is None and one.status is not WorkerStatus.DRAINING]),
+        staying=tuple([worker for worker in living if stays(worker)]) if some_leave else living,
+        ended=ended,
     )
+
+
+def _unusual(sight: Sight) -> list[Worker]:
+    """All but those who work, were just heard and are to stay: of a large fleet hardly anybody, looked for once."""
+    fresh, usual = sight.now - sight.thresholds.stale_after, WorkerStatus.ACTIVE
+    return [
+        worker
+        for worker in sight.workers
+        if worker.status is not usual
+        or worker.drain_deadline is not None
+        or worker.heartbeat_at is None
+        or worker.heartbeat_at < fresh
+    ]
 
 
 def stays(worker: Worker) -> bool:
@@ -104,10 +122,10 @@ def stays(worker: Worker) -> bool:
     return worker.drain_deadline is None and worker.status is not WorkerStatus.DRAINING
 
 
-def close(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
-    """Workers whose rows must be closed, each for the first reason that holds."""
+def close(sight: Sight, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
+    """Workers whose rows must be closed, each for the first reason that holds; only the unusual are silent or overdue."""
     closing: dict[WorkerId, Closing] = {}
-    for action in (*mark_failed(sight, live), *mark_lost(sight, live), *end_overdue(sight, live)):
+    for action in (*mark_failed(sight, live), *mark_lost(sight, unusual), *end_overdue(sight, unusual)):
         closing.setdefault(action.worker.worker_id, action)
     return list(closing.values())
 
@@ -132,12 +150,10 @@ def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
 
 def mark_lost(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     """Workers silent for too long, by what was seen while we were looking."""
-    fresh = sight.now - sight.thresholds.stale_after
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, sight.now).total_seconds():.0f} s")
         for worker in live
-        if (worker.heartbeat_at is None or worker.heartbeat_at < fresh)
-        and judge(worker, sight.now, sight.thresholds, sight.looking_since) is Health.LOST
+        if judge(worker, sight.now, sight.thresholds, sight.looking_since) is Health.LOST
     ]
 
 
@@ -150,12 +166,10 @@ def end_overdue(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     ]
 
 
-def reap(sight: Sight) -> list[Reap]:
+def reap(ended: Sequence[Worker]) -> list[Reap]:
     """Ended workers whose instances are not known to be gone."""
     return [
-        Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
-        for worker in sight.workers
-        if worker.status in TERMINAL and worker.reaped_at is None
+        Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}") for worker in ended if worker.reaped_at is None
     ]
 
 
@@ -165,20 +179,17 @@ def end_strays(sight: Sight) -> list[EndStray]:
     An ended worker's instance is ended by ``reap``; if it is seen again after that (its provider was late), it is a stray.
     """
     asked_for = {worker.worker_id for worker in sight.workers if worker.reaped_at is None or worker.status in LIVE}
-    running = dict.fromkeys([seen.worker_id for seen in sight.instances if seen.running])
-    if running.keys() <= asked_for:
-        return []
-    return [
-        EndStray(worker_id=worker_id, reason="it runs without a live row")
-        for worker_id in running
-        if worker_id not in asked_for
-    ]
+    strays = [seen.worker_id for seen in sight.instances if seen.running and seen.worker_id not in asked_for]
+    return [EndStray(worker_id=worker_id, reason="it runs without a live row") for worker_id in dict.fromkeys(strays)]
 
 
 def never_started(sight: Sight, staying: Sequence[Worker]) -> list[Worker]:
     """Rows whose instance was never started: a controller died between the two."""
+    asked_for = [worker for worker in staying if worker.status is WorkerStatus.SPAWNING]
+    if not asked_for:
+        return []
     seen = {each.worker_id for each in sight.instances}
-    return [worker for worker in staying if worker.status is WorkerStatus.SPAWNING and worker.worker_id not in seen]
+    return [worker for worker in asked_for if worker.worker_id not in seen]
 
 
 def next_number(sight: Sight) -> int:

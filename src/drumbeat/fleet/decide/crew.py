@@ -10,7 +10,6 @@ from drumbeat.fleet.decide.health import Illness, find_ill
 from drumbeat.fleet.model import (
     Action,
     ExpireJobs,
-    Fail,
     FleetView,
     Held,
     PolicyName,
@@ -60,7 +59,7 @@ def judge_crew(view: FleetView) -> Crew:
     living, here = _left(view, gone, recovered)
     exempt = [worker for worker in here if worker.meta and is_exempt(worker)]
     staying = here if not exempt else [worker for worker in here if not is_exempt(worker)]
-    free = [worker for worker in staying if worker.worker_id not in bundles] if bundles else staying
+    busy, free = _parted(staying, bundles)
     starting = [worker for worker in free if worker.status in _UNREADY]
     missing = _missing(view, living)
     return Crew(
@@ -71,10 +70,21 @@ def judge_crew(view: FleetView) -> Crew:
         bundles=bundles,
         missing=missing,
         sure=_is_sure(view, missing),
-        busy=tuple([worker for worker in staying if worker.worker_id in bundles] if bundles else ()),
+        busy=tuple(busy),
         idle=tuple([worker for worker in free if worker.status not in _UNREADY] if starting else free),
         starting=tuple(starting),
     )
+
+
+def _parted(staying: Sequence[Worker], bundles: Bundles) -> tuple[Sequence[Worker], Sequence[Worker]]:
+    """Who holds a job, and who does not."""
+    if not bundles:
+        return (), staying
+    busy: list[Worker] = []
+    free: list[Worker] = []
+    for worker in staying:
+        (busy if worker.worker_id in bundles else free).append(worker)
+    return busy, free
 
 
 def _left(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> tuple[tuple[Worker, ...], Sequence[Worker]]:
@@ -136,7 +146,7 @@ def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
 
 def _missing(view: FleetView, living: Sequence[Worker]) -> frozenset[WorkerId]:
     seen = {each.worker_id for each in view.instances}
-    return frozenset({worker.worker_id for worker in living} - seen)
+    return frozenset([worker.worker_id for worker in living if worker.worker_id not in seen])
 
 
 def _is_sure(view: FleetView, missing: frozenset[WorkerId]) -> bool:
@@ -156,20 +166,18 @@ def _in_order(
     return (
         *closing,
         *ill.failed,
-        *_released(view, closing, ill.failed, bundles),
+        *_released(view, [*(action.worker for action in (*closing, *ill.failed)), *_ended(recovered)], bundles),
         *_expired(view),
         *reaping,
         *ill.warned,
-        *_late(view),
+        *_late(view, recovered),
     )
 
 
-def _released(view: FleetView, closing: Sequence[Closing], failed: Sequence[Fail], bundles: Bundles) -> list[ReleaseJobs]:
-    closed = [action.worker for action in (*closing, *failed)]
-    ended = _ended(view)
+def _released(view: FleetView, over: Sequence[Worker], bundles: Bundles) -> list[ReleaseJobs]:
     return [
         ReleaseJobs(worker_id=worker.worker_id, reason=f"it holds {len(bundles.get(worker.worker_id, ()))} jobs and is over")
-        for worker in (*closed, *ended)
+        for worker in over
         if worker.worker_id in bundles or (view.held_partial and worker.reaped_at is None)
     ]
 
@@ -179,7 +187,7 @@ def _expired(view: FleetView) -> list[ExpireJobs]:
     return [ExpireJobs(reason=f"the leases of {late} jobs have run out")] if late else []
 
 
-def _late(view: FleetView) -> list[Warn]:
+def _late(view: FleetView, recovered: Recovered) -> list[Warn]:
     """Ended workers whose instances could not be ended for long: they may still cost money."""
     grace: timedelta = view.policy.error_cleanup_grace
     return [
@@ -188,20 +196,20 @@ def _late(view: FleetView) -> list[Warn]:
             rule="terminate_failed",
             reason=f"it ended at {worker.ended_at:%H:%M:%S} and may still run",
         )
-        for worker in _ended(view)
+        for worker in _ended(recovered)
         if worker.reaped_at is None and worker.ended_at and view.now - worker.ended_at > grace
     ]
 
 
-def _ended(view: FleetView) -> list[Worker]:
-    return [worker for worker in view.workers if worker.ended_at is not None and not worker.is_live]
+def _ended(recovered: Recovered) -> list[Worker]:
+    return [worker for worker in recovered.ended if worker.ended_at is not None]
 
 
 def unstarted(view: FleetView, crew: Crew) -> list[Worker]:
     """Rows whose instance was never started, or got no answer. Where names are not unique, two lists must say so."""
     if view.instances_partial:
         return []
-    rows = never_started(view.sight, crew.staying)
+    rows = never_started(view.sight, crew.starting)
     if view.provider.unique_names:
         return rows
     return [worker for worker in rows if view.state is not None and worker.worker_id in view.state.missing]

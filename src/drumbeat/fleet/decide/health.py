@@ -39,6 +39,8 @@ def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
     """Those whom a rule could find ill at all: who gets ready, and who holds something for long."""
     usual = view.now - view.policy.stuck_timeout
     long = {each.worker_id for each in view.held if each.timeout is not None or each.claimed_at < usual}
+    if not long:
+        return [worker for worker in living if worker.status is WorkerStatus.STARTING]
     return [worker for worker in living if worker.status is WorkerStatus.STARTING or worker.worker_id in long]
 
 

@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import pairwise
 from math import ceil
-from operator import attrgetter
 from statistics import median
 
 from drumbeat.core.worker import Worker
@@ -18,7 +17,6 @@ from drumbeat.fleet.model import Finished, FleetState, FleetView, ServiceTime
 COUNTS = 256  #: beats whose arrivals are kept
 FADE = 50.0  #: attempts after which what was known of a service time counts no more than what is new
 TYPES = 64  #: kinds of jobs whose service times are kept
-_MOMENTS = attrgetter("ready_at", "created_at")
 _RECENT = 9  #: started workers the spawn lag is taken from
 
 
@@ -48,8 +46,14 @@ def remember(view: FleetView, crew: Crew) -> FleetState:
 
 def spawn_lag(view: FleetView) -> timedelta:
     """How long workers have taken of late from their row to being ready; the provider's usual time before one has."""
-    starts = [moments for moments in map(_MOMENTS, view.workers) if None not in moments]
-    took = [(ready - created).total_seconds() for ready, created in nlargest(_RECENT, starts)]
+    ready = [each.ready_at for each in view.workers if each.ready_at is not None]
+    if not ready:
+        return view.provider.usual_start
+    last = nlargest(_RECENT, ready)[-1]
+    newest = [each for each in view.workers if each.ready_at is not None and each.ready_at >= last]
+    if len(newest) > _RECENT:
+        newest = [*(each for each in newest if each.ready_at != last), *(each for each in newest if each.ready_at == last)]
+    took = [(each.ready_at - each.created_at).total_seconds() for each in newest[:_RECENT] if each.ready_at and each.created_at]
     return timedelta(seconds=median(took)) if took else view.provider.usual_start
 
 

@@ -25,7 +25,7 @@ def spawn(view: FleetView, crew: Crew, guarded: Guarded, calls: int) -> list[Spa
     if not count:
         return []
     slots = _free_slots(view, crew, count, desired)
-    first = _first_number(view)
+    first = _first_number(view, crew)
     return [
         _spawn(
             view,
@@ -38,10 +38,12 @@ def spawn(view: FleetView, crew: Crew, guarded: Guarded, calls: int) -> list[Spa
     ]
 
 
-def _first_number(view: FleetView) -> int:
+def _first_number(view: FleetView, crew: Crew) -> int:
     """One above every number in use. Where the highest of all rows is known, only instances without a row can have a higher."""
     if view.last_number < 0:
         return next_number(view.sight)
+    if not crew.missing and len(view.instances) == len(crew.living):
+        return view.last_number + 1
     rows = {worker.worker_id for worker in view.workers}
     strays = tuple(seen for seen in view.instances if seen.worker_id not in rows)
     return max(next_number(replace(view.sight, workers=(), instances=strays)), view.last_number + 1)

@@ -115,6 +115,8 @@ def plain(value: Any) -> Any:
 
 def _mapped(value: dict[str, Any]) -> dict[str, Any]:
     """Many workers share one moment, so a moment is written once."""
+    if len({*map(id, value.values())}) == 1:
+        return dict.fromkeys(value, plain(next(iter(value.values()))))
     moments = {id(one): one for one in value.values()}
     written = {key: plain(one) for key, one in moments.items()}
     return {name: written[id(one)] for name, one in value.items()}
