@@ -22,14 +22,14 @@ from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
-from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.interface import BATCH, Store
 
 _SLICE = timedelta(seconds=20)
 _SHORTEST = timedelta(microseconds=1)
 _PAGE = 200  #: beats
 _MOST_SAMPLES = 10_000
-_AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may still be dated
+AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may still be dated
 _TOLD = frozenset({EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING})
 _UNTOLD = frozenset({"Remember"})  #: what every beat does
 _SAME = {"Begin": EventType.START, "EnterPhase": EventType.SET_PHASE, "StopLoad": EventType.STOP}
@@ -43,7 +43,7 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
     pool_id, origin = PoolId(run_id), run.started_at or run.warmup_started_at
     timeline = Timeline(origin or now)
     if origin is not None:
-        async for _, rows in samples_between(store, pool_id, origin, (run.ended_at + _AFTERWARDS) if run.ended_at else now):
+        async for _, rows in samples_between(store, pool_id, origin, (run.ended_at + AFTERWARDS) if run.ended_at else now):
             for sample in rows:
                 timeline.add(sample)
     plan, notes = plan_or_usual(run)
@@ -86,13 +86,13 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
 
 
 async def samples_between(
-    store: Store, pool_id: PoolId, since: datetime, until: datetime
+    store: Store, pool_id: PoolId, since: datetime, until: datetime, worker_id: WorkerId | None = None
 ) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
-    """A pool's samples in slices, oldest first, each with its end. A slice that is full is read again in halves."""
+    """A pool's samples, or one worker's, in slices, oldest first, each with its end. A full slice is read again in halves."""
     length = _SLICE
     while since < until:
         end = min(since + length, until)
-        rows = await store.samples.list(pool_id, since=since, until=end, limit=_MOST_SAMPLES)
+        rows = await store.samples.list(pool_id, worker_id=worker_id, since=since, until=end, limit=_MOST_SAMPLES)
         if len(rows) >= _MOST_SAMPLES and length > _SHORTEST:
             length = max(length / 2, _SHORTEST)
             continue

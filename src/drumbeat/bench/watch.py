@@ -1,5 +1,6 @@
 """Watching a run: one look after another, each reading only what is new; what went before is read beside it, in slices."""
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -24,7 +25,7 @@ from drumbeat.bench.model import (
     Watched,
     WorkerSeen,
 )
-from drumbeat.bench.record import samples_between, totals_of
+from drumbeat.bench.record import AFTERWARDS, samples_between, totals_of
 from drumbeat.bench.timeline import Timeline, kinds_of
 from drumbeat.bench.verdicts import verdicts
 from drumbeat.core.log import Log
@@ -35,7 +36,6 @@ from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, 
 from drumbeat.store.interface import Store
 
 RECENT = timedelta(seconds=3)  #: what "now" is made of
-AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may still be dated
 _MOST_SAMPLES = 100_000
 MOST_LOGS = 500  #: brought by one look
 _LATE = timedelta(seconds=3)  #: how much later than its neighbours a sample may be written
@@ -219,11 +219,14 @@ class RunWatch:
 
 
 async def read_worker_curves(store: Store, run_id: RunId, worker_id: WorkerId) -> Curves:
-    """One worker's lines, from all its samples."""
-    run = await store.runs.get(run_id)
-    timeline = Timeline(run.started_at or await store.now())
-    for sample in await store.samples.list(PoolId(run_id), worker_id=worker_id, limit=_MOST_SAMPLES):
-        timeline.add(light(sample))
+    """One worker's lines, from all its samples, a few at a time: whoever else is served does not wait for an hour of them."""
+    run, now = await store.runs.get(run_id), await store.now()
+    origin, until = run.started_at or now, now if run.ended_at is None else run.ended_at + AFTERWARDS
+    timeline = Timeline(origin)
+    async for _, rows in samples_between(store, PoolId(run_id), origin, until, worker_id):
+        for sample in rows:
+            timeline.add(light(sample))
+        await asyncio.sleep(0)
     return curves.worker_curves(timeline.series.get(worker_id, ()))
 
 

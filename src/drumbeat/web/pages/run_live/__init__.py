@@ -33,7 +33,8 @@ def add(house: House) -> None:
         await house.plane.store.runs.get(RunId(run_id))
         feed, source = run_feed(house.feeds, house.plane, RunId(run_id))
         listener = feed.subscribe()
-        ui.context.client.on_delete(listener.close)
+        client = ui.context.client
+        client.on_delete(listener.close)
         first = await listener.next()
         if first is None or first.told.seen is None:
             trouble(str(first.told.data.get("message")) if first else "The server is leaving; load the page again.")
@@ -42,6 +43,8 @@ def add(house: House) -> None:
         view = RunView(house, source, first.told.seen)
 
         def tick() -> None:
+            if not client.has_socket_connection:
+                return  # nobody looks now; whoever comes back is shown everything at once
             while (frame := listener.take()) is not None:
                 view.take(frame)
             view.tick()
