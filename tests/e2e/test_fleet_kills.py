@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from e2e.fleet_kills import fought
+from thorough import some
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(some(8)))
 async def test_whoever_is_killed_every_job_is_done_once_and_nobody_is_left(seed: int, tmp_path: Path) -> None:
     toll = await fought(seed, tmp_path)
 

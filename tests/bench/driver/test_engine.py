@@ -207,7 +207,7 @@ async def test_an_open_loop_sends_what_is_due_and_counts_from_then(url: str, cor
         engine.accept(True)
         found = await records_of(engine, 600)
 
-    gaps = np.diff(np.sort(found["due"]))
+    gaps = np.diff(np.sort(found["due"])[:500])  # of the last some may still be under way
     assert np.allclose(gaps, 2_000_000, atol=2)
     assert (found["start"] >= found["due"]).all()
 
