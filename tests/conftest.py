@@ -8,6 +8,7 @@
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -24,6 +25,8 @@ pytest.register_assert_rewrite("drumbeat.spawn.contract", "drumbeat.store.contra
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # hundreds of processes are started; none shall compile what another has
 sys.dont_write_bytecode = False
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job hears no interrupt, nor would what tests start
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machine that loses power does
 
