@@ -1,4 +1,7 @@
-"""Debian's Chromium for browser tests: the system's, else fetched and unpacked into the cache, which needs no rights."""
+"""Debian's Chromium for browser tests: the system's, else fetched and unpacked into the cache, which needs no rights.
+
+Of its two forms the headless shell: the other draws its own window's pages beside the one that is tested.
+"""
 
 import os
 import platform
@@ -13,9 +16,10 @@ from pathlib import Path
 
 from servers.debian import CACHE, Unavailable
 
-PACKAGES = ("chromium", "fonts-liberation")
+PACKAGES = ("chromium-headless-shell", "fonts-liberation")
+_NAMES = ("chromium-headless-shell", "chromium")
 _APT_SECONDS = 300.0
-_PROGRAM = Path("usr/lib/chromium/chromium")
+_PROGRAM = Path("usr/lib/chromium/chromium-headless-shell")
 _FONTS = """\
 <?xml version="1.0"?>
 <!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
@@ -41,18 +45,21 @@ def installation() -> Installation:
     if (found := _of_the_system()) is not None:
         return found
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise Unavailable("no chromium in the path, and no apt-get and dpkg to fetch Debian's package with")
+        raise Unavailable(
+            "no chromium-headless-shell and no chromium in the path, and no apt-get and dpkg to fetch Debian's package with"
+        )
     return _unpacked()
 
 
 def _of_the_system() -> Installation | None:
-    program = shutil.which("chromium", path=f"{os.environ.get('PATH', '')}:/usr/bin:/usr/local/bin")
-    return None if program is None else Installation(program=Path(program))
+    places = f"{os.environ.get('PATH', '')}:/usr/bin:/usr/local/bin"
+    programs = (shutil.which(name, path=places) for name in _NAMES)
+    return next((Installation(program=Path(program)) for program in programs if program), None)
 
 
 def _unpacked() -> Installation:
     """Every package that is not here yet, laid over one another in one folder; two test processes may do it together."""
-    place = CACHE / f"chromium-{platform.machine()}"
+    place = CACHE / f"chromium-headless-shell-{platform.machine()}"
     if not (place / _PROGRAM).exists():
         CACHE.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=CACHE) as work:

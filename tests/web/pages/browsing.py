@@ -33,7 +33,7 @@ ARGUMENTS = (
     "--disable-component-update",
     "--disable-sync",
 )
-PATIENCE_MS = 30_000
+PATIENCE_MS = 90_000
 _OUR_OWN = ("data:", "blob:", "about:")
 _AXE = """async off => (await axe.run(document, {resultTypes: ['violations'], rules:
   Object.fromEntries(off.map(rule => [rule, {enabled: false}]))})).violations
