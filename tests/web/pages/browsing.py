@@ -1,8 +1,9 @@
 """A person at a browser: opens pages, looks for faults in them, keeps pictures."""
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +35,7 @@ ARGUMENTS = (
     "--disable-sync",
 )
 PATIENCE_MS = 90_000
+CLOSING = 15.0  #: seconds for a page to be closed
 _OUR_OWN = ("data:", "blob:", "about:")
 _AXE = """async off => (await axe.run(document, {resultTypes: ['violations'], rules:
   Object.fromEntries(off.map(rule => [rule, {enabled: false}]))})).violations
@@ -53,7 +55,13 @@ async def chromium() -> AsyncIterator[Browser]:
         try:
             yield browser
         finally:
-            await browser.close()
+            await close(browser)
+
+
+async def close(thing: Browser | BrowserContext | Page) -> None:
+    """Close it, or leave it to the end of what it belongs to: amid a navigation closing is sometimes never answered."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(thing.close(), CLOSING)
 
 
 class Watch:
@@ -93,7 +101,7 @@ async def new_context(browser: Browser, address: str, viewport: ViewportSize) ->
     try:
         yield context
     finally:
-        await context.close()
+        await close(context)
 
 
 @asynccontextmanager
@@ -104,7 +112,7 @@ async def tab(context: BrowserContext, address: str) -> AsyncIterator[tuple[Page
     try:
         yield page, watch
     finally:
-        await page.close()
+        await close(page)
     watch.check()
 
 
