@@ -85,6 +85,7 @@ class Recovered:
     living: tuple[Worker, ...]  #: live, and not about to be closed
     staying: tuple[Worker, ...]  #: those of them that nobody, themselves included, has told to leave
     ended: tuple[Worker, ...] = ()  #: rows that are closed already
+    absent: tuple[Worker, ...] = ()  #: live rows whose instances the provider does not show
 
 
 def recover(sight: Sight) -> Recovered:
@@ -95,12 +96,16 @@ def recover(sight: Sight) -> Recovered:
     closing = close(sight, live, [worker for worker in unusual if worker.status in LIVE])
     closed = {action.worker.worker_id for action in closing}
     living = live if not closed else tuple([worker for worker in live if worker.worker_id not in closed])
+    shown = {seen.worker_id for seen in sight.instances}
+    absent = tuple([worker for worker in live if worker.worker_id not in shown])
+    some_are_strays = len(shown) > len(live) - len(absent)
     some_leave = any(not stays(worker) for worker in unusual)
     return Recovered(
-        actions=(*closing, *reap(ended), *end_strays(sight)),
+        actions=(*closing, *reap(ended), *(end_strays(sight) if some_are_strays else ())),
         living=living,
         staying=tuple([worker for worker in living if stays(worker)]) if some_leave else living,
         ended=ended,
+        absent=absent,
     )
 
 

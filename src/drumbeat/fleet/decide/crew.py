@@ -61,7 +61,7 @@ def judge_crew(view: FleetView) -> Crew:
     staying = here if not exempt else [worker for worker in here if not is_exempt(worker)]
     busy, free = _parted(staying, bundles)
     starting = [worker for worker in free if worker.status in _UNREADY]
-    missing = _missing(view, living)
+    missing = _missing(recovered, living)
     return Crew(
         actions=_in_order(view, closing, ill, bundles, recovered),
         living=living,
@@ -144,9 +144,9 @@ def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
     ]
 
 
-def _missing(view: FleetView, living: Sequence[Worker]) -> frozenset[WorkerId]:
-    seen = {each.worker_id for each in view.instances}
-    return frozenset([worker.worker_id for worker in living if worker.worker_id not in seen])
+def _missing(recovered: Recovered, living: Sequence[Worker]) -> frozenset[WorkerId]:
+    absent = {worker.worker_id for worker in recovered.absent}
+    return frozenset(absent.intersection([worker.worker_id for worker in living])) if absent else frozenset()
 
 
 def _is_sure(view: FleetView, missing: frozenset[WorkerId]) -> bool:

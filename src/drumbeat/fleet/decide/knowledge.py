@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from heapq import nlargest
 from itertools import pairwise
 from math import ceil
+from operator import attrgetter
 from statistics import median
 
 from drumbeat.core.worker import Worker
@@ -46,14 +47,9 @@ def remember(view: FleetView, crew: Crew) -> FleetState:
 
 def spawn_lag(view: FleetView) -> timedelta:
     """How long workers have taken of late from their row to being ready; the provider's usual time before one has."""
-    ready = [each.ready_at for each in view.workers if each.ready_at is not None]
-    if not ready:
-        return view.provider.usual_start
-    last = nlargest(_RECENT, ready)[-1]
-    newest = [each for each in view.workers if each.ready_at is not None and each.ready_at >= last]
-    if len(newest) > _RECENT:
-        newest = [*(each for each in newest if each.ready_at != last), *(each for each in newest if each.ready_at == last)]
-    took = [(each.ready_at - each.created_at).total_seconds() for each in newest[:_RECENT] if each.ready_at and each.created_at]
+    ready = [each for each in view.workers if each.ready_at is not None]
+    newest = nlargest(_RECENT, ready, key=attrgetter("ready_at"))
+    took = [(each.ready_at - each.created_at).total_seconds() for each in newest if each.ready_at and each.created_at]
     return timedelta(seconds=median(took)) if took else view.provider.usual_start
 
 

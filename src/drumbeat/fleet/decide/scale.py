@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import filterfalse, islice
 
 from drumbeat.core.recovery import next_number
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
@@ -50,9 +51,10 @@ def _first_number(view: FleetView, crew: Crew) -> int:
 
 
 def _free_slots(view: FleetView, crew: Crew, count: int, desired: int) -> list[int]:
-    taken = {worker.slot for worker in (*crew.staying, *crew.exempt)}
+    taken = {worker.slot for worker in crew.staying} | {worker.slot for worker in crew.exempt}
     most = desired if not has_queue(view) else len(taken) + count
-    return [slot for slot in range(most) if slot not in taken][:count]
+    first = len(taken) if max(taken, default=-1) < len(taken) else 0  # nobody has left: only those above are free
+    return [*islice(filterfalse(taken.__contains__, range(first, most)), count)]
 
 
 def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_new: bool) -> Spawn:

@@ -50,13 +50,10 @@ def _free_in(view: FleetView, crew: Crew, state: FleetState, lag: timedelta) -> 
     places = view.policy.concurrency
     free = [_ready_in(view.now, worker, lag) for worker in crew.starting for _ in range(places)]
     staying = crew.bundles if len(crew.busy) == len(crew.bundles) else {worker.worker_id for worker in crew.busy}
-    now = view.now
-    held = [
-        remaining((now - each.claimed_at).total_seconds(), each.progress, means.get(each.type))
-        for each in view.held
-        if each.worker_id in staying
-    ]
-    return [*free, *held, *([0.0] * (len(crew.busy) * places - len(held)))]
+    held = view.held if staying is crew.bundles else [each for each in view.held if each.worker_id in staying]
+    now, second, mean_of = view.now, timedelta(seconds=1), means.get
+    left = [remaining((now - each.claimed_at) / second, each.progress, mean_of(each.type)) for each in held]
+    return [*free, *left, *([0.0] * (len(crew.busy) * places - len(held)))]
 
 
 def _ready_in(now: datetime, worker: Worker, lag: timedelta) -> float:

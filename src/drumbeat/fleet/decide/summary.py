@@ -59,7 +59,7 @@ def _counted(view: FleetView, actions: Sequence[Action]) -> dict[str, int]:
         "workers_failed": sum(isinstance(each, MarkLost | MarkFailed | Fail) for each in actions),
         "workers_spawned": sum(isinstance(each, Spawn) for each in actions),
         "workers_terminated": sum(isinstance(each, AskToDrain | EndOverdue) for each in actions),
-        "tasks_reset": sum(1 for each in view.held if each.worker_id in closed),
+        "tasks_reset": sum(1 for each in view.held if each.worker_id in closed) if closed else 0,
     }
 
 
