@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,13 +11,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from subprocess import DEVNULL
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
 import psutil
 import pytest
 
-from cli.given import drumbeat, environment, processes_of
+from cli.given import drumbeat, environment, filled_pipe, processes_of
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store import Store, open_store
@@ -44,10 +45,8 @@ class Daemon:
 
     def __init__(self, folder: Path, **variables: str) -> None:
         self.printed = folder / f"printed-{uuid4().hex}"
-        command = [sys.executable, "-m", "drumbeat", "fleet", "run", POOL]
         with self.printed.open("wb") as out:
-            self.process = subprocess.Popen(command, cwd=folder, env=environment(**variables), stdout=out, stderr=DEVNULL)
-        _DAEMONS.append(self.process)
+            self.process = start(folder, out, DEVNULL, **variables)
 
     async def ended(self) -> tuple[int, list[dict[str, Any]]]:
         """Once it was told to stop: its exit code, and what it printed."""
@@ -57,6 +56,12 @@ class Daemon:
 
 
 _DAEMONS: list[subprocess.Popen[bytes]] = []
+
+
+def start(folder: Path, out: IO[bytes] | int, errors: IO[bytes] | int, **variables: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "drumbeat", "fleet", "run", POOL]
+    _DAEMONS.append(subprocess.Popen(command, cwd=folder, env=environment(**variables), stdout=out, stderr=errors))
+    return _DAEMONS[-1]
 
 
 @asynccontextmanager
@@ -133,3 +138,24 @@ async def test_a_daemon_heeds_the_variables_of_the_seed(tmp_path: Path) -> None:
         assert code == 0
         assert (policy["every_seconds"], policy["max_workers"], policy["policy"]) == (0.3, 7, "queue_cover")
         assert policy["handlers"] == {"": "command:cat"}
+
+
+async def test_a_daemon_whose_lines_nobody_reads_beats_on_and_tells_later_how_many_were_missed(tmp_path: Path) -> None:
+    async with fleet(tmp_path, "every=0.3s") as store:
+        with filled_pipe() as (reader, writer):
+            daemon = start(tmp_path, writer, writer)
+            await eventually(lambda: beats(store, 5), 60, "it beats though nobody reads")
+            seen = bytearray()
+
+            async def told() -> bool:
+                with contextlib.suppress(BlockingIOError):
+                    seen.extend(os.read(reader, 65536))
+                return any(b'"missed":' in line and line.startswith(b"{") for line in seen.split(b"\n")[:-1])
+
+            await eventually(told, 60, "a cycle that says how many were missed")
+            daemon.send_signal(signal.SIGTERM)
+            code = await asyncio.to_thread(daemon.wait, 60)
+
+        cycles = [json.loads(line) for line in seen.split(b"\n")[:-1] if line.startswith(b"{")]
+        assert code == 0
+        assert next(cycle["missed"] for cycle in cycles if "missed" in cycle) >= 4

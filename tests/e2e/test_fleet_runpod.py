@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,29 @@ async def test_single_beats_do_the_same_and_a_plan_or_a_kill_reach_the_same_pods
         await eventually(beaten, 150, "all jobs are done, and every pod is given back")
         done = await store.jobs.list(POOL, statuses=[JobStatus.DONE])
         assert sorted(job.result["n"] for job in done) == list(range(JOBS))
+
+
+async def test_a_volume_of_which_a_pods_worker_tells_that_it_is_full_is_made_larger(store_url: str, tmp_path: Path) -> None:
+    disk = Path("/dev/shm") if Path("/dev/shm").is_dir() else tmp_path
+    volume = {"RUNPOD_NETWORK_VOLUME_ID": "vol1", "RUNPOD_VOLUME_MOUNT_PATH": str(disk), "STORAGE_MIN_FREE_GB": "1e9"}
+    async with open_store(store_url) as store, pods_here(tmp_path) as (simulator, variables):
+        size = ceil(shutil.disk_usage(disk).total / 1e9)
+        simulator.volumes["vol1"] = before = max(size, 10)
+        rented = Rented(store, store_url, tmp_path, {**variables, **volume})
+        await rented.create()
+        await rented.command("fleet", "beat", POOL)
+
+        async def told() -> bool:
+            return any(row.gpu and "disk" in row.gpu for row in await rented.workers())
+
+        await eventually(told, 60, f"a worker tells of its disk; pods said: {simulator.said()[-2000:]}")
+        plan = await rented.told("fleet", "plan", POOL)
+        assert [line for line in plan["actions"] if line.startswith("ExpandVolume")]
+        assert simulator.volumes == {"vol1": before}
+
+        await rented.command("fleet", "beat", POOL)
+        assert simulator.volumes == {"vol1": size + 50}
+        assert len(simulator.asked("updateNetworkVolume")) == 1
 
 
 @pytest.mark.parametrize(

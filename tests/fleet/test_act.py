@@ -2,6 +2,7 @@
 
 import contextlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,9 +20,11 @@ from drumbeat.fleet.model import (
     AskToDrain,
     EndOverdue,
     EndStray,
+    ExpandVolume,
     FleetPolicy,
     MarkFailed,
     MarkLost,
+    NoteInstance,
     Reap,
     SetTarget,
     Spawn,
@@ -29,6 +32,7 @@ from drumbeat.fleet.model import (
 from drumbeat.fleet.observe import observe
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails, TerminateRefused
 from drumbeat.spawn.interface import Order
+from drumbeat.spawn.local import LocalSpawner
 from drumbeat.store.contract.given import active, added, lost
 from drumbeat.store.memory import MemoryStore
 from fleet.given import POOL, seconds
@@ -63,13 +67,14 @@ class Stage:
 
     async def everything(self) -> tuple[Any, ...]:
         """All that an action could have changed."""
-        return await self.store.workers.list(POOL), await self.store.events.read(POOL, 0), self.spawner.running(POOL)
+        volumes = dict(self.spawner.volumes)
+        return await self.store.workers.list(POOL), await self.store.events.read(POOL, 0), self.spawner.running(POOL), volumes
 
 
 @pytest.fixture
 async def stage() -> Stage:
     clock = ManualClock()
-    store, spawner = MemoryStore(clock), FakeSpawner(clock)
+    store, spawner = MemoryStore(clock), FakeSpawner(clock, volumes={"vol1": 100})
     home = await store.pools.create(pool(POOL, PoolKind.FLEET, **FleetPolicy(workers=2, target=1).to_json()))
     lease = await store.leases.acquire(POOL, "me", seconds(3600))
     assert lease is not None
@@ -84,6 +89,10 @@ def spawn(name: WorkerId = W7, slot: int = 1, is_new: bool = True) -> Spawn:
     return Spawn(worker_id=name, slot=slot, group_count=2, reason=BECAUSE, is_new=is_new)
 
 
+def expand(volume: str = "vol1", to_gb: int = 150) -> ExpandVolume:
+    return ExpandVolume(worker_id=W0, volume=volume, to_gb=to_gb, seen_gb=100, reason=BECAUSE)
+
+
 def actions(stage: Stage) -> dict[str, Action]:
     """One of each kind that can be done on this stage."""
     return {
@@ -94,8 +103,10 @@ def actions(stage: Stage) -> dict[str, Action]:
         "EndStray": EndStray(worker_id=STRAY, reason=BECAUSE),
         "Spawn a new one": spawn(),
         "Spawn an unstarted one": spawn(W1, is_new=False),
+        "NoteInstance": NoteInstance(worker_id=W1, ref="pod-7", reason=BECAUSE),
         "SetTarget": SetTarget(worker_id=W0, target=5, ramp=seconds(2), reason=BECAUSE),
         "AskToDrain": AskToDrain(worker_id=W0, within=seconds(30), reason=BECAUSE),
+        "ExpandVolume": expand(),
     }
 
 
@@ -107,13 +118,15 @@ KINDS = (
     "EndStray",
     "Spawn a new one",
     "Spawn an unstarted one",
+    "NoteInstance",
     "SetTarget",
     "AskToDrain",
+    "ExpandVolume",
 )
 
 
 async def test_there_is_a_way_to_do_every_kind(stage: Stage) -> None:
-    every = {MarkLost, MarkFailed, EndOverdue, Reap, EndStray, Spawn, SetTarget, AskToDrain}
+    every = {MarkLost, MarkFailed, EndOverdue, Reap, EndStray, Spawn, NoteInstance, SetTarget, AskToDrain, ExpandVolume}
 
     assert set(actions(stage)) == set(KINDS)
     assert {type(action) for action in actions(stage).values()} == every
@@ -312,6 +325,25 @@ async def test_a_start_without_an_answer_is_not_made_twice(stage: Stage, started
 
     assert list(stage.spawner.running(POOL)).count(W7) == 1
     assert (await stage.row(W7)).status is WorkerStatus.SPAWNING
+
+
+async def test_a_volume_is_given_the_size_asked_for_and_a_larger_one_is_left(stage: Stage) -> None:
+    await stage.do(expand(to_gb=150))
+    await stage.do(expand(to_gb=120))
+
+    assert stage.spawner.volumes == {"vol1": 150}
+
+
+async def test_a_volume_nobody_has_is_refused(stage: Stage) -> None:
+    with pytest.raises(SpawnError, match="volume vol2"):
+        await stage.do(expand("vol2"))
+
+
+async def test_a_provider_that_expands_nothing_says_what_to_do(stage: Stage, tmp_path: Path) -> None:
+    local = LocalSpawner(tmp_path, {})
+
+    with pytest.raises(SpawnError, match="got local; make vol1 larger by hand"):
+        await FleetActor(stage.store, local, POOL).act(expand(), stage.lease.fence)
 
 
 async def test_events_of_others_are_left_alone(stage: Stage) -> None:

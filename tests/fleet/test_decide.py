@@ -117,6 +117,12 @@ def test_a_row_without_an_instance_is_started_under_its_own_name_and_slot() -> N
     assert (spawned.worker_id, spawned.slot, spawned.is_new) == ("worker-4", 0, False)
 
 
+def test_one_that_was_started_is_not_started_again_however_many_lists_leave_it_out() -> None:
+    started = worker(4, slot=0, status=SPAWNING, provider_ref="pod4")
+
+    assert decide(view(started, instances=(), wanted=1)).actions == []
+
+
 @pytest.mark.parametrize("looked_for", [0, LOST_S - 1])
 def test_nobody_is_lost_by_a_silence_that_began_before_we_looked(looked_for: float) -> None:
     cut_off = view(worker(0, silent=9999), wanted=1, looking_since=NOW - seconds(looked_for))

@@ -16,7 +16,7 @@ from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.runtime.beat import encode_action
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Instance, Order
-from drumbeat.store.contract.given import joined, moved
+from drumbeat.store.contract.given import heartbeat, joined, moved
 from drumbeat.store.interface import Claiming
 from drumbeat.store.memory import MemoryStore
 from fleet.given import seconds
@@ -35,6 +35,9 @@ class OnlyLists(FakeSpawner):
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         raise AssertionError("a plan ended a worker")
+
+    async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
+        raise AssertionError("a plan bought disk")
 
 
 @pytest.fixture
@@ -72,6 +75,16 @@ async def test_a_plan_tells_what_a_beat_would_do_and_changes_nothing(store: Memo
 
     assert found.actions[0].startswith("Spawn worker-0: ")
     assert await rows(store) == before
+
+
+async def test_a_plan_buys_no_disk(store: MemoryStore) -> None:
+    await active(store, "a")
+    full = {"disk": {"volume": "vol1", "path": "/workspace", "total_gb": 100.0, "free_gb": 1.0}}
+    await store.membership.beat(heartbeat(await store.workers.get(POOL, WorkerId("a")), gpu=full))
+
+    found = await desk(store).plan(OnlyLists(ManualClock(), volumes={"vol1": 100}))
+
+    assert "ExpandVolume a: vol1: 1 of 100 GB are free, 99 % are used; to 150 GB" in found.actions
 
 
 async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:

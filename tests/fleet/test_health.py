@@ -106,6 +106,7 @@ RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
         [],
     ),
     ("an old figure of its GPU is a warning", queued(ready_worker(0, gpu=GPU_OLD)), [Warn]),
+    ("a disk alone says nothing of a GPU", queued(ready_worker(0, gpu={"disk": {"total_gb": 900, "free_gb": 900}})), []),
     ("a fresh one is none", queued(ready_worker(0, gpu=GPU_NEW)), []),
     ("a GPU without memory is a warning", queued(ready_worker(0, gpu={"memory_total": 0})), [Warn]),
     ("where one is needed it is a failure", queued(ready_worker(0, gpu={"memory_total": 0}), needs_gpu=True), [Fail]),

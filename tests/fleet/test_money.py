@@ -1,7 +1,7 @@
 """What workers cost, and how many may be before a ceiling would be passed."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -119,6 +119,24 @@ def test_workers_are_asked_to_leave_before_the_ceiling_is_passed(spent: float, l
     assert all(each.within == timedelta(minutes=10) for each in asked)
 
 
+@pytest.mark.parametrize(
+    ("left", "stay"), [(690 * 2.4, 1), (690 * 1.8, 0)], ids=["either is paid for", "only the cheap one is"]
+)
+def test_so_many_may_stay_that_it_does_not_matter_who(left: float, stay: int) -> None:
+    rows = tuple(ready_worker(n, meta={"price_per_hour": price}) for n, price in enumerate((1.0, 2.0)))
+    seen = priced(*rows, max_per_day=10.0, spent=Spending(day=10.0 - left / 3600))
+
+    assert affordable(seen, rows) == (stay, "day")
+
+
+@pytest.mark.parametrize(("spent", "leave"), [(9.4, 0), (9.75, 2), (10.0, 3)])
+def test_who_cannot_be_paid_for_leaves_at_once_however_short_it_was_idle(spent: float, leave: int) -> None:
+    rows = [ready_worker(n) for n in range(3)]
+    seen = priced(*rows, ready=9, max_per_day=10.0, spent=Spending(day=spent))
+
+    assert sum(isinstance(each, AskToDrain) for each in decide(seen).actions) == leave
+
+
 def test_the_minimum_does_not_pass_a_ceiling() -> None:
     seen = priced(min_workers=5, max_per_hour=2.0)
 
@@ -130,6 +148,18 @@ def test_at_the_end_of_a_period_only_its_rest_is_reserved() -> None:
     late = replace(priced(max_per_hour=10.0, spent=Spending(hour=9.0)), now=NOW + timedelta(minutes=59))
 
     assert affordable(late, ())[0] == 10
+
+
+@pytest.mark.parametrize(("name", "end"), [("day", NOW + timedelta(hours=12)), ("month", NOW + timedelta(days=30, hours=12))])
+def test_what_falls_into_the_next_period_must_be_within_its_ceiling(name: str, end: datetime) -> None:
+    """Half a minute before midnight everybody would be paid for, until midnight."""
+    each = (90 + 600 + 1 - 30) / 3600
+    ceiling: dict[str, Any] = {f"max_per_{name}": each * 2 + 0.001}
+    seen = replace(priced(**ceiling), now=end - seconds(30))
+    kept = tuple(ready_worker(n, created_at=end - seconds(300)) for n in range(4))
+
+    assert affordable(seen, ()) == (2, name)
+    assert affordable(replace(seen, workers=kept), kept) == (2, name)
 
 
 def test_prices_and_ceilings_are_kept_with_what_is_spawned() -> None:

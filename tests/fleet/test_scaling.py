@@ -16,6 +16,7 @@ from drumbeat.fleet.model import (
     FleetPolicy,
     FleetState,
     FleetView,
+    NoteInstance,
     Provider,
     Schedule,
     Seen,
@@ -201,6 +202,16 @@ def test_an_unanswered_creation_is_tried_again_once_it_is_surely_absent(
     )
 
     assert scaling(seen) == (expected, 0)
+
+
+def test_an_instance_of_which_its_row_does_not_know_is_noted_before_anything_else() -> None:
+    seen = queued(worker(0, status=SPAWNING), ready=90, unnoted={WorkerId("worker-0"): "pod-7"})
+
+    first, *rest = decide(seen).actions
+
+    assert isinstance(first, NoteInstance)
+    assert (first.worker_id, first.ref) == ("worker-0", "pod-7")
+    assert {type(each) for each in rest} == {Spawn}
 
 
 def test_a_partial_list_is_no_reason_to_create_again() -> None:

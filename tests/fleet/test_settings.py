@@ -73,6 +73,28 @@ def test_hand_counts_more_than_environment_and_that_more_than_the_file(tmp_path:
     )
 
 
+def test_how_disks_are_watched_is_told_by_the_seeds_successors_variables_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yml"
+    file.write_text("storage_max_gb: 300\nstorage_min_free_gb: 20.5\nstorage_check_interval_cycles: 3\n")
+    told = {
+        "STORAGE_CHECK_INTERVAL_CYCLES": "20",
+        "STORAGE_MIN_FREE_GB": "30",
+        "STORAGE_MAX_PERCENT_USED": "92.5",
+        "STORAGE_EXPANSION_INCREMENT_GB": "100",
+    }
+    usual, by_file, by_both = load_policy({}), load_policy({}, file), load_policy(told, file)
+
+    assert _storage(usual) == (10, 50, 85, 50, 1000)
+    assert _storage(by_file) == (3, 20.5, 85, 50, 300)
+    assert _storage(by_both) == (20, 30, 92.5, 100, 300)
+    assert FleetPolicy.from_json(by_both.to_json()) == by_both
+
+
+def _storage(policy: FleetPolicy) -> tuple[float, ...]:
+    limits = (policy.storage_min_free_gb, policy.storage_max_percent_used)
+    return (policy.storage_check_interval_cycles, *limits, policy.storage_expansion_increment_gb, policy.storage_max_gb)
+
+
 def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yml"
     file.write_text('schedules:\n  - {from: "08:00", to: "18:30", days: [mon, Friday], utc_offset: "-01:00", max_workers: 4}\n')
@@ -98,6 +120,8 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"schedules": [{"from": "08:00", "to": "18:00", "days": ["someday"]}]}, "expected days"),
         ({"concurrency": 0}, "concurrency to be 1 or more"),
         ({"max_per_day": -1}, "max_per_day to be 0 or more"),
+        ({"storage_max_gb": -1}, "storage_max_gb to be 0 or more"),
+        ({"storage_expansion_increment_gb": 1.5}, "expected numbers"),
     ],
 )
 def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str) -> None:

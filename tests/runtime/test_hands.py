@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import SpawnError, StaleWrite
+from drumbeat.core.errors import SpawnAmbiguous, SpawnError, StaleWrite
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.hands import Hands
 from drumbeat.runtime.sight import look
-from drumbeat.spawn.fake import FakeSpawner, ListFails
+from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails
 from drumbeat.spawn.interface import Instance, Order, Traits
 from drumbeat.store.memory import MemoryStore
 from runtime.given import POOL, seconds
@@ -88,6 +88,25 @@ async def test_what_may_still_turn_up_is_not_asked_for_again(store: MemoryStore,
     await clock.advance(seconds(1))
     await hands.start(ROW, 1, held, is_new=False)
     assert spawner.asked("spawn") == [W]
+
+
+async def test_what_was_asked_for_again_is_waited_for_as_long_by_whoever_comes_next(
+    store: MemoryStore, clock: ManualClock
+) -> None:
+    """The first retry got no answer; the controller that takes over must not ask a third time at once."""
+    spawner, held = Dear(clock), await fence(store)
+    await store.workers.add([ROW])
+    await clock.advance(seconds(200))
+    spawner.faults.append(AnswerLost())
+    with pytest.raises(SpawnAmbiguous):
+        await Hands(store, spawner, POOL).start(ROW, 1, held, is_new=False)
+
+    await clock.advance(seconds(60))
+    with pytest.raises(SpawnError, match=r"^not asked again: .* for 120 s more"):
+        await Hands(store, spawner, POOL).start(ROW, 1, held, is_new=False)
+    row = await store.workers.get(POOL, W)
+    assert spawner.asked("spawn") == [W]
+    assert row.meta == {**ROW.meta, "asked_at": "2026-01-01T00:03:20+00:00"}
 
 
 async def test_a_row_that_was_closed_meanwhile_gets_no_instance(store: MemoryStore, clock: ManualClock) -> None:

@@ -141,8 +141,16 @@ def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through
         (EventType.SET_WORKER_TARGET, {"target_connections": 1.5}, "a whole number as target_connections, got 1.5"),
         (EventType.SET_WORKER_TARGET, {"target_connections": float("inf")}, "a whole number as target_connections, got inf"),
         (EventType.SET_WORKER_TARGET, {"target_connections": 1, "ramp_seconds": "x"}, "seconds as ramp_seconds, got 'x'"),
-        (EventType.SET_WORKER_TARGET, {"target_connections": 1, "target_qps": 0}, "a number above 0 as target_qps, got 0"),
-        (EventType.SET_WORKER_TARGET, {"target_connections": 1, "target_qps": "9"}, "a number above 0 as target_qps, got '9'"),
+        (
+            EventType.SET_WORKER_TARGET,
+            {"target_connections": 1, "target_qps": -1},
+            "a number of at least 0 as target_qps, got -1",
+        ),
+        (
+            EventType.SET_WORKER_TARGET,
+            {"target_connections": 1, "target_qps": "9"},
+            "a number of at least 0 as target_qps, got '9'",
+        ),
         (EventType.STOP, {"drain_timeout_seconds": float("nan")}, "seconds as drain_timeout_seconds, got nan"),
     ],
 )
@@ -310,6 +318,21 @@ def test_a_pace_holds_until_the_next_target_whatever_rows_say() -> None:
 
     assert (paced.target, paced.qps) == (4, 250.5)
     assert reconcile(paced, replace(orders(), target=9, target_seq=99)).qps == 250.5
+
+
+@pytest.mark.parametrize("before", [None, 90.0])
+def test_a_target_known_from_its_row_still_gets_the_pace_it_was_told_with(before: float | None) -> None:
+    paced = say.set_worker_target(ME.worker_id, say.Target(connections=4, qps=250, ramp=seconds(3), reason="pace"))
+    begun = at_start(Wanted(qps=before), orders(target=4, target_seq=1))
+    assert (begun.target, begun.qps) == (4, before)
+
+    told = obey(begun, numbered([paced])[0], ME, NOW)
+
+    assert (told.target, told.qps, told.ramp, told.target_seq) == (4, 250, seconds(3), 1)
+
+
+def test_a_pace_of_nothing_is_a_pace() -> None:
+    assert read(say.set_worker_target(ME.worker_id, say.Target(connections=0, qps=0, reason="leave"))).qps == 0
 
 
 def test_a_target_without_a_pace_ends_it() -> None:

@@ -15,6 +15,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.spawn.runpod.pods import parse_name
 from drumbeat.store.interface import Claiming, Heartbeat, Joining, Store
+from simulate.fleet_purse import Meter
 from simulate.fleet_weather import Weather
 from spawn.runpod.machines import SimPod
 from spawn.runpod.simulator import RunPodSimulator
@@ -36,6 +37,8 @@ class Crew:
     controller_gone_after: timedelta
     lives: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     accepted: Counter[JobId] = field(default_factory=Counter)  #: results the store has taken
+    wronged: list[str] = field(default_factory=list)  #: workers that were well and given up
+    haunted: set[str] = field(default_factory=set)  #: pods' names of which the provider has shown ghosts
     met: Counter[str] = field(default_factory=Counter)
 
     def start(self, pod: SimPod) -> None:
@@ -48,12 +51,26 @@ class Crew:
     async def _live(self, pod: SimPod) -> None:
         name = parse_name("drumbeat", pod.name)
         assert name is not None
+        life = Life(crew=self, pod=pod, pool_id=name[0], worker_id=name[1])
         try:
             await self.clock.sleep(pod.starts_in)
-            await Life(crew=self, pod=pod, pool_id=name[0], worker_id=name[1]).lived()
+            await life.lived()
+        except Killed:
+            life.is_well = False
         except DrumbeatError:
             self.met["workers that were told they are gone"] += 1
+            await self._mourn(life)
         pod.stopped_at = pod.stopped_at or self.clock.now()
+
+    async def _mourn(self, life: "Life") -> None:
+        """Whoever was heard until now, and is at work, may be asked to leave, and not be given up.
+
+        Unless its provider showed a pod of its name that never was: that one is over as soon as it is looked for.
+        """
+        row = await self.store.workers.get(life.pool_id, life.worker_id)
+        given_up = row.status in {WorkerStatus.LOST, WorkerStatus.ERROR} and life.pod.name not in self.haunted
+        if life.is_well and given_up:
+            self.wronged.append(f"{life.worker_id}, {row.status} at {self.clock.now():%H:%M:%S}: {row.error}")
 
 
 class Killed(DrumbeatError):
@@ -70,6 +87,7 @@ class Life:
     worker_id: WorkerId
     held: Job | None = None
     left: float = 0.0  #: seconds of work on it
+    is_well: bool = False  #: has joined, and was never silent for long
 
     async def lived(self) -> None:
         store, me = self.crew.store, (self.pool_id, self.worker_id, self.pod.id)
@@ -78,6 +96,7 @@ class Life:
         await store.membership.join(who)
         await store.membership.move(*me, WorkerStatus.WAITING, "ready")
         await store.membership.move(*me, WorkerStatus.ACTIVE, "at work")
+        self.is_well = True
         while not await self._told_to_leave():
             await self._work(BEAT)
         await store.membership.move(*me, WorkerStatus.DRAINING, "asked to")
@@ -112,11 +131,13 @@ class Life:
         chance, weather, met = self.crew.chance, self.crew.weather, self.crew.met
         if chance.random() < weather.kills:
             met["workers killed"] += 1
+            self.is_well = False
             if chance.random() < 0.5:
                 raise Killed("its pod knows")
             await asyncio.get_running_loop().create_future()
         if chance.random() < weather.freezes:
             met["workers frozen"] += 1
+            self.is_well = False
             await self.crew.clock.sleep(timedelta(seconds=chance.uniform(60, 400)))
 
     async def _work(self, seconds: float) -> None:
@@ -151,6 +172,7 @@ class CrewedSimulator(RunPodSimulator):
     """RunPod whose pods have workers in them. It notes when it was made to start a second pod for one worker."""
 
     crew: Crew
+    meter: Meter
     doubles: list[str]
 
     def _create(self, call: Any) -> Answer:
@@ -158,12 +180,18 @@ class CrewedSimulator(RunPodSimulator):
         answer = super()._create(call)
         if answer.status == 201 and before:
             self.doubles.append(f"{call.body['name']} at {self.clock.now():%H:%M:%S}")
+        if answer.status == 201:
+            self.meter.bought()
         return answer
 
     def _add(self, asked: Mapping[str, Any], place: tuple[str, str, str], hidden: timedelta) -> SimPod:
         pod = super()._add(asked, place, hidden)
         self.crew.start(pod)
         return pod
+
+    def _ghost(self, name: str) -> SimPod:
+        self.crew.haunted.add(name)
+        return super()._ghost(name)
 
     def _free(self, pod: SimPod) -> None:
         super()._free(pod)

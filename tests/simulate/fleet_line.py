@@ -5,7 +5,7 @@ import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any, cast
 
@@ -13,8 +13,11 @@ import httpx
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.core.lease import Fence
 from drumbeat.store.interface import Store
+from simulate.fleet_purse import Meter
 from simulate.fleet_weather import LATE, Weather
+from simulate.virtual_time import EPOCH
 from spawn.runpod.wire import Answering, SimulatedWire
 
 _GIVES_UP = 30.0  #: seconds after which a call to the provider has no answer
@@ -32,7 +35,10 @@ class Line:
     clock: Clock
     beyond: asyncio.TaskGroup  #: where what is under way goes on after its caller has gone
     weather: Weather
+    meter: Meter
+    outdated: list[str]  #: what was written though another led
     met: Counter[str] = field(default_factory=Counter)
+    began: datetime = EPOCH  #: its last beat
 
     async def carry(self, name: str, call: Callable[[], Awaitable[Any]]) -> Any:
         fate = self.chance.random()
@@ -79,14 +85,23 @@ class Line:
             return None, exc
 
     def store(self, store: Store) -> Store:
-        return cast("Store", _Tapped(store, self, "store"))
+        return cast("Store", _Tapped(store, self, "store", store))
+
+    async def done(self, name: str, store: Store, call: Callable[[], Awaitable[Any]], fence: Fence | None) -> Any:
+        """A call takes effect. Whoever writes under an old epoch must be told so."""
+        lease = await store.leases.find(fence.name) if fence else None
+        answer = await call()
+        if fence and lease and lease.epoch > fence.epoch:
+            self.outdated.append(f"{name} at {self.clock.now():%H:%M:%S}, epoch {fence.epoch} after {lease.epoch}")
+        return answer
 
 
 class _Tapped:
     """A store, or a part of it, whose operations go through the line."""
 
-    def __init__(self, thing: object, line: Line, name: str) -> None:
+    def __init__(self, thing: object, line: Line, name: str, store: Store) -> None:
         self._thing = thing
+        self._store = store
         self._line = line
         self._name = name
         self._parts: dict[str, Any] = {}
@@ -101,8 +116,11 @@ class _Tapped:
         if part == "traits":
             return found
         if not inspect.iscoroutinefunction(found):
-            return _Tapped(found, self._line, name)
-        return lambda *args, **kwargs: self._line.carry(name, lambda: found(*args, **kwargs))
+            return _Tapped(found, self._line, name, self._store)
+        line, store = self._line, self._store
+        return lambda *args, **kwargs: line.carry(
+            name, lambda: line.done(name, store, lambda: found(*args, **kwargs), kwargs.get("fence"))
+        )
 
 
 class UnsteadyWire(SimulatedWire):
@@ -119,14 +137,14 @@ class UnsteadyWire(SimulatedWire):
         if self._line.lags(name):
             answer = await self._lagging(name, request)
         else:
-            answer = await super().handle_async_request(request)
+            answer = await self._send(request, self._line.began)
         self._line.die(name, "after", 1 - fate)
         return answer
 
     async def _lagging(self, name: str, request: httpx.Request) -> httpx.Response:
         self._line.met[f"late {name}"] += 1
         pause = timedelta(seconds=self._line.chance.uniform(0, LATE))
-        task = self._line.beyond.create_task(self._later(pause, request))
+        task = self._line.beyond.create_task(self._later(pause, request, self._line.began))
         done, _ = await asyncio.wait([task], timeout=_GIVES_UP)
         if not done:
             raise httpx.ReadTimeout("no answer", request=request)
@@ -135,9 +153,14 @@ class UnsteadyWire(SimulatedWire):
             raise httpx.ReadError("the connection broke", request=request)
         return answer
 
-    async def _later(self, pause: timedelta, request: httpx.Request) -> httpx.Response | None:
+    async def _later(self, pause: timedelta, request: httpx.Request, began: datetime) -> httpx.Response | None:
         await self._line.clock.sleep(pause)
         try:
-            return await super().handle_async_request(request)
+            return await self._send(request, began)
         except httpx.HTTPError:
             return None
+
+    async def _send(self, request: httpx.Request, began: datetime) -> httpx.Response:
+        """What is bought now, a beat that began then has decided."""
+        self._line.meter.asked_in = began
+        return await super().handle_async_request(request)

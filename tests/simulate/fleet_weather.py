@@ -9,7 +9,9 @@ from spawn.runpod.faults import Answers, ArrivesLate, Duplicates, Fault, Invents
 from spawn.runpod.simulator import NO_STOCK
 
 CALLS = ("createPod", "createPod", "listPods", "listPods", "getPod", "deletePod", "listGpuTypes")
-LATE = 60  #: seconds for which a pod may be in no list, and for which a call may be under way, at the most
+LATE = 60  #: seconds for which a call may be under way, at the most
+HIDDEN = 100  #: seconds for which a pod may be in no list, at the most: with LATE less than a provider is given to settle
+HIDDEN_FROM_LEAPS = 30  #: the same where the clock jumps by which that time is counted
 LEAP = 45  #: seconds by which the store's clock may jump, at the most
 
 
@@ -46,11 +48,16 @@ def drawn(chance: Random) -> Weather:
     )
 
 
+def contested(weather: Weather) -> Weather:
+    """Controllers live long, their calls take long, and the clock by which they lead jumps: two often believe to lead."""
+    return replace(weather, dies=0.0, fails=0.0, lags=0.06, leaps=1.0)
+
+
 def without(weather: Weather, *names: str) -> Weather:
     return replace(weather, **dict.fromkeys(names, 0.0))
 
 
-def provider_faults(chance: Random, workers: Sequence[str]) -> Fault:
+def provider_faults(chance: Random, workers: Sequence[str], hidden: int = HIDDEN) -> Fault:
     """One thing that goes wrong at the provider."""
     call, times = chance.choice(CALLS), chance.randint(1, 3)
     name = chance.choice(list(workers) or ["nobody"])
@@ -65,7 +72,7 @@ def provider_faults(chance: Random, workers: Sequence[str]) -> Fault:
             Answers(operation="createPod", status=400, detail=NO_STOCK, times=times),
             Answers(operation=call, status=200, body=b"garbage"),
             Duplicates(),
-            *[ArrivesLate(by=timedelta(seconds=chance.randint(1, LATE)))] * 2,
+            *[ArrivesLate(by=timedelta(seconds=chance.randint(1, hidden)))] * 2,
             Omits(times=chance.randint(1, 2)),
             Omits(names=[name], times=times),
             Invents(names=[name, "drumbeat.p.nobody", "not-ours"]),

@@ -9,6 +9,7 @@ import pytest
 from drumbeat.bench.decide import decide
 from drumbeat.bench.model import (
     FindMaxPlan,
+    GuardrailMode,
     Guardrails,
     LoadMode,
     LostPolicy,
@@ -210,6 +211,18 @@ async def test_all_overloaded_for_too_long_is_resource_exhaustion() -> None:
         run = await world.finish()
 
     assert (run.status, run.completion_reason) == (RunStatus.FAILED, "RESOURCE_EXHAUSTION")
+    assert run.custom_metrics["soft_guardrails"]["state"] == "critical"
+
+
+async def test_a_hard_guardrail_fails_the_run_at_once_and_the_run_says_it_is_critical() -> None:
+    async with simulated() as world:
+        world.database.cpu[WorkerId("worker-1")] = 95.0
+        rails = Guardrails(mode=GuardrailMode.HARD, interval=seconds(2))
+        await world.begin(plan(scaling=FIXED.scaling, guardrails=rails, duration=seconds(60)))
+        run = await world.finish()
+
+    assert (run.status, run.completion_reason) == (RunStatus.FAILED, "GUARDRAIL")
+    assert run.custom_metrics["soft_guardrails"]["state"] == "critical"
 
 
 def replayed(beat: Beat) -> None:

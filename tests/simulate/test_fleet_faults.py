@@ -1,11 +1,14 @@
 """Controllers that die at any call, a provider that lies, clocks that jump: some of the runs of benchmarks/fleet_faults.py."""
 
+from collections.abc import Callable, Sequence
+
 import pytest
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.runpod import RunPodSpawner
-from simulate.fleet_world import judged
+from simulate import fleet_sabotage as sabotage
+from simulate.fleet_verdict import judged
 
 
 @pytest.mark.parametrize("seed", range(36))
@@ -18,6 +21,32 @@ def test_whatever_goes_wrong_everything_comes_right(seed: int) -> None:
 
 def test_a_seed_tells_the_same_story_twice() -> None:
     assert judged(7) == judged(7)
+
+
+@pytest.mark.parametrize(
+    ("taken_away", "seeds", "found"),
+    [
+        (sabotage.money_limit, (1, 2, 3, 4), ("bought without money", "passed the ceiling")),
+        (sabotage.reserve_for_new_workers, (2, 3, 4, 8), ("bought without money",)),
+        (sabotage.reserve_for_starting_workers, (3, 23, 58), ("bought without money", "passed the ceiling")),
+        (sabotage.fencing, (11, 15, 18), ("written while another led",)),
+        (sabotage.listing_before_a_retry, (2,), ("spawned twice",)),
+        (sabotage.looking_twice, (47, 55), ("sent away in haste",)),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_a_safeguard_that_is_taken_away_is_missed(
+    taken_away: Callable[[pytest.MonkeyPatch], None],
+    seeds: Sequence[int],
+    found: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With it these runs are as promised, or the benchmark would say so."""
+    taken_away(monkeypatch)
+
+    wrong = [fault for seed in seeds for fault in judged(seed).wrong]
+
+    assert any(fault.startswith(found) for fault in wrong), wrong
 
 
 def test_pods_that_nobody_ends_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

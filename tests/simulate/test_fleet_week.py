@@ -11,6 +11,7 @@ from drumbeat.control_plane import ControlPlane
 from drumbeat.core.job import NewJob
 from drumbeat.fleet.replay import Replay
 from drumbeat.settings import Settings
+from simulate.fleet_purse import Purse
 from simulate.fleet_weather import Weather
 from simulate.fleet_world import POOL, World, seconds
 from simulate.virtual_time import run_virtually
@@ -21,7 +22,7 @@ WEATHER = Weather(dies=0.0005, fails=0.001, provider=0.02, kills=0.002, freezes=
 
 async def _week(seed: int) -> tuple[Replay, Replay]:
     async with asyncio.TaskGroup() as group:
-        world = World(seed, group, every=timedelta(minutes=6))
+        world = World(seed, group, every=timedelta(minutes=6), may_spend=Purse(), stops=False)
         world.weather = world.crew.weather = WEATHER
         await world.open()
         tasks = [group.create_task(each) for each in (world.control(0), world.trouble())]

@@ -39,11 +39,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class VirtualClock:
     """The loop's time as a Clock; ``skew`` is how wrong it is, and may jump."""
 
-    def __init__(self) -> None:
+    def __init__(self, begins: datetime = EPOCH) -> None:
+        self.begins = begins
         self.skew = timedelta()
 
     def now(self) -> datetime:
-        return EPOCH + self.elapsed() + self.skew
+        return self.begins + self.elapsed() + self.skew
 
     def elapsed(self) -> timedelta:
         return timedelta(microseconds=round(asyncio.get_running_loop().time() * 1_000_000))

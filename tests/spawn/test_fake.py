@@ -46,6 +46,14 @@ def spawner(clock: ManualClock) -> FakeSpawner:
 
 class TestFakeSpawner(SpawnerContract):
     @pytest.fixture
+    def spawner(self, clock: ManualClock) -> FakeSpawner:
+        return FakeSpawner(clock, volumes={"vol1": 100})
+
+    @pytest.fixture
+    def volume(self) -> str:
+        return "vol1"
+
+    @pytest.fixture
     def order(self, spawner: FakeSpawner) -> OrderFactory:
         def make(worker_id: WorkerId, pool_id: PoolId, *, exits: int | None = None, startable: bool = True) -> Order:
             if exits is not None:

@@ -4,13 +4,14 @@ import asyncio
 import logging
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from drumbeat.cli.fleet_options import PoolArgument, ProviderOption
 from drumbeat.cli.options import StoreOption, parse_age, with_control_plane
+from drumbeat.cli.outlet import Outlet, OutletHandler
 from drumbeat.cli.render import show_json, to_json
 from drumbeat.control_plane import ControlPlane, until_stopped
 from drumbeat.core.pool import PoolId
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from drumbeat.control_plane import BeatReport
 
 app = typer.Typer()
+log = logging.getLogger(__name__)
 
 UNSEEN = frozenset({"state"})  #: of a beat's summary: what it leaves to the next, for no reader
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -35,7 +37,8 @@ def run(
 ) -> None:
     """Beat until told to stop. Any number may run: one leads. Workers outlive it.
 
-    Prints each cycle's summary as a line of JSON. Variables of seed 004 that are set are written into the pool's policy first.
+    Prints each cycle's summary as a line of JSON; where nobody reads them it beats on, and the next line that can be written
+    says how many were ``missed``. Variables of seed 004 that are set are written into the pool's policy first.
     """
     _log_to_stderr()
 
@@ -80,15 +83,23 @@ def told(report: "BeatReport") -> dict[str, Any]:
 class _Teller:
     """Says what came of each beat; while standing by, only what is new."""
 
+    out: Outlet = field(default_factory=lambda: Outlet(sys.stdout))
     last: str | None = None
 
     def tell(self, report: "BeatReport") -> None:
         news = None if report.led else report.why_not or report.error
         if report.led or news != self.last:
-            print(to_json(told(report)), flush=True)
+            self._write(told(report))
         self.last = news
+
+    def _write(self, cycle: Mapping[str, Any]) -> None:
+        """A reader who does not read is not waited for."""
+        missed = self.out.missed
+        went = self.out.write(to_json({**cycle, "missed": missed} if missed else cycle))
+        if not went and not missed:
+            log.warning("nobody reads what is printed: cycles are left out until somebody does")
 
 
 def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=_FORMAT)
+    logging.basicConfig(level=logging.INFO, handlers=[OutletHandler(Outlet(sys.stderr))], format=_FORMAT)
     logging.getLogger("httpx").setLevel(logging.WARNING)

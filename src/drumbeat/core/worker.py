@@ -11,6 +11,8 @@ from drumbeat.core.pool import PoolId, Thresholds
 
 WorkerId = NewType("WorkerId", str)
 
+DISK = "disk"  #: where, in what a worker says of its GPUs, it tells of the disk of its volume
+
 
 class WorkerStatus(StrEnum):
     """Where a worker is in its life. The only legal moves are the arrows.
@@ -111,6 +113,11 @@ class Worker:
     @property
     def is_live(self) -> bool:
         return self.status in LIVE
+
+    @property
+    def tells_of_gpu(self) -> bool:
+        """Whether it says anything of a GPU, and not of its disk alone."""
+        return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
 
 
 def silence(worker: Worker, now: datetime) -> timedelta:

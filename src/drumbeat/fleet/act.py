@@ -11,9 +11,20 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import Recovery
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.fleet.model import Action, AskToDrain, ExpireJobs, Fail, ReleaseJobs, SetTarget, Spawn, Warn
+from drumbeat.fleet.model import (
+    Action,
+    AskToDrain,
+    ExpandVolume,
+    ExpireJobs,
+    Fail,
+    NoteInstance,
+    ReleaseJobs,
+    SetTarget,
+    Spawn,
+    Warn,
+)
 from drumbeat.runtime.hands import Hands
-from drumbeat.spawn.interface import Spawner
+from drumbeat.spawn.interface import ExpandsVolumes, Spawner
 from drumbeat.store.interface import Change, Store
 
 log = logging.getLogger(__name__)
@@ -25,6 +36,7 @@ class FleetActor:
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:
         self._store = store
         self._pool_id = pool_id
+        self._spawner = spawner
         self._provider = spawner.traits.name
         self._hands = Hands(store, spawner, pool_id)
         self._refused: tuple[datetime, str] | None = None  #: the beat in which the provider last failed, and how
@@ -47,6 +59,10 @@ class FleetActor:
         except SpawnError as exc:
             self._refused = None if action.at is None else (action.at, str(exc))
             raise
+
+    @_do.register
+    async def _(self, action: NoteInstance, fence: Fence) -> None:
+        await self._store.workers.note_instance(self._pool_id, action.worker_id, action.ref, {}, fence=fence)
 
     @_do.register
     async def _(self, action: SetTarget, fence: Fence) -> None:
@@ -75,6 +91,17 @@ class FleetActor:
     async def _(self, action: ExpireJobs, fence: Fence) -> None:
         await self._hands.check(fence)
         await self._store.queue.expire()
+
+    @_do.register
+    async def _(self, action: ExpandVolume, fence: Fence) -> None:
+        """Its provider may know of a larger size than its workers see; that is left as it is."""
+        if not isinstance(self._spawner, ExpandsVolumes):
+            raise SpawnError(
+                f"expected a provider that expands volumes, got {self._provider}; make {action.volume} larger by hand"
+            )
+        await self._hands.check(fence)
+        size = await self._spawner.expand_volume(action.volume, action.to_gb, action.seen_gb)
+        log.info("volume %s has %d GB; %d were asked for", action.volume, size, action.to_gb)
 
     @_do.register
     async def _(self, action: Warn, fence: Fence) -> None:

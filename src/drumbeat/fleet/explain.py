@@ -9,6 +9,7 @@ from typing import Any
 from drumbeat.core.decision import Decision
 from drumbeat.fleet.decide import decide, verdict
 from drumbeat.fleet.decide.knowledge import mean_service, spawn_lag
+from drumbeat.fleet.decide.storage import disks
 from drumbeat.fleet.model import Action, FleetView, Limit, Wish
 from drumbeat.fleet.money import burn, ceilings, tariff
 
@@ -60,9 +61,16 @@ def inputs(view: FleetView) -> dict[str, Any]:
         "min_workers": view.policy.min_workers,
         "max_workers": view.policy.max_workers,
         "paused_until": view.paused_until,
+        "disk_free_gb": _least_free(view),
         **_money(view),
     }
     return {name: value for name, value in known.items() if value is not None}
+
+
+def _least_free(view: FleetView) -> list[float] | None:
+    """Of the volume with the least: what is free, and of how much; None where no worker tells."""
+    found = min(disks([each for each in view.workers if each.is_live]), key=lambda disk: disk.free, default=None)
+    return None if found is None else [round(found.free, 1), round(found.total, 1)]
 
 
 def _money(view: FleetView) -> dict[str, Any]:

@@ -2,10 +2,11 @@
 
 A worker is paid for from the making of its row until its instance is known to be gone, rounded up to the provider's granule.
 Whoever stays is counted with what it will cost until it could be gone: a ceiling is kept by asking workers to leave in time.
+What of that falls into the next hour, day or month must be within its ceiling too.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from math import ceil, floor, inf, isfinite
 
@@ -36,6 +37,7 @@ class Ceiling:
     most: float
     spent: float
     ends_in: timedelta  #: what is left of its period
+    begins_in: timedelta = timedelta()  #: later, if it is the next one
 
 
 def tariff(policy: FleetPolicy, provider: Provider) -> Tariff:
@@ -83,20 +85,28 @@ def ceilings(view: FleetView) -> list[Ceiling]:
     ends = {"hour": _hour(now) + HOUR, "day": _day(now) + timedelta(days=1), "month": _next_month(now)}
     most = {"hour": policy.max_per_hour, "day": policy.max_per_day, "month": policy.max_per_month}
     so_far = {"hour": spent.hour, "day": spent.day, "month": spent.month}
-    return [
-        Ceiling(name=name, most=limit, spent=so_far[name], ends_in=ends[name] - now)
-        for name, limit in most.items()
-        if limit is not None
-    ]
+    limits = {name: limit for name, limit in most.items() if limit is not None}
+    running = [Ceiling(name=name, most=limit, spent=so_far[name], ends_in=ends[name] - now) for name, limit in limits.items()]
+    return [*running, *(_next(ceiling, view) for ceiling in running if ceiling.ends_in < _longest(view))]
+
+
+def _next(running: Ceiling, view: FleetView) -> Ceiling:
+    """That of the next period, of which nothing is spent: whoever is here when it begins spends it."""
+    return replace(running, spent=0.0, begins_in=running.ends_in, ends_in=running.ends_in + _longest(view))
+
+
+def _longest(view: FleetView) -> timedelta:
+    """From now until a worker that is started now is gone for certain."""
+    return _until_gone(view) + view.provider.usual_start
 
 
 def _within(view: FleetView, staying: Sequence[Worker], at: Tariff, ceiling: Ceiling) -> tuple[float, str]:
-    """How many workers one ceiling allows: of those here the cheapest to keep, then new ones at the usual price."""
+    """How many workers one ceiling allows: of those here so many that any of them may be the ones kept, then new ones."""
     leaving, span = _leaving(view, staying), _until_gone(view)
-    costs = sorted(_to_come(view.now, at, worker, min(span, ceiling.ends_in)) for worker in staying)
-    gone = sum(_to_come(view.now, at, worker, min(span, ceiling.ends_in)) for worker in leaving)
+    costs = sorted((_to_come(view.now, at, worker, ceiling, span) for worker in staying), reverse=True)
+    gone = sum(_to_come(view.now, at, worker, ceiling, span) for worker in leaving)
     count, left = _fill(ceiling.most - ceiling.spent - gone + _EPSILON, costs)
-    new = _new_one(at, min(span + view.provider.usual_start, ceiling.ends_in))
+    new = _new_one(at, ceiling, _longest(view))
     allowed = count if count < len(staying) else count + (floor(left / new) if new else inf)
     if ceiling.name == "hour" and at.price:
         allowed = min(allowed, floor((ceiling.most - burn(leaving, at) + _EPSILON) / at.price))
@@ -116,14 +126,23 @@ def _fill(left: float, costs: Sequence[float]) -> tuple[int, float]:
     return len(costs), left
 
 
-def _to_come(now: datetime, at: Tariff, worker: Worker, span: timedelta) -> float:
-    """What a worker will still cost within this time, beyond what is paid for."""
+def _to_come(now: datetime, at: Tariff, worker: Worker, ceiling: Ceiling, span: timedelta) -> float:
+    """What a worker will still cost within this time and the ceiling's period, beyond what is paid for."""
     paid = max(paid_until(worker, now, at.granule) - now, timedelta())
-    return at.of(worker) * (_round_up(max(span - paid, timedelta()), at.granule) / HOUR)
+    return at.of(worker) * (_unpaid(ceiling, span, paid, at.granule) / HOUR)
 
 
-def _new_one(at: Tariff, span: timedelta) -> float:
-    return at.price * (max(_round_up(span, at.granule), at.granule) / HOUR)
+def _new_one(at: Tariff, ceiling: Ceiling, span: timedelta) -> float:
+    least = timedelta() if ceiling.begins_in else at.granule
+    return at.price * (max(_unpaid(ceiling, span, timedelta(), at.granule), least) / HOUR)
+
+
+def _unpaid(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: timedelta) -> timedelta:
+    """Of this time, what is still to be paid for in the ceiling's period: whole granules, each where it begins."""
+    until = _round_up(max(min(span, ceiling.ends_in) - paid, timedelta()), granule)
+    if not ceiling.begins_in:
+        return until
+    return until - _round_up(max(min(span, ceiling.begins_in) - paid, timedelta()), granule)
 
 
 def _until_gone(view: FleetView) -> timedelta:

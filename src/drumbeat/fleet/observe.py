@@ -64,6 +64,7 @@ async def observe(store: Store, spawner: Spawner, pool_id: PoolId, gap: timedelt
         policy=policy,
         workers=in_sight(sight.workers, sight.now),
         instances=sight.instances,
+        unnoted=sight.unnoted,
         instances_partial=sight.partial,
         provider=provider,
         last_number=_last_number(sight.workers),
@@ -82,6 +83,7 @@ def _provider(spawner: Spawner) -> Provider:
         price_per_hour=traits.price_per_hour,
         billing_granule=traits.billing_granule,
         usual_start=traits.usual_start,
+        expands_volumes=traits.expands_volumes,
     )
 
 

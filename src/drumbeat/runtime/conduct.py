@@ -108,7 +108,7 @@ class Conduct:
             error=None if figures.error is None else cut(figures.error, LONGEST_ERROR),
             cpu_percent=reading.cpu_percent if reading else None,
             memory_percent=reading.memory_percent if reading else None,
-            gpu=reading.gpu if reading else None,
+            gpu=reading.devices if reading else None,
             sample=sample,
         )
 
@@ -192,14 +192,14 @@ class Conduct:
 
     def _apply_target(self, before: Wanted) -> None:
         wanted = self._wanted
-        if (wanted.target, wanted.target_seq) == (before.target, before.target_seq):
+        if (wanted.target, wanted.target_seq, wanted.qps) == (before.target, before.target_seq, before.qps):
             return
         log.info(
             "target: %d, after %d, within %g s, at %s/s",
             wanted.target,
             before.target,
             wanted.ramp.total_seconds(),
-            wanted.qps or "any",
+            "any" if wanted.qps is None else wanted.qps,
         )
         self._workload.set_target(wanted.target, wanted.ramp, wanted.qps)
 

@@ -1,6 +1,7 @@
 """Doing what recovery decided, and starting workers: rows first, then the provider. Everything is safe to repeat."""
 
 import logging
+from datetime import datetime
 from functools import singledispatchmethod
 from typing import Any
 
@@ -14,6 +15,7 @@ from drumbeat.store.interface import Change, Store
 
 log = logging.getLogger(__name__)
 
+ASKED_AT = "asked_at"  #: of a row's notes: when its instance was asked for once more
 _PASSING = frozenset({"status", "gpus"})  #: of what a provider tells: true for the moment, so not kept
 
 
@@ -65,7 +67,7 @@ class Hands:
             await self._store.workers.add([row], fence=fence)
         else:
             await self.check(fence)
-            await self._check_waits(row.worker_id)
+            await self._ask_again(row.worker_id, fence)
         order = Order(pool_id=self._pool_id, worker_id=row.worker_id, slot=row.slot, group_count=group_count)
         try:
             instance = await self._spawner.spawn(order)
@@ -78,17 +80,22 @@ class Hands:
         """Raise Fenced before the provider is touched, where no row is written first: adding no events asks just that."""
         await self._store.events.append(self._pool_id, (), fence=fence)
 
-    async def _check_waits(self, worker_id: WorkerId) -> None:
+    async def _ask_again(self, worker_id: WorkerId, fence: Fence) -> None:
         """Raise if the row is closed by now, or while an instance may turn up that was asked for before.
 
-        Whoever asked first may have died before it heard the answer, and a provider may show what it made only later.
+        Whoever asked last may have died before it heard the answer, and a provider may show what it made only later. So it is
+        noted first that it is asked again: the next controller waits as long after that.
         """
         found, now = await self._store.workers.get(self._pool_id, worker_id), await self._store.now()
         if not found.is_live:
             raise StaleWrite(f"worker {worker_id} is {found.status} by now; it needs no instance")
-        left = self._spawner.traits.settle - (now - (found.created_at or now))
+        settle = self._spawner.traits.settle
+        left = settle - (now - asked_at(found, now))
         if left.total_seconds() > 0:
             raise SpawnError(f"not asked again: what was asked before may turn up for {left.total_seconds():.0f} s more")
+        if settle:
+            told = {ASKED_AT: now.isoformat()}
+            await self._store.workers.note_instance(self._pool_id, worker_id, found.provider_ref or "", told, fence=fence)
 
     async def _note(self, instance: Instance, fence: Fence) -> None:
         """Keep what its provider calls it, what it costs and where it is, if the provider tells. Without it life goes on."""
@@ -109,6 +116,12 @@ class Hands:
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
         except StaleWrite:
             return
+
+
+def asked_at(row: Worker, now: datetime) -> datetime:
+    """When a worker's instance was last asked for."""
+    again = row.meta.get(ASKED_AT)
+    return datetime.fromisoformat(again) if isinstance(again, str) else row.created_at or now
 
 
 def _told(refusal: SpawnFailed) -> dict[str, Any]:

@@ -161,12 +161,13 @@ def _stop(event: Event) -> Stop:
 
 def _with_target(wanted: Wanted, event: Event) -> Wanted:
     target, ramp, qps = _count(event, "target_connections"), _duration(event, "ramp_seconds"), _rate(event, "target_qps")
-    if event.sequence_id <= wanted.target_seq:
+    if event.sequence_id < wanted.target_seq:
         return wanted
     return replace(wanted, target=max(target, 0), ramp=ramp or timedelta(), qps=qps, target_seq=event.sequence_id)
 
 
 def _with_stored_target(wanted: Wanted, orders: Orders) -> Wanted:
+    """Rows have no rate: the last one known holds until the event itself is read."""
     return replace(wanted, target=max(orders.target, 0), ramp=timedelta(), target_seq=orders.target_seq)
 
 
@@ -216,8 +217,8 @@ def _rate(event: Event, key: str) -> float | None:
     value = event.payload.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise _unclear(event, f"a number above 0 as {key}", value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise _unclear(event, f"a number of at least 0 as {key}", value)
     return float(value)
 
 

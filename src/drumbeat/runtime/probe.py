@@ -1,4 +1,4 @@
-"""CPU and memory of this process, its container and its host, and GPU memory where there is a GPU."""
+"""CPU and memory of this process, its container and its host, GPU memory where there is a GPU, and its volume's disk."""
 
 import importlib
 import logging
@@ -12,7 +12,9 @@ from typing import Any
 import psutil
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.worker import DISK
 from drumbeat.runtime.cgroup import MEMBERSHIP, ROOT, CgroupProbe, find_hierarchy
+from drumbeat.runtime.disk import DiskProbe
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class Reading:
     cgroup_cpu_percent: float | None = None  #: of what the container may use; None where it is not limited
     cgroup_memory_percent: float | None = None
     gpu: Mapping[str, Any] | None = None
+    disk: Mapping[str, Any] | None = None  #: of the volume it was given
 
     @property
     def cpu_percent(self) -> float | None:
@@ -40,6 +43,11 @@ class Reading:
     @property
     def memory_percent(self) -> float | None:
         return self.host_memory_percent if self.cgroup_memory_percent is None else self.cgroup_memory_percent
+
+    @property
+    def devices(self) -> Mapping[str, Any] | None:
+        """What a heartbeat tells of GPUs, with the disk among it."""
+        return self.gpu if self.disk is None else {**(self.gpu or {}), DISK: self.disk}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +60,11 @@ class _CpuTimes:
 class Probe:
     """Reads this machine. Percentages of CPU are over the time since the last reading, or since the probe was made."""
 
-    def __init__(self, clock: Clock, cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP) -> None:
+    def __init__(
+        self, clock: Clock, cgroup_root: Path = ROOT, cgroup_membership: Path = MEMBERSHIP, disk: DiskProbe | None = None
+    ) -> None:
         self._clock = clock
+        self._disk = disk
         self._process = psutil.Process()
         self._cgroup = CgroupProbe(find_hierarchy(psutil.virtual_memory().total, cgroup_root, cgroup_membership))
         self._gpu = find_gpu()
@@ -75,6 +86,7 @@ class Probe:
             cgroup_cpu_percent=cgroup_cpu,
             cgroup_memory_percent=cgroup_memory,
             gpu=self._gpu.read() if self._gpu else None,
+            disk=self._disk.read() if self._disk else None,
         )
 
     def _cpu_times(self) -> _CpuTimes:

@@ -10,7 +10,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.errors import SpawnError
 from drumbeat.core.pool import Pool, Thresholds
 from drumbeat.core.recovery import Seen, Sight
-from drumbeat.core.worker import Worker
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.interface import Instance, InstanceState, Spawner
 from drumbeat.store.interface import Store
 
@@ -29,11 +29,12 @@ async def look(
     instances = listed or ()
     now = await store.now()
     last = last or await last_look(store, pool, now)
+    workers = await store.workers.list(pool.pool_id)
     return Sight(
         now=now,
         looking_since=looking_since(last, now, gap, pool.thresholds),
         thresholds=pool.thresholds,
-        workers=with_gpus(await store.workers.list(pool.pool_id), instances),
+        workers=with_gpus(workers, instances),
         instances=tuple(
             Seen(
                 worker_id=instance.worker_id,
@@ -43,6 +44,7 @@ async def look(
             for instance in instances
         ),
         partial=listed is None,
+        unnoted={} if spawner.traits.unique_names else unnoted(workers, instances),
     )
 
 
@@ -56,12 +58,22 @@ async def _listed(spawner: Spawner, pool: Pool, *, unlisted_too: bool) -> Sequen
         return None
 
 
+def unnoted(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
+    """Instances that are there, of workers that have not joined and whose rows do not know of them."""
+    spawning = {row.worker_id for row in workers if row.status is WorkerStatus.SPAWNING and not row.provider_ref}
+    there = [each for each in instances if each.state is not InstanceState.EXITED] if spawning else []
+    return {each.worker_id: each.ref for each in there if each.worker_id in spawning}
+
+
 def with_gpus(workers: Sequence[Worker], instances: Sequence[Instance]) -> tuple[Worker, ...]:
     """The rows; those that say nothing of a GPU with what their provider says of it."""
     told = {each.worker_id: gpu for each in instances if (gpu := _gpu(each)) is not None}
     if not told:
         return tuple(workers)
-    return tuple(replace(row, gpu=told[row.worker_id]) if row.gpu is None and row.worker_id in told else row for row in workers)
+    return tuple(
+        replace(row, gpu={**told[row.worker_id], **(row.gpu or {})}) if row.worker_id in told and not row.tells_of_gpu else row
+        for row in workers
+    )
 
 
 def _gpu(instance: Instance) -> Mapping[str, Any] | None:

@@ -1,7 +1,8 @@
-"""What every spawner must do, as tests. A spawner's test file is a subclass and two fixtures.
+"""What every spawner must do, as tests. A spawner's test file is a subclass and two fixtures, or three.
 
 ``spawner``: an open spawner that knows of no instance of the pools used here.
 ``order``: an ``OrderFactory`` for workers that this spawner can start.
+``volume``: of a spawner that expands volumes, the name of one that has 100 GB.
 """
 
 import asyncio
@@ -12,10 +13,10 @@ from typing import Protocol
 import pytest
 
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.errors import SpawnFailed
+from drumbeat.core.errors import SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
+from drumbeat.spawn.interface import ExpandsVolumes, Instance, InstanceState, Order, Spawner
 
 POOL = PoolId("contract-pool")
 OTHER_POOL = PoolId("contract-other-pool")
@@ -153,6 +154,28 @@ class SpawnerContract:
 
         assert (ann.state, ann.exit_code) == (InstanceState.EXITED, 3)
 
+    @pytest.fixture
+    def volume(self) -> str:
+        """A spawner that expands volumes names one."""
+        return ""
+
+    async def test_a_volume_grows_to_the_size_asked_for_and_never_shrinks(self, spawner: Spawner, volume: str) -> None:
+        keeper = _keeper(spawner)
+
+        assert [await keeper.expand_volume(volume, size, 100) for size in (150, 150, 120)] == [150, 150, 150]
+
+    async def test_a_volume_far_smaller_than_what_is_seen_is_not_expanded(self, spawner: Spawner, volume: str) -> None:
+        keeper = _keeper(spawner)
+
+        with pytest.raises(SpawnError, match="they see 800"):
+            await keeper.expand_volume(volume, 850, 800)
+
+        assert await keeper.expand_volume(volume, 158, 107.4) == 158, "100 GB of 1024³ bytes"
+
+    async def test_a_volume_there_is_not_is_refused(self, spawner: Spawner) -> None:
+        with pytest.raises(SpawnError, match="nobody-by-that-name"):
+            await _keeper(spawner).expand_volume(UNKNOWN, 150, 100)
+
     async def running(self, spawner: Spawner, wanted: Order) -> None:
         """Spawn it and return once it runs."""
         await spawner.spawn(wanted)
@@ -167,6 +190,13 @@ class SpawnerContract:
             assert clock.elapsed() < deadline, f"still not so after {self.patience}: {seen}"
             await clock.sleep(timedelta(milliseconds=20))
         return seen
+
+
+def _keeper(spawner: Spawner) -> ExpandsVolumes:
+    if not spawner.traits.expands_volumes:
+        pytest.skip(f"{spawner.traits.name} declares that it expands no volumes")
+    assert isinstance(spawner, ExpandsVolumes)
+    return spawner
 
 
 def alive(instances: Sequence[Instance]) -> list[WorkerId]:

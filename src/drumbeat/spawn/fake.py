@@ -1,7 +1,7 @@
 """A provider in memory that fails, delays and lies on command, for tests of controllers."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -12,6 +12,7 @@ from drumbeat.core.errors import SpawnAmbiguous, SpawnCause, SpawnError, SpawnFa
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
+from drumbeat.spawn.volumes import check_seen
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,11 +143,19 @@ class FakeSpawner:
     """Instances that are nothing but rows here.
 
     Append to ``faults`` what shall go wrong; each is used up by the calls it befalls. ``calls`` holds all that was asked.
-    A drained instance leaves with exit code 0 after ``drain_takes``; ``end`` lets one die of itself.
+    A drained instance leaves with exit code 0 after ``drain_takes``; ``end`` lets one die of itself. ``volumes`` has the size
+    of each in GB; without any it declares that it expands none.
     """
 
-    def __init__(self, clock: Clock, faults: Sequence[Fault] = (), drain_takes: timedelta = timedelta()) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        faults: Sequence[Fault] = (),
+        drain_takes: timedelta = timedelta(),
+        volumes: Mapping[str, int] | None = None,
+    ) -> None:
         self.faults = [*faults]
+        self.volumes = dict(volumes or {})
         self.calls: list[Call] = []
         self.drain_takes = drain_takes
         self._clock = clock
@@ -155,7 +164,13 @@ class FakeSpawner:
 
     @property
     def traits(self) -> Traits:
-        return Traits(name="fake", unique_names=True, outlives_controller=True, reports_exit_codes=True)
+        return Traits(
+            name="fake",
+            unique_names=True,
+            outlives_controller=True,
+            reports_exit_codes=True,
+            expands_volumes=bool(self.volumes),
+        )
 
     async def spawn(self, order: Order) -> Instance:
         self._record("spawn", order.pool_id, order.worker_id)
@@ -188,6 +203,13 @@ class FakeSpawner:
         if refused := self._take(TerminateRefused, worker_id):
             raise SpawnError(f"worker {worker_id}: {refused.reason}")
         self.end(pool_id, worker_id, exit_code=-9)
+
+    async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
+        if volume not in self.volumes:
+            raise SpawnError(f"volume {volume}: there is none of that name", cause=SpawnCause.BAD_REQUEST)
+        check_seen(volume, self.volumes[volume], seen_gb)
+        self.volumes[volume] = max(self.volumes[volume], to_gb)
+        return self.volumes[volume]
 
     async def __aenter__(self) -> Self:
         return self

@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+
+VOLUME_PATH = "DRUMBEAT_VOLUME_PATH"  #: in a worker's environment: where its volume is mounted; it then tells how full it is
+VOLUME_ID = "DRUMBEAT_VOLUME_ID"  #: and what its provider calls that volume, if it is one that can be expanded
 
 
 class InstanceState(StrEnum):
@@ -57,6 +60,17 @@ class Traits:
     billing_granule: timedelta = timedelta(seconds=1)
     usual_start: timedelta = timedelta(seconds=1)  #: from spawn to a process that runs
     settle: timedelta = timedelta()  #: so long may an instance still turn up whose spawn was never answered
+    expands_volumes: bool = False  #: it is an ``ExpandsVolumes`` as well
+
+
+@runtime_checkable
+class ExpandsVolumes(Protocol):
+    """What a spawner can do beside, if its traits say so."""
+
+    async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
+        """Make a volume so large, unless it is already, and answer with its size in GB. It never shrinks, nor grows twice for
+        one size that is asked twice. Raises SpawnError, also if it is far smaller than what its workers see (``seen_gb``)."""
+        ...
 
 
 class Spawner(Protocol):

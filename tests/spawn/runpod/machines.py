@@ -1,4 +1,4 @@
-"""Pods of the simulator as they really are, whatever is told of them."""
+"""Pods of the simulator as they really are, whatever is told of them, and its volumes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -89,6 +89,11 @@ class SimPod:
             "createdAt": _moment(self.created_at),
             "startedAt": _moment(started) if running or (self.stopped_at and started <= self.stopped_at) else None,
         }
+
+
+def shown_volume(volume_id: str, size: int) -> Mapping[str, Any]:
+    """As the schema's NetworkVolume."""
+    return {"id": volume_id, "name": volume_id, "size": size, "dataCenter": "EU-1", "type": "STANDARD"}
 
 
 def _moment(moment: datetime) -> str:

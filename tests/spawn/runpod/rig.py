@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from drumbeat.core.clock import ManualClock
@@ -43,9 +44,9 @@ class Rig:
         await self.clock.sleep(duration)
 
 
-def make_spawner(simulator: RunPodSimulator, clock: LeapingClock, **settings: Any) -> RunPodSpawner:
+def make_spawner(simulator: RunPodSimulator, clock: LeapingClock, folder: Path | None = None, **settings: Any) -> RunPodSpawner:
     wanted = RunPodSettings(**{"image": "drumbeat/worker:1", "max_price_per_hour": 2.0, **settings})
-    return RunPodSpawner(wanted, STORE, clock, VARIABLES, SimulatedWire(simulator))
+    return RunPodSpawner(wanted, STORE, clock, VARIABLES, SimulatedWire(simulator), folder)
 
 
 @asynccontextmanager

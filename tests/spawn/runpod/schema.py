@@ -15,8 +15,8 @@ SCHEMA_FILE = Path(
     os.environ.get(SCHEMA_VARIABLE, Path(__file__).parents[4] / "shared" / "data" / "runpod" / "openapi-v2.json")
 )
 _WORDS = """
-    $ref type properties required additionalProperties unevaluatedProperties items maxItems minItems minLength minimum pattern
-    enum format allOf anyOf oneOf not if then else default description examples example title deprecated
+    $ref type properties required additionalProperties unevaluatedProperties items maxItems minItems minLength minimum maximum
+    minProperties pattern enum format allOf anyOf oneOf not if then else default description examples example title deprecated
 """
 KNOWN = frozenset(_WORDS.split())
 _TYPES: Mapping[str, tuple[type, ...]] = {
@@ -102,6 +102,8 @@ class OpenApi:
 
     def _check_object(self, schema: Mapping[str, Any], value: Mapping[str, Any], at: str) -> Iterator[str]:
         yield from (f"{at}: {name!r} is required" for name in schema.get("required", ()) if name not in value)
+        if len(value) < schema.get("minProperties", 0):
+            yield f"{at}: has {len(value)} properties"
         named = schema.get("properties", {})
         for name in value.keys() & named.keys():
             yield from self.check(named[name], value[name], f"{at}.{name}")
@@ -158,8 +160,15 @@ def _check_plain(schema: Mapping[str, Any], value: Any, at: str) -> Iterator[str
         yield f"{at}: expected one of {schema['enum']}"
     if isinstance(value, str):
         yield from _check_text(schema, value, at)
-    if isinstance(value, int | float) and not isinstance(value, bool) and value < schema.get("minimum", value):
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        yield from _check_number(schema, value, at)
+
+
+def _check_number(schema: Mapping[str, Any], value: float, at: str) -> Iterator[str]:
+    if value < schema.get("minimum", value):
         yield f"{at}: below {schema['minimum']}"
+    if value > schema.get("maximum", value):
+        yield f"{at}: above {schema['maximum']}"
 
 
 def _check_text(schema: Mapping[str, Any], value: str, at: str) -> Iterator[str]:

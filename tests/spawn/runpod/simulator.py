@@ -13,7 +13,8 @@ from urllib.parse import parse_qs, unquote
 
 from drumbeat.core.clock import Clock
 from spawn.runpod.faults import Answers, ArrivesLate, Delays, Duplicates, Ending, Fault, Invents, KeepsOnDelete, Omits
-from spawn.runpod.machines import ACTIONS, Card, SimPod
+from spawn.runpod.machines import ACTIONS, Card, SimPod, shown_volume
+from spawn.runpod.routes import ROUTES, Route
 from spawn.runpod.schema import OpenApi, find_schema
 from spawn.runpod.wire import Answer
 
@@ -24,32 +25,12 @@ _TITLES = {400: "Bad Request", 401: "Unauthorized", 402: "Payment Required", 404
 F = TypeVar("F", bound=Fault)
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """An operation of the schema."""
-
-    method: str
-    pattern: str
-    template: str
-    operation: str
-
-
-_ROUTES = (
-    Route("GET", r"/v2/pods", "/v2/pods", "listPods"),
-    Route("POST", r"/v2/pods", "/v2/pods", "createPod"),
-    Route("GET", r"/v2/pods/([^/]+)", "/v2/pods/{id}", "getPod"),
-    Route("DELETE", r"/v2/pods/([^/]+)", "/v2/pods/{id}", "deletePod"),
-    Route("POST", r"/v2/pods/([^/]+)/action", "/v2/pods/{id}/action", "podAction"),
-    Route("GET", r"/v2/catalog/gpus", "/v2/catalog/gpus", "listGpuTypes"),
-)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Called:
     """One thing that was asked."""
 
     operation: str
-    about: str  #: the pod's name or id, as far as the call tells
+    about: str  #: the pod's name or id, or the volume's id, as far as the call tells
     at: datetime
     query: str = ""
     body: Any = None
@@ -75,6 +56,7 @@ class RunPodSimulator:
     calls: list[Called] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     pods: list[SimPod] = field(default_factory=list)
+    volumes: dict[str, int] = field(default_factory=dict)  #: the size of each network volume in GB
     _ids: "itertools.count[int]" = field(default_factory=itertools.count)
 
     def alive(self) -> Sequence[SimPod]:
@@ -97,7 +79,7 @@ class RunPodSimulator:
     async def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer | None:
         """None: the connection breaks."""
         path, _, query = target.partition("?")
-        route = next((each for each in _ROUTES if each.method == method and re.fullmatch(each.pattern, path)), None)
+        route = next((each for each in ROUTES if each.method == method and re.fullmatch(each.pattern, path)), None)
         if route is None:
             self.violations.append(f"{method} {path}: no such operation here")
             return _problem(404, "no such route")
@@ -140,6 +122,8 @@ class RunPodSimulator:
             return self._list(call)
         if call.operation == "listGpuTypes":
             return self._catalogue(parse_qs(call.query))
+        if call.operation in {"getNetworkVolume", "updateNetworkVolume"}:
+            return self._volume(call)
         pod = next((pod for pod in self.pods if pod.id == call.about and pod.deleted_at is None), None)
         if pod is None:
             return _problem(404, "pod not found")
@@ -229,6 +213,16 @@ class RunPodSimulator:
             self._free(pod)
             pod.stopped_at = now
         return _json(200, pod.shown(now))
+
+    def _volume(self, call: Called) -> Answer:
+        """Shown; with a body, given a size before: never a smaller one."""
+        size, wanted = self.volumes.get(call.about), (call.body or {}).get("size")
+        if size is None:
+            return _problem(404, "network volume not found")
+        if wanted is not None and wanted < size:
+            return _problem(400, "network volume size can only be increased")
+        self.volumes[call.about] = wanted or size
+        return _json(200, shown_volume(call.about, self.volumes[call.about]))
 
     def _free(self, pod: SimPod) -> None:
         if pod.is_billed():

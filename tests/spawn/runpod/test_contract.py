@@ -21,16 +21,20 @@ from spawn.runpod.wire import served
 class TestRunPodSpawner(SpawnerContract):
     @pytest.fixture
     async def simulator(self) -> AsyncIterator[RunPodSimulator]:
-        simulator = RunPodSimulator(SystemClock(), starts_in=timedelta(milliseconds=60))
+        simulator = RunPodSimulator(SystemClock(), starts_in=timedelta(milliseconds=60), volumes={"vol1": 100})
         yield simulator
         assert simulator.violations == []
 
     @pytest.fixture
     async def spawner(self, simulator: RunPodSimulator) -> AsyncIterator[RunPodSpawner]:
         async with served(simulator) as url:
-            settings = RunPodSettings(image="drumbeat/worker:1", max_price_per_hour=1, base_url=url)
+            settings = RunPodSettings(image="drumbeat/worker:1", max_price_per_hour=1, base_url=url, network_volume_id="vol1")
             async with RunPodSpawner(settings, STORE, variables=VARIABLES) as spawner:
                 yield spawner
+
+    @pytest.fixture
+    def volume(self) -> str:
+        return "vol1"
 
     @pytest.fixture
     def order(self, simulator: RunPodSimulator) -> OrderFactory:

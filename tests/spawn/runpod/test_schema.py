@@ -71,6 +71,8 @@ async def test_an_image_is_needed_unless_there_is_a_template(schema: OpenApi) ->
         ("GET", "/v2/catalog/gpus?include=AVAILABILITY&product=POD&count=none", 422),
         ("GET", "/v2/nothing", 404),
         ("GET", "/v2/pods/nobody", 404),
+        ("GET", "/v2/network-volumes/none", 404),
+        ("GET", "/v2/network-volumes/none?page=2", 422),
     ],
 )
 async def test_a_query_is_checked(schema: OpenApi, method: str, target: str, status: int) -> None:
@@ -78,6 +80,29 @@ async def test_a_query_is_checked(schema: OpenApi, method: str, target: str, sta
 
     assert answer is not None
     assert answer.status == status
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "size"),
+    [
+        ({"size": 150}, 200, 150),
+        ({"size": 100}, 200, 100),
+        ({"size": 99}, 400, 100),
+        ({"size": 5}, 422, 100),
+        ({"size": 4097}, 422, 100),
+        ({"size": "150"}, 422, 100),
+        ({"size": 150, "dataCenter": "EU-2"}, 422, 100),
+        ({}, 422, 100),
+    ],
+    ids=str,
+)
+async def test_a_new_size_of_a_volume_is_checked(schema: OpenApi, body: dict[str, Any], status: int, size: int) -> None:
+    simulator = RunPodSimulator(LeapingClock(), volumes={"vol1": 100})
+
+    answer = await simulator.answer("PATCH", "/v2/network-volumes/vol1", HEADERS, json.dumps(body).encode())
+
+    assert answer is not None
+    assert (answer.status, simulator.volumes) == (status, {"vol1": size})
 
 
 async def test_without_the_schema_everything_else_still_works() -> None:

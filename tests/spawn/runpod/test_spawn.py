@@ -34,7 +34,6 @@ REFUSALS = [
         timedelta(seconds=7),
     ),
     (Answers(status=429), SpawnCause.RATE_LIMITED, None),
-    (Answers(status=500), SpawnCause.TRANSIENT, None),
     (Answers(status=503), SpawnCause.TRANSIENT, None),
 ]
 
@@ -73,9 +72,10 @@ async def test_a_pod_whose_answer_was_lost_is_found_and_not_made_again(fault: Fa
         assert len(rig.simulator.asked(CREATE)) == 1
 
 
-async def test_after_an_answer_that_was_lost_a_list_comes_before_the_next_creation() -> None:
+@pytest.mark.parametrize("fault", [Loses(operation=CREATE, done=False), Answers(operation=CREATE, status=500)], ids=str)
+async def test_after_an_answer_that_tells_nothing_a_list_comes_before_the_next_creation(fault: Fault) -> None:
     async with rigged() as rig:
-        rig.simulator.faults.append(Loses(operation=CREATE, done=False))
+        rig.simulator.faults.append(fault)
 
         with pytest.raises(SpawnAmbiguous, match="list before trying again"):
             await rig.spawner.spawn(order())
@@ -93,9 +93,10 @@ async def test_after_an_answer_that_was_lost_a_list_comes_before_the_next_creati
         assert rig.simulator.alive_names() == {"drumbeat.p.ann": 1}
 
 
-async def test_a_pod_that_arrives_late_is_waited_for() -> None:
+@pytest.mark.parametrize("fault", [Loses(operation=CREATE), Answers(operation=CREATE, status=500, done=True)], ids=str)
+async def test_a_pod_that_arrives_late_is_waited_for(fault: Fault) -> None:
     async with rigged() as rig:
-        rig.simulator.faults += [Loses(operation=CREATE), ArrivesLate(by=2 * MINUTE)]
+        rig.simulator.faults += [fault, ArrivesLate(by=2 * MINUTE)]
 
         with pytest.raises(SpawnAmbiguous):
             await rig.spawner.spawn(order())
@@ -243,6 +244,8 @@ async def test_a_pod_is_asked_for_with_all_its_worker_needs() -> None:
             "args": "drumbeat worker --run-id a.b/c --worker-id worker-1 --worker-group-id 0 --worker-group-count 1",
             "env": {
                 "DRUMBEAT_STORE": "postgresql://drum:hunter2secret@db/drum",
+                "DRUMBEAT_VOLUME_PATH": "/workspace",
+                "DRUMBEAT_VOLUME_ID": "vol1",
                 "HF_TOKEN": "token",
                 "DRUMBEAT_POOL_ID": "a.b/c",
                 "DRUMBEAT_WORKER_ID": "worker-1",

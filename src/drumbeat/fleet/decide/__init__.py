@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 
 from drumbeat.core.decision import Decision
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.fleet.decide.crew import Crew, judge_crew
+from drumbeat.fleet.decide.crew import Crew, judge_crew, note
 from drumbeat.fleet.decide.guard import Guarded, guard
 from drumbeat.fleet.decide.knowledge import remember
 from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn, trial_of
 from drumbeat.fleet.decide.scene import scene
+from drumbeat.fleet.decide.storage import watch_storage
 from drumbeat.fleet.decide.summary import summary, why_nothing
 from drumbeat.fleet.model import Action, AskToDrain, FleetState, FleetView, PolicyName, SetTarget, Spawn, Verdict
 from drumbeat.fleet.policies import POLICIES
@@ -46,8 +47,9 @@ def step(view: FleetView) -> Step:
     leaving = drain(view, crew, guarded)
     spawning = [] if leaving else _spawning(view, crew, guarded)
     leaving = leaving or ([] if spawning else rotate(view, crew))
-    actions = [*crew.actions, *spawning, *leaving, *_targets(view, crew, leaving)]
-    return Step(crew=crew, verdict=guarded.verdict, actions=actions, state=_moved(view, guarded.state, spawning, leaving))
+    filling, state = watch_storage(view, crew.living, _moved(view, guarded.state, spawning, leaving))
+    actions = [*note(view), *crew.actions, *spawning, *leaving, *_targets(view, crew, leaving), *filling]
+    return Step(crew=crew, verdict=guarded.verdict, actions=actions, state=state)
 
 
 def verdict(view: FleetView) -> Verdict:

@@ -12,6 +12,7 @@ from drumbeat.fleet.model import (
     ExpireJobs,
     FleetView,
     Held,
+    NoteInstance,
     PolicyName,
     Reap,
     ReleaseJobs,
@@ -213,3 +214,11 @@ def unstarted(view: FleetView, crew: Crew) -> list[Worker]:
     if view.provider.unique_names:
         return rows
     return [worker for worker in rows if view.state is not None and worker.worker_id in view.state.missing]
+
+
+def note(view: FleetView) -> list[NoteInstance]:
+    """Instances whose rows do not know of them, as whoever made them died before: the next list may leave them out."""
+    return [
+        NoteInstance(worker_id=worker_id, ref=ref, reason=f"its provider calls it {ref}, its row does not say so")
+        for worker_id, ref in view.unnoted.items()
+    ]

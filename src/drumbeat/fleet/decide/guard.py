@@ -38,6 +38,7 @@ class Guarded:
     verdict: Verdict
     state: FleetState
     bound: int  #: what schedule, maximum and money allow: whoever is above leaves sooner
+    paid: int  #: what money allows: whoever is above leaves at once
     calls: int  #: creations the provider may be asked for in this beat
 
 
@@ -53,13 +54,14 @@ def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> G
             wish.at_most("unread queue", here, "the queue could not be read: nobody is added for it")
             wish.at_least("unread queue", here, "the queue could not be read: nobody is sent away")
         _bounds(view, wish)
-    bound = _money(view, crew, wish)
+    paid = _money(view, crew, wish)
+    bound = min(paid, bounds_at(view.policy, view.now)[1] if has_queue(view) else MANY)
     state = replace(state, wanted=_window(view, state, wish.workers))
     if has_queue(view):
         _calm(view, crew, state, wish, bound)
     calls = _spawning(view, crew, state, wish)
     verdict = Verdict(desired=wish.workers, wishes=wishes, limits=tuple(wish.limits))
-    return Guarded(verdict=verdict, state=state, bound=bound, calls=calls)
+    return Guarded(verdict=verdict, state=state, bound=bound, paid=paid, calls=calls)
 
 
 def _slo(view: FleetView, crew: Crew) -> Iterator[Wish]:
@@ -107,11 +109,10 @@ def _bounds(view: FleetView, wish: _Wish) -> None:
 
 
 def _money(view: FleetView, crew: Crew, wish: _Wish) -> int:
-    """The ceilings, with what those who stay will still cost reserved; the hardest of the bounds on who may stay."""
+    """The ceilings, with what those who stay will still cost reserved; how many of them may stay."""
     allowed, name = affordable(view, crew.staying)
     wish.at_most(f"money per {name}", allowed, f"more would pass the ceiling per {name}")
-    most = bounds_at(view.policy, view.now)[1] if has_queue(view) else MANY
-    return min(allowed, most)
+    return allowed
 
 
 def _window(view: FleetView, state: FleetState, workers: int) -> tuple[Wanted, ...]:

@@ -12,6 +12,7 @@ from drumbeat.fleet.model import Fail, FleetView, Held, PolicyName, Queue, Warn
 Bundles = Mapping[WorkerId, tuple[Held, ...]]
 
 INSTALLING = frozenset({"deps_installing", "installing"})  #: what a worker says while it installs (seed 004's workers)
+_STARTING = WorkerStatus.STARTING
 _PATIENCE = 3  #: a job without a timeout of its own may take so many times the longest seen of its type
 
 
@@ -40,8 +41,8 @@ def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
     usual = view.now - view.policy.stuck_timeout
     long = {each.worker_id for each in view.held if each.timeout is not None or each.claimed_at < usual}
     if not long:
-        return [worker for worker in living if worker.status is WorkerStatus.STARTING]
-    return [worker for worker in living if worker.status is WorkerStatus.STARTING or worker.worker_id in long]
+        return [worker for worker in living if worker.status is _STARTING]
+    return [worker for worker in living if worker.status is _STARTING or worker.worker_id in long]
 
 
 def _first(view: FleetView, worker: Worker, bundles: Bundles, longest: Mapping[str, timedelta], *, claims: bool) -> Fail | None:
@@ -156,7 +157,7 @@ def _without_gpu(view: FleetView, worker: Worker) -> Fail | None:
 
 def _gpu_warnings(view: FleetView, living: Sequence[Worker], failed: set[WorkerId]) -> Iterable[Warn]:
     """GPUs that show no memory, and figures about them that are old. Nothing is done about either (seed 004, Health 3)."""
-    for worker, gpu in [(each, each.gpu) for each in living if each.gpu is not None]:
+    for worker, gpu in [(each, each.gpu) for each in living if each.gpu is not None and each.tells_of_gpu]:
         if worker.worker_id in failed:
             continue
         age = _gpu_age(gpu, view.now)

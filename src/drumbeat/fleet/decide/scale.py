@@ -14,8 +14,11 @@ from drumbeat.fleet.money import by_paid_time, granule_left, tariff
 
 
 def respawn(view: FleetView, crew: Crew, guarded: Guarded) -> list[Spawn]:
-    """Rows whose instance was never started: a controller died between the two, or the provider gave no answer."""
-    rows = unstarted(view, crew)[: guarded.calls]
+    """Rows whose instance was never started: a controller died between the two, or the provider gave no answer.
+
+    One that was is not started again, however many lists leave it out: if it does not join in time, another replaces it.
+    """
+    rows = [worker for worker in unstarted(view, crew) if not worker.provider_ref][: guarded.calls]
     return [_spawn(view, worker.worker_id, worker.slot, "asked for, but no instance is there", is_new=False) for worker in rows]
 
 
@@ -97,13 +100,13 @@ def _grace(crew: Crew, worker: Worker, within: timedelta) -> timedelta:
 def _surplus(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Worker, str]]:
     """Who may leave, in this order: not ready yet, idle by the end of its paid time, and above the bound the busy too."""
     above = len(crew.staying) > guarded.bound
-    limit = idle_limit(view, above=above)
+    limit, unpaid = idle_limit(view, above=above), len(crew.staying) - len(crew.starting) - guarded.paid
     for worker in sorted(crew.starting, key=_newest(view.now)):
         if above or view.now - (worker.created_at or view.now) >= view.policy.spawning_grace:
             yield worker, "it is not ready and no longer needed"
-    for worker in sorted(crew.idle, key=by_paid_time(view))[: _spare(view, crew, guarded, above=above)]:
+    for n, worker in enumerate(sorted(crew.idle, key=by_paid_time(view))[: _spare(view, crew, guarded, above=above)]):
         idle = view.now - guarded.state.idle_since.get(worker.worker_id, view.now)
-        if idle >= limit and (above or _paid_time_ends(view, worker)):
+        if n < unpaid or (idle >= limit and (above or _paid_time_ends(view, worker))):
             yield worker, f"idle for {idle.total_seconds():.0f} s"
     if above:
         yield from _even_busy(view, crew, guarded)

@@ -50,6 +50,15 @@ class Spawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NoteInstance:
+    """Keep with a worker's row what its provider calls it: whoever was seen once is not started again."""
+
+    worker_id: WorkerId
+    ref: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SetTarget:
     """Tell a worker what to hold."""
 
@@ -93,6 +102,17 @@ class ExpireJobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExpandVolume:
+    """Make a volume so large. An absolute size, so that asking twice is asking once."""
+
+    worker_id: WorkerId  #: who saw it run full
+    volume: str  #: what its provider calls it
+    to_gb: int
+    seen_gb: float  #: how large it is now, as that worker sees it
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warn:
     """Something a person should know; nothing is done about it."""
 
@@ -101,4 +121,4 @@ class Warn:
     reason: str
 
 
-Action = Recovery | Spawn | SetTarget | AskToDrain | Fail | ReleaseJobs | ExpireJobs | Warn
+Action = Recovery | NoteInstance | Spawn | SetTarget | AskToDrain | Fail | ReleaseJobs | ExpireJobs | ExpandVolume | Warn

@@ -97,6 +97,12 @@ class FleetPolicy:
     max_per_day: float | None = None
     max_per_month: float | None = None
 
+    storage_check_interval_cycles: int = 10  #: beats between two looks at the disks that workers tell of; 0: never
+    storage_min_free_gb: float = 50  #: a volume with less than this free is expanded
+    storage_max_percent_used: float = 85  #: one that is so full, too
+    storage_expansion_increment_gb: int = 50  #: by so much; 0: a warning only
+    storage_max_gb: int = 1000  #: no volume is expanded beyond, whatever is written to it
+
     failure_rate: float = 0.8  #: share of worker faults at which the breaker opens
     failure_window: timedelta = timedelta(seconds=300)
     failure_min: int = 5  #: ended workers below which no rate is taken

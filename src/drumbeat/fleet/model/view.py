@@ -23,6 +23,7 @@ class Provider:
     price_per_hour: float = 0.0
     billing_granule: timedelta = _SECOND
     usual_start: timedelta = _SECOND  #: the spawn lag until one was measured
+    expands_volumes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +147,8 @@ class FleetState:
     uses: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one is needed, on average
     cursor: JobId | None = None  #: the last job whose coming was counted
     ready: int | None = None  #: how many jobs were ready, when they could last be counted
+    disks_at: datetime | None = None  #: when the disks that workers tell of were last looked at
+    asked_gb: Mapping[str, int] = field(default_factory=dict)  #: volumes that ran full then, and the size asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,6 +171,7 @@ class FleetView:
     policy: FleetPolicy
     workers: tuple[Worker, ...]  #: live, not reaped, or ended of late
     instances: tuple[Seen, ...]
+    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
     instances_partial: bool = False  #: the provider said, or it is known, that the list is not whole
     provider: Provider = Provider()
     last_number: int = -1  #: the highest number of any worker ever; rows of long ago are not in the view

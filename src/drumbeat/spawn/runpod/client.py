@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -29,7 +30,7 @@ _PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: before what is
 _LONGEST_PAUSE = timedelta(seconds=15)  #: whoever wishes to be left alone for longer is not waited for
 _CONNECTIONS = 8
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-_LOST_ON_THE_WAY = frozenset({502, 504})  #: a gateway that got no answer itself
+_TELL_NOTHING = frozenset({500, 502, 504})  #: it broke over it, or a gateway got no answer: it may have been done
 _SHORTEST_SECRET = 6
 
 _CAUSES: Mapping[int, SpawnCause] = {
@@ -62,6 +63,13 @@ class _Problem(msgspec.Struct, frozen=True):
     errors: tuple[str, ...] = ()
 
 
+class Volume(msgspec.Struct, frozen=True):
+    """The fields of a network volume that matter here."""
+
+    id: str
+    size: int  #: GB
+
+
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
     """It is not known whether the pod was created."""
@@ -70,7 +78,7 @@ class NoAnswer:
 
 
 class RunPodClient:
-    """The calls. Reads and deletions are tried again where that may help; a creation never is."""
+    """The calls. Reads, deletions and sizes are tried again where that may help; a creation never is."""
 
     def __init__(self, key: str, settings: RunPodSettings, clock: Clock, transport: Transport | None = None) -> None:
         self._key = key
@@ -107,7 +115,7 @@ class RunPodClient:
             return Refusal(status=0, detail=_named(exc), cause=SpawnCause.TRANSIENT)
         except httpx.HTTPError as exc:
             return NoAnswer(_named(exc))
-        if answer.status_code in _LOST_ON_THE_WAY:
+        if answer.status_code in _TELL_NOTHING:
             return NoAnswer(f"HTTP {answer.status_code}")
         if not answer.is_success:
             return self._refusal(answer, body.get("env", {}).values())
@@ -123,6 +131,15 @@ class RunPodClient:
     async def delete(self, pod_id: str) -> None:
         """End it for good. Harmless if it is gone."""
         await self._ask("DELETE", f"/v2/pods/{pod_id}", fine={404})
+
+    async def volume(self, volume_id: str) -> Volume:
+        """A network volume. Raises SpawnError, also if there is none."""
+        return self._read(await self._ask("GET", f"/v2/network-volumes/{quote(volume_id, safe='')}"), Volume)
+
+    async def resize(self, volume_id: str, size: int) -> Volume:
+        """Give a network volume a size, which may be asked for twice: it is no addition. RunPod refuses to make one smaller."""
+        path = f"/v2/network-volumes/{quote(volume_id, safe='')}"
+        return self._read(await self._ask("PATCH", path, json={"size": size}), Volume)
 
     async def gpus(self, cloud: Cloud, count: int) -> Sequence[GpuType]:
         """The catalogue of a cloud, with its stock for pods of so many GPUs."""

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import msgspec
 
+from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnCause, SpawnFailed
+from drumbeat.spawn.runpod.ledger import Ledger
 from drumbeat.spawn.runpod.settings import Cloud, RunPodSettings
 
 _STOCK: Mapping[str, int] = {"HIGH": 0, "MEDIUM": 1, "LOW": 2}
@@ -78,6 +81,11 @@ class Refusal:
         """Whether another place may say yes."""
         return self.status in {400, 403}
 
+    @property
+    def is_for_want_of_stock(self) -> bool:
+        """RunPod has no code for it: 400 says that, and also that the request breaks a rule."""
+        return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
+
 
 def places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSettings) -> Sequence[Place]:
     """Every place that has what is wanted and is not too dear: cheapest first, then the best stocked, then as wished."""
@@ -119,15 +127,44 @@ def _rank(wishes: Sequence[str], name: str) -> int:
     return wishes.index(name) if name in wishes else len(wishes)
 
 
-class Refusals:
-    """What was refused of late, so that it is not asked for again at once."""
+class Refused(msgspec.Struct, frozen=True):
+    """A refusal as it is written down, without the provider's words."""
 
-    def __init__(self, kept_for: timedelta) -> None:
+    gpu: str
+    cloud: Cloud
+    data_center: str | None
+    until: datetime
+    status: int
+    full: bool  #: for want of stock
+
+    @property
+    def place(self) -> Place:
+        return Place(gpu=self.gpu, cloud=self.cloud, data_center=self.data_center)
+
+    @property
+    def refusal(self) -> Refusal:
+        """What was meant; HTTP's own words are not known any more."""
+        detail = f"HTTP {self.status}, a while ago: {'out of stock' if self.full else 'refused'}"
+        cause = SpawnCause.AUTH if self.status == 403 else SpawnCause.BAD_REQUEST
+        return Refusal(status=self.status, detail=detail, cause=cause)
+
+
+class Refusals:
+    """What was refused of late, so that it is not asked for again at once; with a ledger, by the next process neither."""
+
+    def __init__(self, kept_for: timedelta, now: timedelta = timedelta(), ledger: Ledger[Refused] | None = None) -> None:
         self._kept_for = kept_for
+        self._ledger = ledger
         self._until: dict[Place, tuple[timedelta, Refusal]] = {}
+        if ledger is not None:
+            found = [(ledger.elapsed(each.until), each) for each in ledger.read()]
+            self._until = {each.place: (until, each.refusal) for until, each in found if now < until <= now + kept_for}
 
     def note(self, place: Place, refusal: Refusal, now: timedelta) -> None:
+        self._until.pop(place, None)
         self._until[place] = now + self._kept_for, refusal
+        if self._ledger is not None:
+            self._ledger.write([_written(self._ledger, *kept) for kept in self._until.items() if kept[1][0] > now])
 
     def open(self, wanted: Sequence[Place], now: timedelta) -> Sequence[Place]:
         """Those of the places that have not refused of late."""
@@ -144,13 +181,38 @@ class Refusals:
         return min((self._until[place][0] - now for place in wanted), default=None)
 
 
+def _written(ledger: Ledger[Refused], place: Place, kept: tuple[timedelta, Refusal]) -> Refused:
+    until, refusal = kept
+    return Refused(
+        gpu=place.gpu,
+        cloud=place.cloud,
+        data_center=place.data_center,
+        until=ledger.moment(until),
+        status=refusal.status,
+        full=refusal.is_for_want_of_stock,
+    )
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A creation that failed, as it is written down."""
+
+    pool_id: str
+    at: datetime
+
+
 class Patience:
     """How often creations have failed of late: after so many the provider is left alone, whatever places there are."""
 
-    def __init__(self, most: int, within: timedelta) -> None:
+    def __init__(
+        self, most: int, within: timedelta, now: timedelta = timedelta(), ledger: Ledger[Failed] | None = None
+    ) -> None:
         self._most = most
         self._within = within
+        self._ledger = ledger
         self._failed: dict[str, list[timedelta]] = {}
+        for at, pool_id in [(ledger.elapsed(each.at), each.pool_id) for each in ledger.read()] if ledger else ():
+            if now - within < at <= now:
+                self._failed.setdefault(pool_id, []).append(at)
 
     def wait(self, pool_id: str, now: timedelta) -> timedelta | None:
         """How long until it may be asked again for this pool; None: it may be now."""
@@ -159,10 +221,32 @@ class Patience:
 
     def failed(self, pool_id: str, now: timedelta) -> None:
         self._failed.setdefault(pool_id, []).append(now)
+        self._keep(now)
 
     def succeeded(self, pool_id: str) -> None:
         """One success forgives all."""
-        self._failed.pop(pool_id, None)
+        if self._failed.pop(pool_id, None):
+            self._keep(None)
+
+    def _keep(self, now: timedelta | None) -> None:
+        """Write down what still counts, oldest first."""
+        if self._ledger is None:
+            return
+        late = [
+            (at, pool_id) for pool_id, each in self._failed.items() for at in each if now is None or now - at < self._within
+        ]
+        self._ledger.write([Failed(pool_id=pool_id, at=self._ledger.moment(at)) for at, pool_id in sorted(late)])
+
+
+def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | None) -> Refusals:
+    """With what earlier processes of this folder were refused, if there is one."""
+    ledger = Ledger(folder, "refused", Refused, settings, clock) if folder else None
+    return Refusals(settings.refused_for, clock.elapsed(), ledger)
+
+
+def remembered_patience(settings: RunPodSettings, clock: Clock, folder: Path | None) -> Patience:
+    ledger = Ledger(folder, "failed", Failed, settings, clock) if folder else None
+    return Patience(settings.tries_per_spawn, settings.refused_for, clock.elapsed(), ledger)
 
 
 def verdict(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:
@@ -185,5 +269,5 @@ def verdict(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> Sp
 def _cause(refusals: Sequence[Refusal]) -> SpawnCause:
     if all(refusal.status == 403 for refusal in refusals):
         return SpawnCause.AUTH
-    full = any(word in refusal.detail.lower() for refusal in refusals if refusal.status == 400 for word in _CAPACITY_WORDS)
+    full = any(refusal.is_for_want_of_stock for refusal in refusals)
     return SpawnCause.NO_CAPACITY if full else SpawnCause.BAD_REQUEST

@@ -10,7 +10,7 @@ import msgspec
 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, InstanceState, Order
+from drumbeat.spawn.interface import VOLUME_ID, VOLUME_PATH, Instance, InstanceState, Order
 from drumbeat.spawn.runpod.placement import Place
 from drumbeat.spawn.runpod.settings import RunPodSettings
 from drumbeat.spawn.tagged import POOL, WORKER, Name
@@ -147,7 +147,7 @@ def creation(order: Order, place: Place, settings: RunPodSettings, environment: 
         "cloud": place.cloud.value,
         "dataCenterIds": [place.data_center] if place.data_center else None,
         "args": shlex.join(_command(order, settings)) if settings.auto_start or order.command else None,
-        "env": {**environment, **order.environment, POOL: name[0], WORKER: name[1]},
+        "env": {**environment, **_volume(settings), **order.environment, POOL: name[0], WORKER: name[1]},
         "disk": settings.container_disk_gb,
         "ports": list(settings.ports) or None,
         "mounts": _mounts(settings),
@@ -160,6 +160,13 @@ def _command(order: Order, settings: RunPodSettings) -> Sequence[str]:
         return tuple(order.command)
     run = ("--run-id", order.pool_id, "--worker-id", order.worker_id)
     return (*settings.command, *run, "--worker-group-id", str(order.slot), "--worker-group-count", str(order.group_count))
+
+
+def _volume(settings: RunPodSettings) -> Mapping[str, str]:
+    """What the worker is told of its volume, so that it tells how full it is."""
+    if settings.network_volume_id:
+        return {VOLUME_PATH: settings.volume_mount_path, VOLUME_ID: settings.network_volume_id}
+    return {VOLUME_PATH: settings.volume_mount_path} if settings.persistent_disk_gb else {}
 
 
 def _mounts(settings: RunPodSettings) -> Mapping[str, Any] | None:

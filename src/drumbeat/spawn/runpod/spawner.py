@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 from weakref import WeakValueDictionary
@@ -16,11 +17,12 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance, Order, Traits
 from drumbeat.spawn.runpod.client import NoAnswer, RunPodClient, Transport
 from drumbeat.spawn.runpod.market import Market
-from drumbeat.spawn.runpod.placement import Patience, Place, Refusal, Refusals, verdict
+from drumbeat.spawn.runpod.placement import Place, Refusal, remembered_patience, remembered_refusals, verdict
 from drumbeat.spawn.runpod.pods import SURPLUS, Pod, creation, instance, surplus_id
 from drumbeat.spawn.runpod.settings import RunPodSettings, api_key
 from drumbeat.spawn.runpod.watch import Found, Watch
 from drumbeat.spawn.tagged import Name
+from drumbeat.spawn.volumes import check_seen
 
 log = logging.getLogger(__name__)
 
@@ -47,16 +49,20 @@ class RunPodSpawner:
         clock: Clock | None = None,
         variables: Mapping[str, str] | None = None,
         transport: Transport | None = None,
+        state_dir: Path | None = None,
     ) -> None:
-        """``environment`` is for workers; ``variables`` is where the key is, this process's own unless given."""
+        """``environment`` is for workers; ``variables`` is where the key is, this process's own unless given.
+
+        What was refused of late is written down in ``state_dir``, for processes that come after this one.
+        """
         self._settings = settings
         self._environment = dict(environment)
         self._clock = clock or SystemClock()
         self._client = RunPodClient(api_key(os.environ if variables is None else variables), settings, self._clock, transport)
         self._watch = Watch(self._client, settings, self._clock)
         self._market = Market(self._client, settings, self._clock)
-        self._refusals = Refusals(settings.refused_for)
-        self._patience = Patience(settings.tries_per_spawn, settings.refused_for)
+        self._refusals = remembered_refusals(settings, self._clock, state_dir)
+        self._patience = remembered_patience(settings, self._clock, state_dir)
         self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer, and until when they may turn up
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._is_open = False
@@ -72,6 +78,7 @@ class RunPodSpawner:
             billing_granule=self._settings.billing_granule,
             usual_start=self._settings.usual_start,
             settle=self._settings.settle,
+            expands_volumes=self._settings.network_volume_id is not None,
         )
 
     async def spawn(self, order: Order) -> Instance:
@@ -107,6 +114,17 @@ class RunPodSpawner:
         async with self._lock(name):
             await self._end(name)
             self._watch.forget(name)
+
+    async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
+        """Only the volume of these settings: what else a worker may call its own is nothing to spend money on."""
+        self._check_open()
+        own = self._settings.network_volume_id
+        if volume != own:
+            told = f"volume {volume}: expected {own or 'none'}, which RUNPOD_NETWORK_VOLUME_ID names; no other is expanded"
+            raise SpawnError(told, cause=SpawnCause.BAD_REQUEST)
+        found = await self._client.volume(volume)
+        check_seen(volume, found.size, seen_gb)
+        return found.size if found.size >= to_gb else (await self._client.resize(volume, to_gb)).size
 
     async def __aenter__(self) -> Self:
         self._is_open = True

@@ -1,0 +1,88 @@
+"""Safeguards of the fleet that can be taken away, one by one, to see that runs with faults find it out."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from drumbeat.core.lease import Fence
+from drumbeat.core.recovery import never_started
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.fleet.decide.crew import Crew
+from drumbeat.fleet.model import FleetView
+from drumbeat.runtime.hands import Hands
+from drumbeat.spawn.runpod.pods import Pod
+from drumbeat.spawn.runpod.spawner import RunPodSpawner
+from drumbeat.spawn.runpod.watch import Found, Watch
+from drumbeat.spawn.tagged import Name
+from drumbeat.store.memory.state import State
+
+Patch = pytest.MonkeyPatch
+
+
+def money_limit(patch: Patch) -> None:
+    """However much is spent, more may be."""
+    patch.setattr(_module("fleet.decide.guard"), "affordable", lambda view, staying: (1_000_000_000, ""))
+
+
+def reserve_for_new_workers(patch: Patch) -> None:
+    """A worker that is about to be started costs nothing."""
+    patch.setattr(_module("fleet.money"), "_new_one", lambda at, ceiling, span: 0.0)
+
+
+def reserve_for_starting_workers(patch: Patch) -> None:
+    """A worker that was started and is not ready will cost no more than it has."""
+    ready, whole = {WorkerStatus.ACTIVE, WorkerStatus.DRAINING}, _module("fleet.money")._to_come
+    patch.setattr(_module("fleet.money"), "_to_come", lambda *told: whole(*told) if told[2].status in ready else 0.0)
+
+
+def next_period(patch: Patch) -> None:
+    """What falls into the next hour, day or month is not thought of."""
+    whole = _module("fleet.money").ceilings
+    patch.setattr(_module("fleet.money"), "ceilings", lambda view: [each for each in whole(view) if not each.begins_in])
+
+
+def fencing(patch: Patch) -> None:
+    """The store takes what a controller writes after another has begun to lead."""
+
+    def admit(self: State, fence: Fence | None) -> None:
+        return None
+
+    patch.setattr(State, "admit", admit)
+
+
+def listing_before_a_retry(patch: Patch) -> None:
+    """A creation that got no answer is asked for again, whether or not it may turn up."""
+
+    async def at_once(self: Hands, worker_id: WorkerId, fence: Fence) -> None:
+        return None
+
+    async def unseen(self: RunPodSpawner, name: Name) -> None:
+        return None
+
+    patch.setattr(Hands, "_ask_again", at_once)
+    patch.setattr(RunPodSpawner, "_adopt", unseen)
+
+
+def looking_twice(patch: Patch) -> None:
+    """Every list is believed: what is not in it is not there."""
+
+    async def look(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Found]:
+        return await self._sorted(await self._listed(mine))
+
+    def known(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Pod]:
+        return {}
+
+    def unstarted(view: FleetView, crew: Crew) -> Sequence[Worker]:
+        return never_started(view.sight, crew.starting)
+
+    patch.setattr(Watch, "look", look)
+    patch.setattr(Watch, "known", known)
+    patch.setattr(_module("fleet.decide.scale"), "unstarted", unstarted)
+    patch.setattr(_module("fleet.decide.crew"), "_is_sure", lambda view, missing: True)
+
+
+def _module(name: str) -> Any:
+    """As it was imported: a package may have a function of the same name."""
+    return sys.modules[f"drumbeat.{name}"]
