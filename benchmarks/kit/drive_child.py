@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from drumbeat.bench.drive import DriveSettings, drive
+from drumbeat.bench.drive import DriveSettings, Watcher, drive
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.model import KeyValue, Kind, Load, Operation, Statement, ValueType
 from drumbeat.bench.targets.postgres import PostgresTarget
@@ -36,7 +36,8 @@ async def main(url: str, connections: int, seconds: float, rate: float | None) -
         )
         memory: list[int] = []
         async with PostgresTarget(url) as target:
-            result = await drive(target, point_select(), settings, SystemClock(), lambda _: memory.append(_uss()))
+            watcher = Watcher(on_interval=lambda _: memory.append(_uss()))
+            result = await drive(target, point_select(), settings, SystemClock(), watcher)
     print(json.dumps({**result.to_json(), "memory_bytes": max(memory)}))
 
 

@@ -10,7 +10,7 @@ from bench.standard.given import empty_file
 from drumbeat.bench.config import load_of
 from drumbeat.bench.connections import ConnectionDesk
 from drumbeat.bench.creation import prepared
-from drumbeat.bench.model import LoadMode, ScalingMode
+from drumbeat.bench.model import LoadMode, Prices, ScalingMode
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.prepare import prepare
 from drumbeat.bench.standard import standard
@@ -41,7 +41,9 @@ async def target(tmp_path: Path) -> AsyncIterator[Target]:
 async def test_it_can_be_run(file: Path, target: Target) -> None:
     settings = [f"target.url={target.location}", "workload.scale=0.01"]
 
-    made = await prepared(with_settings(parse(file.read_bytes()), settings), HOST, ConnectionDesk(MemoryStore(), Vault()))
+    made = await prepared(
+        with_settings(parse(file.read_bytes()), settings), HOST, ConnectionDesk(MemoryStore(), Vault()), Prices()
+    )
 
     assert made.preflight.can_proceed
     assert load_of(made.config["workload"]).used

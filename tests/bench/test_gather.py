@@ -60,6 +60,24 @@ def test_rates_add_up_and_percentiles_are_of_all_operations_together() -> None:
     assert figures.kinds["READ"].operations == 200
 
 
+def test_a_worker_and_the_one_that_took_its_place_are_no_two_workers_at_once() -> None:
+    """Four seconds of one, two of nothing, four of the next; a third was there all the time."""
+    lost, new = [sample(n, "a", [1.0] * 100) for n in range(1, 5)], [sample(n, "b", [1.0] * 100) for n in range(7, 11)]
+    steady = [sample(n, "c", [1.0] * 100) for n in range(1, 11)]
+
+    figures = gathered(*lost, *new, *steady).figures()
+
+    assert (figures.operations, figures.workers) == (1800, 3)
+    assert figures.qps == pytest.approx(80 + 100)
+    assert figures.connections == pytest.approx(4 * 0.8 + 4)
+
+
+def test_a_worker_that_joins_others_counts_at_its_own_rate() -> None:
+    steady, late = [sample(n, "a", [1.0] * 100) for n in range(1, 11)], [sample(n, "b", [1.0] * 50) for n in range(7, 11)]
+
+    assert gathered(*steady, *late).figures().qps == pytest.approx(150)
+
+
 def test_what_lies_outside_the_window_or_came_twice_does_not_count() -> None:
     twice = sample(3, "a", [1.0] * 10)
 

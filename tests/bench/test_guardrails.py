@@ -134,6 +134,15 @@ def test_hard_mode_fails_at_once() -> None:
     assert looks(CALM, rails=replace(SOFT, mode=GuardrailMode.HARD))[0].failure is None
 
 
+@pytest.mark.parametrize(("mode", "times"), [(GuardrailMode.HARD, 1), (GuardrailMode.SOFT, 3)])
+def test_a_run_that_failed_by_it_is_critical_and_says_why(mode: GuardrailMode, times: int) -> None:
+    last = looks(*[ALL] * times, rails=replace(SOFT, mode=mode))[-1]
+
+    assert last.failure is not None
+    assert (soft_guardrails(last.state)["state"], last.banner) == ("critical", "Resource exhaustion")
+    assert last.reason == last.failure.reason
+
+
 def test_warn_mode_changes_nothing_but_says_so() -> None:
     done = looks(*[ALL] * 9, rails=replace(SOFT, mode=GuardrailMode.WARN))
 

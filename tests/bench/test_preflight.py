@@ -63,21 +63,29 @@ async def test_it_says_what_would_be_started(
     assert found.can_proceed
 
 
+TO_40 = {"max_workers": 2, "max_connections": 20}
+
+
 @pytest.mark.parametrize(
-    ("template", "measured"),
+    ("template", "measured", "is_estimate"),
     [
-        ({"duration": "2m"}, timedelta(minutes=2)),
-        (FIND_MAX, None),
-        ({**FIND_MAX, "scaling": {"max_workers": 2, "max_connections": 20}}, timedelta(seconds=30 * 5)),
+        ({"duration": "2m"}, timedelta(minutes=2), False),
+        (FIND_MAX, None, False),
+        ({**FIND_MAX, "scaling": TO_40}, (5 + 1 + 4) * timedelta(seconds=30 + 2 + 1), True),
+        ({**FIND_MAX, "scaling": TO_40, "find_max": {"bisect": False}}, (5 + 1) * timedelta(seconds=30 + 2 + 1), True),
+        ({**FIND_MAX, "scaling": {"max_workers": 1, "max_connections": 5}}, timedelta(seconds=30 + 2 + 1), True),
     ],
 )
-async def test_it_says_how_long_each_phase_takes(template: dict[str, Any], measured: timedelta | None) -> None:
+async def test_it_says_how_long_each_phase_takes(
+    template: dict[str, Any], measured: timedelta | None, is_estimate: bool
+) -> None:
+    """Of a search: 5 steps up, the best again, 4 halvings of the last 10 connections; each settles and is noticed."""
     found = await looked_at({**template, "warmup": 5})
 
     assert found.phases == (
         PlannedPhase(phase=Phase.PREPARING),
         PlannedPhase(phase=Phase.WARMUP, duration=timedelta(seconds=5)),
-        PlannedPhase(phase=Phase.MEASUREMENT, duration=measured),
+        PlannedPhase(phase=Phase.MEASUREMENT, duration=measured, is_estimate=is_estimate),
         PlannedPhase(phase=Phase.COOLDOWN),
         PlannedPhase(phase=Phase.PROCESSING),
     )

@@ -157,3 +157,16 @@ def test_failures_are_counted_by_their_class_second_by_second() -> None:
     )
 
     assert [second.errors_by_class for second in found.seconds()] == [{"CONNECTION": 2, "QUERY_TIMEOUT": 2}, {}]
+
+
+def test_intervals_of_the_measurement_that_did_not_keep_their_schedule_are_counted() -> None:
+    late: dict[str, Any] = {"client": {"kept_schedule": False}}
+
+    found = timeline(
+        sample(1, extra=late, phase="WARMUP"),
+        sample(2, extra=late),
+        sample(3, extra={"client": {"kept_schedule": True}}),
+        sample(4, extra=late | {"draining": True}),
+    )
+
+    assert found.late == {"w": 1}

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
@@ -99,6 +99,23 @@ def started(*arguments: str, cwd: Path, **variables: str) -> Iterator[subprocess
             yield process
         finally:
             process.kill()
+
+
+@contextmanager
+def filled_pipe() -> Iterator[tuple[int, int]]:
+    """A pipe that holds all it can, its reader that does not wait, and its writer that does."""
+    reader, writer = os.pipe()
+    try:
+        os.set_blocking(reader, False)
+        os.set_blocking(writer, False)
+        with suppress(BlockingIOError):
+            while True:
+                os.write(writer, b"\n")
+        os.set_blocking(writer, True)
+        yield reader, writer
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 def invoke(*arguments: str, store: str | None = None) -> Said:

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from cli.given import Said, invoke
 from drumbeat.cli.main import app
-from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound
+from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound
 
 
 def piped(text: str, *arguments: str, store: str) -> Said:
@@ -178,9 +178,17 @@ def test_a_pool_is_changed_only_when_asked_to(url: str) -> None:
     ("arguments", "says"),
     [
         (("push", "p", "{oops"), "expected JSON, got '{oops'"),
-        (("push", "p", "1", "--delay", "soon"), "expected an age such as"),
+        (("push", "p", "1", "--delay", "soon"), "expected a duration such as"),
         (("push", "p", "1", "--max-attempts", "0"), "expected max_attempts to be a whole number, 1 or more, got 0"),
-        (("push", "p", "1", "--at", "noon"), "expected run_at to be a datetime or an ISO time, got 'noon'"),
+        (
+            ("push", "p", "1", "--at", "noon"),
+            "expected run_at to be a datetime or an ISO time before the year 9000, got 'noon'",
+        ),
+        (("push", "p", "1", "--at", "9999-12-31T23:59:59-12:00"), "expected run_at to be a datetime"),
+        (("push", "p", ""), "expected JSON, got ''"),
+        (("push", "p", "[" * 5000 + "]" * 5000), "expected JSON, got"),
+        (("push", "p", "1", "--group-limit", "1"), "expected --group with --group-limit"),
+        (("push", "p", "1", "--key", "a\ud800"), "expected unique_key to be text"),
         (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
         (("import", "p", "no-such-file"), "expected to read jobs from no-such-file"),
         (("requeue", "p"), "expected the ids of jobs, or --all, got neither"),
@@ -221,3 +229,65 @@ def test_a_stream_is_text(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
     assert piped('"\u00fc"\n', "pool", "push", "p", "-", store=url).code == 0
     assert [job["payload"] for job in jobs(url)] == ["ü"]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"backoff": {"factor": float("inf")}},
+        {"backoff": {"factor": float("nan")}},
+        {"backoff": {"factor": 0.5}},
+        {"backoff": {"jitter": 50}},
+        {"backoff": {"first": 1e12, "most": 1e12}},
+        {"delay": 1e12},
+    ],
+)
+def test_an_option_nobody_could_live_by_is_refused_by_its_name(url: str, option: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match=f"line 1: expected {next(iter(option))} to be"):
+        piped(json.dumps({"payload": 1, **option}), "pool", "push", "p", "-", "--jobs", store=url)
+
+
+def test_a_moment_to_come_comes_with_a_list(url: str) -> None:
+    invoke("pool", "push", "p", "1", "--at", "2090-01-01T00:00:00Z", store=url)
+
+    piped(invoke("pool", "list", "p", "--json", store=url).output, "pool", "push", "q", "-", "--jobs", store=url)
+
+    assert told(url, "list", "q")["not_before"].startswith("2090-01-01")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("a.jsonl", b'1\n"\xff"\n', "line 2: expected JSON, got .*; the 1 jobs before it are pushed"),
+        ("a.jsonl", b'1\n"\\ud800"\n', "line 2: expected JSON, got .*; the 1 jobs before it are pushed"),
+        ("a.csv", b"a,b\n1,2\n3\n", "line 3: expected as many fields as the header has"),
+        ("a.csv", b'a\n"' + b"x" * 9_000_000 + b'"\n', "expected a row of CSV, got: field larger"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused_by_its_line(
+    url: str, tmp_path: Path, name: str, content: bytes, says: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(InvalidInput, match=says):
+        invoke("pool", "import", "p", str(tmp_path / name), store=url)
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", b"\xef\xbb\xbfa\n1\n"), ("a.jsonl", b'\xef\xbb\xbf{"a": "1"}\n')])
+def test_a_mark_of_byte_order_is_no_part_of_a_job(url: str, tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    invoke("pool", "import", "p", str(tmp_path / name), store=url)
+
+    assert told(url, "list", "p")["payload"] == {"a": "1"}
+
+
+def test_nothing_is_pushed_where_triggers_cannot_be_read(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    pushed(url, 1)
+    (tmp_path / "triggers.yml").write_text("triggres: []\n")
+
+    with pytest.raises(InvalidSettings, match="triggres"):
+        invoke("pool", "push", "p", "2", store=url)
+
+    assert [job["payload"] for job in jobs(url)] == [1]

@@ -219,7 +219,7 @@ async def test_a_job_that_kills_its_workers_is_poisoned_at_its_limit(
     [
         (("pool", "check", "nobody"), "nobody"),
         (("pool", "reap", "nobody"), "nobody"),
-        (("pool", "reap", "--lost-after", "soon"), "expected an age"),
+        (("pool", "reap", "--lost-after", "soon"), "expected a duration"),
         (("trigger", "fire", "nothing"), "no trigger 'nothing'"),
         (("trigger", "check", "--file", "missing.yml"), "missing.yml"),
     ],

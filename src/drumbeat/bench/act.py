@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from drumbeat.bench.conclusion import described, from_samples, unfinished, whole_run
+from drumbeat.bench.conclusion import described, from_samples, measured_span, unfinished, whole_run
 from drumbeat.bench.kept import kept_state, state_document
 from drumbeat.bench.model import (
     Action,
@@ -121,7 +121,8 @@ class RunActor:
         rows = await self._worker_results(fence)
         record = await read_record(self._store, self._run_id)
         now = await self._store.now()
-        whole = described(whole_run(self._run_id, rows, action.ending, now), record, kept_state(run), action.ending)
+        counted = whole_run(self._run_id, rows, action.ending, now, measured_span(record))
+        whole = described(counted, record, kept_state(run), action.ending)
         await self._store.results.save(whole, fence=fence)
         await self._store.runs.update(run, _final(action, whole[0]), fence=fence)
 

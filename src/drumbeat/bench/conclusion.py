@@ -11,11 +11,14 @@ from drumbeat.bench.curves import curves_of, written
 from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
 from drumbeat.bench.timeline import histogram_of, kinds_of
 from drumbeat.bench.verdicts import verdicts
+from drumbeat.core.event import EventType
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase, Result, RunId, RunStatus
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId
 
+_STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))  #: what ends a measurement; a cancelled one's
+_HEARD_WITHIN = 1.0  #: seconds in which workers follow a phase
 COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
 
 
@@ -50,7 +53,7 @@ def from_samples(run_id: RunId, worker_id: WorkerId, samples: Iterable[StoredSam
     measured = [sample for sample in samples if sample.phase == Phase.MEASUREMENT]
     if not measured:
         return []
-    seconds = sum(sample.interval.total_seconds() for sample in measured)
+    seconds = sum(sample.interval.total_seconds() for sample in measured if not sample.extra.get("draining"))
     whole = Result(run_id=run_id, worker_id=worker_id, status=RunStatus.FAILED, custom_metrics={"from_samples": True})
     kinds: defaultdict[str, list[tuple[int, int, Histogram]]] = defaultdict(list)
     for sample in measured:
@@ -76,13 +79,23 @@ def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histo
     )
 
 
-def whole_run(run_id: RunId, rows: Sequence[Result], ending: Ending, now: datetime) -> list[Result]:
-    """The whole run's rows: all kinds first. Counts are sums; the histogram is the one a single worker would have made."""
+def measured_span(record: RunRecord) -> float | None:
+    """Seconds from when MEASUREMENT was entered until the load was told to stop; None: not known."""
+    began = record.run.warmup_ended_at
+    stopped = [each.at for words in _STOPPED for each in record.decisions if each.what in words]
+    return (stopped[0] - began).total_seconds() if began is not None and stopped else None
+
+
+def whole_run(run_id: RunId, rows: Sequence[Result], ending: Ending, now: datetime, span: float | None = None) -> list[Result]:
+    """The whole run's rows: all kinds first. Counts are sums; the histogram is the one a single worker would have made.
+
+    Rates are over the time the longest worker measured; over ``span`` where no worker was there all the time.
+    """
     sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
     sums[None] = _Sum()
     for row in rows:
         sums[row.kind].add(row)
-    seconds = sums[None].seconds
+    seconds = _time(sums[None].seconds, span)
     began = [row.started_at for row in rows if row.started_at is not None]
     return [
         Result(
@@ -100,6 +113,10 @@ def whole_run(run_id: RunId, rows: Sequence[Result], ending: Ending, now: dateti
         )
         for kind, total in sums.items()
     ]
+
+
+def _time(longest: float, span: float | None) -> float:
+    return span if longest and span is not None and span - longest > _HEARD_WITHIN else longest
 
 
 def described(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: Ending) -> list[Result]:
@@ -160,7 +177,7 @@ def slowest_worker(record: RunRecord) -> dict[str, Any]:
 
 def _flags(record: RunRecord) -> list[str]:
     flags = ["CLIENT_LIMITED"] if record.client_limited else []
-    if any(worker.error or worker.status in ("lost", "error") for worker in record.workers):
+    if any(worker.status in ("lost", "error") or worker.extra.get("from_samples") for worker in record.workers):
         flags.append("WORKERS_LOST")
     if any(second.phase == Phase.MEASUREMENT and second.errors for second in record.timeline):
         flags.append("ERRORS")

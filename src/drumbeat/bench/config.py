@@ -84,7 +84,7 @@ def _value(where: str, fields: Any) -> Value:
         raise InvalidInput(f"{where}: expected one of {', '.join(_VALUES)}, got {name!r}")
     try:
         value: Value = msgspec.convert(settings or {}, _VALUES[name])
-    except msgspec.ValidationError as exc:
+    except (msgspec.ValidationError, InvalidInput) as exc:
         raise InvalidInput(f"{where}.{name}: {exc}") from exc
     return value
 

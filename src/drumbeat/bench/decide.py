@@ -101,7 +101,8 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
     steps: list[Action] = [SaveStep(step=steer.step, reason=steer.reason)] if steer.step else []
     if ending := _why_end(view, recovered, guarded, steer):
         state = _snapshot(staffing.state, "after_measurement", view)
-        return [*facts, *steps, *_stop(view, state, ending)]
+        shown = _remember(view, state) if guarded.failure is not None else []
+        return [*facts, *steps, *shown, *_stop(view, state, ending)]
     actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
     state = told(staffing.state, actions)
     if _warmed_up(view):

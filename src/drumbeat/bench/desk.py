@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
@@ -16,11 +16,13 @@ from drumbeat.bench.curves import curves_of
 from drumbeat.bench.enrichment import enrich
 from drumbeat.bench.execution_pages import Wanted, read_executions
 from drumbeat.bench.executions import Loaded, load_executions
-from drumbeat.bench.model import Curves, Operation, Probe, RunRecord
+from drumbeat.bench.model import Curves, Decided, Operation, Prices, Probe, RunErrors, RunRecord, Second
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
+from drumbeat.bench.parts import read_errors, read_seconds
 from drumbeat.bench.preflight import Preflight
-from drumbeat.bench.record import read_candidates, read_record
+from drumbeat.bench.prices import read_usual, set_usual
+from drumbeat.bench.record import read_candidates, read_decisions, read_record
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.server_watch import watching
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
@@ -86,7 +88,7 @@ class BenchDesk:
 
     async def plan(self, document: TemplateDocument) -> Preflight:
         """What a run would start, and what to beware of. Nothing is started."""
-        return await look_ahead(document, self._host, self._connections)
+        return await look_ahead(document, self._host, self._connections, await self.prices())
 
     async def preview(self, document: TemplateDocument) -> tuple[Operation, ...]:
         """The operations a run would have its workers do, their SQL made for its table. Nothing is run."""
@@ -101,13 +103,21 @@ class BenchDesk:
 
     async def create(self, document: TemplateDocument, template: str | None = None) -> tuple[Run, Preflight]:
         """A PREPARED run. Raises InvalidInput before anything is kept."""
-        made: Prepared = await prepared(document, self._host, self._connections)
+        made: Prepared = await prepared(document, self._host, self._connections, await self.prices())
         template_id = (await self._store.templates.get(template)).template_id if template else None
         service = self._service()
         run_id = await service.create_run(template_id, made.config, name=document.name or "")
         if template_id is not None:
             await self._store.templates.note_use(template_id)
         return await self._store.runs.get(run_id), made.preflight
+
+    async def prices(self) -> Prices:
+        """What an hour costs where a template does not say."""
+        return await read_usual(self._store.notes)
+
+    async def set_prices(self, prices: Prices) -> Prices:
+        """Set what an hour costs where a template does not say, for runs made from here on. Raises InvalidInput."""
+        return await set_usual(self._store.notes, prices)
 
     async def recreate(self, run_id: RunId, settings: Sequence[str] = ()) -> tuple[Run, Preflight]:
         """A PREPARED run like another one."""
@@ -170,19 +180,38 @@ class BenchDesk:
         return await self._service().orphans()
 
     async def record(self, run_id: RunId) -> RunRecord:
-        """Everything the store knows of a run."""
+        """Everything the store knows of a run. It is read a little at a time: others on this loop do not wait for it."""
         return await read_record(self._store, run_id)
+
+    async def seconds(
+        self, run_id: RunId, since: int = 0, until: int | None = None
+    ) -> tuple[datetime | None, tuple[Second, ...]]:
+        """When a run began, and its seconds from one offset to before another."""
+        return await read_seconds(self._store, run_id, since, until)
+
+    async def decisions(self, run_id: RunId) -> tuple[Decided, ...]:
+        """What was decided in a run and what befell it, in order."""
+        return (await read_decisions(self._store, await self._store.runs.get(run_id)))[0]
+
+    async def errors(self, run_id: RunId) -> RunErrors:
+        """What went wrong in a run."""
+        return await read_errors(self._store, run_id)
 
     async def report(self, run_id: RunId, form: str) -> str:
         """A run as a document. Raises InvalidInput for a form there is none of."""
         if form not in report.FORMATS:
             raise InvalidInput(f"expected one of {', '.join(report.FORMATS)} as a report's form, got {form!r}")
-        return report.FORMATS[form](await self.record(run_id))
+        return await asyncio.to_thread(report.FORMATS[form], await self.record(run_id))
 
     @staticmethod
     def verdicts(record: RunRecord) -> tuple[Verdict, ...]:
         """How a run stands against each of its objectives."""
         return verdicts_of(record)
+
+    @staticmethod
+    def warnings(record: RunRecord) -> list[str]:
+        """What a reader must know before believing a run's figures."""
+        return report.warnings(record)
 
     @staticmethod
     def gate(record: RunRecord) -> Gate:
@@ -196,7 +225,7 @@ class BenchDesk:
 
     async def compare(self, run_ids: Sequence[RunId]) -> tuple[Comparison, ...]:
         """Every later run against the first."""
-        return compare([await self.record(run_id) for run_id in run_ids])
+        return await asyncio.to_thread(compare, [await self.record(run_id) for run_id in run_ids])
 
     @staticmethod
     def compared(comparisons: Sequence[Comparison], form: str) -> str:
@@ -246,9 +275,9 @@ class BenchDesk:
         """A run against a named one, or the newest good one of its kind; None: there is none."""
         after = await self.record(run_id)
         if against != LAST_GOOD:
-            return compared(await self.record(RunId(against)), after)
+            return await asyncio.to_thread(compared, await self.record(RunId(against)), after)
         found = last_good(await read_candidates(self._store, after.run), after.run)
-        return None if found is None else compared(await self.record(found.run_id), after)
+        return None if found is None else await asyncio.to_thread(compared, await self.record(found.run_id), after)
 
     def _service(self, spawner: Spawner | None = None) -> OrchestratorService:
         return OrchestratorService(self._store, spawner, self._clock, self._owner, self._watch)

@@ -1,6 +1,7 @@
 """One process, no orchestrator: drive a target for a while and say how it went."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Callable, Mapping
@@ -13,10 +14,10 @@ import numpy as np
 
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
-from drumbeat.bench.driver.little import off_because
 from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner
 from drumbeat.bench.driver.tally import Tally, figures
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
+from drumbeat.bench.model.little import off_because
 from drumbeat.bench.new_keys import above_what_is_there
 from drumbeat.bench.prepare import prepare
 from drumbeat.bench.standard import standard
@@ -24,8 +25,13 @@ from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values import Draw
 from drumbeat.core.clock import Clock
+from drumbeat.core.errors import InvalidInput
+from drumbeat.runtime.patience import pause
 
-_OPENED_WITHIN = timedelta(seconds=120)
+log = logging.getLogger(__name__)
+
+_STALLED = timedelta(seconds=15)  #: without one more connection: there will be no more
+_LOOKED_EVERY = timedelta(milliseconds=20)
 _DRAIN = timedelta(seconds=30)
 
 
@@ -90,9 +96,14 @@ class DriveResult:
 
 
 async def drive_url(
-    url: str, request: DriveRequest, clock: Clock, on_progress: Callable[[DriveProgress], None]
+    url: str,
+    request: DriveRequest,
+    clock: Clock,
+    on_progress: Callable[[DriveProgress], None],
+    on_note: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
 ) -> DriveOutcome:
-    """Drive the database at a URL with a standard workload."""
+    """Drive the database at a URL with a standard workload, at the longest until ``stop``; a note is told as it is made."""
     load = standard(request.workload, request.scale).load
     settings = DriveSettings(
         connections=request.connections,
@@ -104,7 +115,12 @@ async def drive_url(
         engine=EngineSettings(limit=request.limit, most_connections=max(request.connections, 1)),
     )
     async with open_target(url) as target:
-        result = await drive(target, load, settings, clock, lambda interval: on_progress(_progress(interval)))
+        watcher = Watcher(
+            on_interval=lambda interval: on_progress(_progress(interval)),
+            on_note=on_note or log.warning,
+            stop=stop or asyncio.Event(),
+        )
+        result = await drive(target, load, settings, clock, watcher)
     return DriveOutcome(figures=result.to_json(), warnings=result.warnings)
 
 
@@ -130,15 +146,24 @@ def _progress(interval: Interval) -> DriveProgress:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Who watches a load, and may end it before its time."""
+
+    on_interval: Callable[[Interval], None] = lambda interval: None
+    on_note: Callable[[str], None] = log.warning
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 async def drive(
-    target: Target, load: Load, settings: DriveSettings, clock: Clock, on_interval: Callable[[Interval], None] | None = None
+    target: Target, load: Load, settings: DriveSettings, clock: Clock, watcher: Watcher | None = None
 ) -> DriveResult:
     """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load when something is wrong with either."""
     await target.check(load)
     runner = _runner(target, await above_what_is_there(target, load), settings, clock)
     try:
         await runner.open()
-        result = await _drive(runner, target, settings, clock, on_interval or (lambda interval: None))
+        result = await _drive(runner, target, settings, clock, watcher or Watcher())
     finally:
         await runner.close()
     return _with_executions(result, runner.kept())
@@ -163,14 +188,12 @@ def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -
     return LoadRunner(engine, load, clock, executions)
 
 
-async def _drive(
-    runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, on_interval: Callable[[Interval], None]
-) -> DriveResult:
-    watch = _Watch(runner, on_interval)
+async def _drive(runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher) -> DriveResult:
+    watch = _Watch(runner, watcher)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
         runner.set_target(settings.connections, timedelta())
-        await _all_open(runner, settings.connections, clock)
+        too_few = await opened(runner, settings.connections, clock, watcher)
         runner.set_rate(settings.rate)
         runner.start("WARMUP", settings.connections)
         await watch.during(settings.warmup, clock)
@@ -178,20 +201,43 @@ async def _drive(
         runner.set_phase(MEASUREMENT)
         watch.intervals.clear()
         await watch.during(settings.duration, clock)
+        too_few = too_few or _fewer(runner, settings.connections)
         runner.begin_drain()
         seconds, cost = runner.measured_seconds, runner.cpu_us_per_operation()
         after = await target.counters()
         await runner.drain(_DRAIN)
         ticking.cancel()
-    return _result(
-        runner, settings, watch, seconds, cost, {name: after[name] - before[name] for name in after if name in before}
-    )
+    rise = {name: after[name] - before[name] for name in after if name in before}
+    result = _result(runner, settings, watch, seconds, cost, rise)
+    return replace(result, warnings=(*result.warnings, *filter(None, [too_few])))
 
 
-async def _all_open(runner: LoadRunner, connections: int, clock: Clock) -> None:
-    began = clock.elapsed()
-    while runner.engine.held < connections and clock.elapsed() - began < _OPENED_WITHIN:
-        await clock.sleep(timedelta(milliseconds=20))
+async def opened(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
+    """Wait for connections as long as more of them come. Answers with why there are too few; raises InvalidInput for none."""
+    most, since = 0, clock.elapsed()
+    while (held := runner.engine.held) < connections and not watcher.stop.is_set():
+        if held > most:
+            most, since = held, clock.elapsed()
+        if clock.elapsed() - since > _STALLED:
+            why = _too_few(runner, connections)
+            watcher.on_note(f"{why}; going on with those")
+            return why
+        await clock.sleep(_LOOKED_EVERY)
+    return None
+
+
+def _too_few(runner: LoadRunner, connections: int) -> str:
+    samples = runner.engine.error_samples
+    said = f"; the database said: {samples[-1].message}" if samples and samples[-1].message else ""
+    why = f"only {runner.engine.held} of {connections} connections could be opened{said}"
+    if not runner.engine.held:
+        raise InvalidInput(f"{why}; ask for fewer, or let the database have more")
+    return why
+
+
+def _fewer(runner: LoadRunner, connections: int) -> str | None:
+    held = runner.engine.held
+    return f"only {held} of {connections} connections were open at the end" if held < connections else None
 
 
 @dataclass(slots=True)
@@ -199,17 +245,19 @@ class _Watch:
     """One interval a second."""
 
     runner: LoadRunner
-    on_interval: Callable[[Interval], None]
+    watcher: Watcher
     intervals: list[Interval] = field(default_factory=list)
 
     async def during(self, duration: timedelta, clock: Clock) -> None:
         self.runner.interval()
         end = clock.elapsed() + duration
         while (left := end - clock.elapsed()) > timedelta():
-            await clock.sleep(min(left, timedelta(seconds=1)))
+            stopped = await pause(clock, min(left, timedelta(seconds=1)), self.watcher.stop)
             interval = self.runner.interval()
             self.intervals.append(interval)
-            self.on_interval(interval)
+            self.watcher.on_interval(interval)
+            if stopped:
+                return
 
 
 def _result(
@@ -234,13 +282,11 @@ def _result(
         failed_connects=runner.engine.failed_connects,
         server=server,
         executions={},
-        warnings=tuple(_warnings(runner, settings, little, limited, marked)),
+        warnings=tuple(_warnings(little, limited, marked)),
     )
 
 
-def _warnings(
-    runner: LoadRunner, settings: DriveSettings, little: Mapping[str, float] | None, limited: bool, marked: int
-) -> list[str]:
+def _warnings(little: Mapping[str, float] | None, limited: bool, marked: int) -> list[str]:
     found = []
     if (why := off_because(little)) is not None:
         found.append(why)
@@ -248,6 +294,4 @@ def _warnings(
         found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to load the database harder")
     if marked:
         found.append(f"in {marked} intervals operations were sent late or waited for a connection")
-    if runner.engine.held < settings.connections:
-        found.append(f"only {runner.engine.held} of {settings.connections} connections could be opened")
     return found

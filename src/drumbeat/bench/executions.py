@@ -1,5 +1,6 @@
 """A run's single operations: from the Parquet files its workers left, into the store's ``executions`` on request."""
 
+import logging
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,13 +10,16 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from drumbeat.bench.config import load_of
-from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
-from drumbeat.bench.model import ErrorClass
+from drumbeat.bench.driver.samples import Classify
+from drumbeat.bench.targets.open import open_target
+from drumbeat.bench.targets.terms import CLASSES
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.run import Execution, ExecutionFile, Run, RunId
 from drumbeat.store.interface import Store
 
 _BATCH = 50_000  #: rows
-_CLASSES = {FAILED: ErrorClass.DATABASE_ERROR, TIMED_OUT: ErrorClass.QUERY_TIMEOUT, LOST: ErrorClass.CONNECTION}
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +36,10 @@ async def load_executions(store: Store, run_id: RunId) -> Loaded:
     run = await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
     here = [file for file in files if is_here(file)]
-    texts = statements_of(run)
+    texts, classify = statements_of(run), classify_of(run)
     rows = 0
     for file, first in numbered(here):
-        rows += await store.executions.load(_executions(run_id, file, first, texts))
+        rows += await store.executions.load(_executions(run_id, file, first, texts, classify))
     return Loaded(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
 
 
@@ -52,6 +56,15 @@ def statements_of(run: Run) -> dict[str, str]:
     return {str(each.kind): "; ".join(statement.sql for statement in each.statements) for each in load_of(block).used}
 
 
+def classify_of(run: Run) -> Classify:
+    """How a run's database tells failures apart, as its workers did; by their outcome alone where that is not known here."""
+    try:
+        return open_target(str((run.config.get("target") or {}).get("url") or "")).classify
+    except DrumbeatError as exc:
+        log.info("run %s: failed operations are told apart by their outcome alone: %s", run.run_id, exc)
+        return lambda outcome, _: CLASSES[outcome]
+
+
 def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
     """Each file with the number of its first row: a worker's rows are numbered through all its files."""
     counted: dict[str, int] = {}
@@ -60,17 +73,21 @@ def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, in
         counted[file.worker_id] = counted.get(file.worker_id, 0) + file.rows
 
 
-def _executions(run_id: RunId, file: ExecutionFile, first: int, texts: dict[str, str]) -> Iterator[Execution]:
+def _executions(
+    run_id: RunId, file: ExecutionFile, first: int, texts: dict[str, str], classify: Classify
+) -> Iterator[Execution]:
     number = first
     for batch in pq.ParquetFile(file.path).iter_batches(_BATCH):
         for row in batch.to_pylist():
-            yield execution_of(run_id, file, number, row, texts)
+            yield execution_of(run_id, file, number, row, texts, classify)
             number += 1
 
 
-def execution_of(run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str]) -> Execution:
+def execution_of(
+    run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str], classify: Classify
+) -> Execution:
     """One row of a file."""
-    failed = _CLASSES.get(row["outcome"])
+    failed = classify(row["outcome"], row["sqlstate"] or "")
     return Execution(
         run_id=run_id,
         worker_id=file.worker_id,

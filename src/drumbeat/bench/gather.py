@@ -40,10 +40,15 @@ class _Share:
     errors: int = 0
     held: float = 0.0  #: connections × seconds
     limited: float = 0.0  #: seconds in which the client was the limit
+    began: datetime | None = None
+    ended: datetime | None = None
     latency: Histogram = field(default_factory=Histogram)
 
     def add(self, sample: StoredSample) -> None:
         seconds = sample.interval.total_seconds()
+        began = sample.at - sample.interval
+        self.began = began if self.began is None else min(self.began, began)
+        self.ended = sample.at if self.ended is None else max(self.ended, sample.at)
         self.seconds += seconds
         self.operations += sample.operations
         self.errors += sample.errors
@@ -79,8 +84,12 @@ class Gathering:
                 self._kinds[kind].add(told)
 
     def figures(self, waiting: float | None = None) -> Figures:
-        """What it comes to. Rates are per worker over the time it measured, so that edges of the window do not blur them."""
+        """What it comes to. Rates are per worker over the time it measured, so that edges of the window do not blur them.
+
+        A worker that came after another had gone took its place: both, and the time between them, count as one.
+        """
         shares = [share for share in self._shares.values() if share.seconds]
+        places = _places(shares)
         whole = Histogram()
         for share in shares:
             merge_into(whole, share.latency)
@@ -90,7 +99,7 @@ class Gathering:
             until=self._until,
             operations=sum(share.operations for share in shares),
             errors=sum(share.errors for share in shares),
-            qps=sum(share.operations / share.seconds for share in shares),
+            qps=sum(place.operations / place.seconds for place in places),
             mean_ms=_mean_ms([whole]),
             service_ms=_mean_ms([kind.service for kind in self._kinds.values()]) or _mean_ms([whole]),
             p50_ms=p50,
@@ -98,12 +107,40 @@ class Gathering:
             p99_ms=p99,
             slowest_p95_ms=_slowest(shares, 95),
             slowest_p99_ms=_slowest(shares, 99),
-            connections=sum(share.held / share.seconds for share in shares),
+            connections=sum(place.held / place.seconds for place in places),
             kinds={name: kind.figures() for name, kind in sorted(self._kinds.items())},
             workers=len(shares),
             waiting=waiting,
             client_limited=sum(share.limited for share in shares) > sum(share.seconds for share in shares) / 2,
         )
+
+
+@dataclass(slots=True)
+class _Place:
+    """What one worker did, and those who took its place one after the other."""
+
+    ended: datetime
+    seconds: float
+    operations: int
+    held: float
+
+    def pass_on(self, share: _Share, began: datetime, ended: datetime) -> None:
+        self.seconds += max((began - self.ended).total_seconds(), 0.0) + share.seconds
+        self.ended = ended
+        self.operations += share.operations
+        self.held += share.held
+
+
+def _places(shares: Sequence[_Share]) -> list[_Place]:
+    places: list[_Place] = []
+    lives = [(share.began, share.ended, share) for share in shares if share.began is not None and share.ended is not None]
+    for began, ended, share in sorted(lives, key=lambda life: life[0]):
+        free = next((place for place in places if place.ended <= began), None)
+        if free is not None:
+            free.pass_on(share, began, ended)
+        else:
+            places.append(_Place(ended=ended, seconds=share.seconds, operations=share.operations, held=share.held))
+    return places
 
 
 def _milliseconds(histogram: Histogram, percents: Sequence[float]) -> list[float | None]:

@@ -50,9 +50,7 @@ def guard(view: GuardView, state: GuardState) -> Guarded:
         return _guarded(state)
     state = _count(view, state, seen)
     if failure := _failure(view, state, seen):
-        return replace(
-            _guarded(replace(state, banner="Resource exhaustion")), failure=failure, facts=_warnings(view, state, seen)
-        )
+        return _failed(view, state, seen, failure)
     if view.guardrails.mode is GuardrailMode.WARN:
         return _conclude(view, state, seen, ())
     restored = _restore(view, state)

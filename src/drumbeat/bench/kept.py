@@ -1,10 +1,12 @@
-"""What a run's row keeps for whoever conducts it or reads it: the plan it was made with, and the state it has come to."""
+"""What a run's rows keep for whoever conducts it or reads it: the plan it was made with, the state it has come to, examples."""
+
+from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.bench.model import ControllerState, RunPlan
+from drumbeat.bench.model import ControllerState, Failure, RunPlan
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.run import Run
+from drumbeat.core.run import Result, Run
 
 
 def kept_plan(run: Run) -> RunPlan:
@@ -23,6 +25,19 @@ def plan_or_usual(run: Run) -> tuple[RunPlan, list[str]]:
         return kept_plan(run), []
     except InvalidInput as exc:
         return RunPlan(), [f"the run's plan cannot be read: {exc.__cause__}"]
+
+
+def whole_row(results: Sequence[Result]) -> Result | None:
+    """Of a run's results the one of the whole run."""
+    return next((row for row in results if row.worker_id is None and row.kind is None), None)
+
+
+def kept_failures(whole: Result | None) -> tuple[Failure, ...]:
+    """The examples of what failed that a result keeps; none where it keeps none that can be read."""
+    try:
+        return msgspec.convert((whole.custom_metrics if whole else {}).get("failures") or (), tuple[Failure, ...])
+    except msgspec.ValidationError:
+        return ()
 
 
 def kept_state(run: Run) -> ControllerState:

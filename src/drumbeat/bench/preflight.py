@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from math import ceil
+from math import ceil, log2
 from urllib.parse import urlsplit
 
 from drumbeat.bench.config import load_of
@@ -26,6 +26,7 @@ _MYSQL_LIMIT = "SELECT @@max_connections"
 _MYSQL_USED = "SHOW GLOBAL STATUS LIKE 'Threads_connected'"
 _ONE_WRITER = frozenset({"sqlite", "duckdb"})
 _ONE_PROCESS = frozenset({"duckdb"})
+_BEAT = timedelta(seconds=1)  #: until an orchestrator has noticed that a step is over
 _OBSERVED_BY = 5  #: connections of the orchestrator and the workers' own, beside the load's
 
 
@@ -35,6 +36,7 @@ class PlannedPhase:
 
     phase: Phase
     duration: timedelta | None = None
+    is_estimate: bool = False  #: less if a search ends early, more where it has to look at a level again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,24 +111,35 @@ def most_held(plan: RunPlan) -> int | None:
 
 
 def phases(plan: RunPlan) -> tuple[PlannedPhase, ...]:
+    lasts = measured(plan)
     return (
         PlannedPhase(phase=Phase.PREPARING),
         PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup),
-        PlannedPhase(phase=Phase.MEASUREMENT, duration=measured(plan)),
+        PlannedPhase(phase=Phase.MEASUREMENT, duration=lasts, is_estimate=lasts is not None and _searches(plan)),
         PlannedPhase(phase=Phase.COOLDOWN),
         PlannedPhase(phase=Phase.PROCESSING),
     )
 
 
 def measured(plan: RunPlan) -> timedelta | None:
-    """How long the measurement takes at most. Find-max: every step up to the bounds; without bounds nobody knows."""
-    if plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
+    """How long the measurement takes.
+
+    Find-max: every step up to the bounds, the best one again, and the bisection, each looked at once; without bounds
+    nobody knows.
+    """
+    if not _searches(plan):
         return plan.duration
     most, search = most_connections(plan), plan.find_max
     if most is None:
         return None
-    steps = 1 + ceil(max(0, most - search.start_connections) / search.connections_increment)
-    return steps * search.step_duration
+    above = max(0, most - search.start_connections)
+    steps = 1 + ceil(above / search.connections_increment)
+    halvings = ceil(log2(min(above, search.connections_increment))) if above and search.bisect else 0
+    return (steps + bool(above) + halvings) * (search.settle + search.step_duration + _BEAT)
+
+
+def _searches(plan: RunPlan) -> bool:
+    return plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY
 
 
 def estimated_cost(plan: RunPlan) -> float | None:

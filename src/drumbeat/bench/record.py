@@ -1,6 +1,6 @@
-"""Reading a run back from the store: samples in slices of time, so that a long run of many workers fits in memory."""
+"""Reading a run back from the store: in slices, so that a long run of many workers fits in memory and nobody waits for it."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from drumbeat.bench.model.record import (
     WorkerRecord,
 )
 from drumbeat.bench.timeline import Counting, Timeline
+from drumbeat.bench.turns import in_turns
 from drumbeat.bench.verdicts import Gate, passed, verdicts
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
@@ -28,7 +29,7 @@ from drumbeat.store.interface import BATCH, Store
 _SLICE = timedelta(seconds=20)
 _SHORTEST = timedelta(microseconds=1)
 _PAGE = 200  #: beats
-_MOST_SAMPLES = 10_000
+_MOST_SAMPLES = 1_000  #: at a time
 AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may still be dated
 _TOLD = frozenset({EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING})
 _UNTOLD = frozenset({"Remember"})  #: what every beat does
@@ -40,18 +41,16 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
     """Everything the store knows of a run. Raises NotFound."""
     run = await store.runs.get(run_id)
     now = await store.now()
-    pool_id, origin = PoolId(run_id), run.started_at or run.warmup_started_at
+    pool_id, origin = PoolId(run_id), began(run)
     timeline = Timeline(origin or now)
     if origin is not None:
-        async for _, rows in samples_between(store, pool_id, origin, (run.ended_at + AFTERWARDS) if run.ended_at else now):
-            for sample in rows:
+        async for _, rows in samples_between(store, pool_id, origin, over(run, now)):
+            async for sample in in_turns(rows):
                 timeline.add(sample)
     plan, notes = plan_or_usual(run)
     results, phases = await store.results.list(run_id), timeline.phases()
-    decisions, server = await _beats(store, pool_id, origin)
-    told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
-    events = [event for event in await _events(store, pool_id) if _is_told(event) and event.type not in told]
-    decisions += [_event_decision(event, origin) for event in events]
+    decisions, server = await read_decisions(store, run)
+    workers = _workers(await store.workers.list(pool_id), results, timeline)
     return RunRecord(
         run=run,
         plan=plan,
@@ -60,14 +59,34 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         results=tuple(results),
         totals=totals_of(results, phases),
         steps=tuple(await store.steps.list(run_id)),
-        timeline=timeline.seconds(),
-        workers=_workers(await store.workers.list(pool_id), results, timeline),
-        decisions=tuple(sorted(decisions, key=lambda each: each.at)),
-        server=tuple(server),
+        timeline=tuple([second async for second in in_turns(timeline.each_second())]),
+        workers=tuple([worker async for worker in in_turns(workers)]),
+        decisions=decisions,
+        server=server,
         phases=phases,
         failures=tuple(timeline.failures),
         notes=tuple(notes),
     )
+
+
+def began(run: Run) -> datetime | None:
+    """What a run's offsets are counted from; None: it never began."""
+    return run.started_at or run.warmup_started_at
+
+
+def over(run: Run, now: datetime) -> datetime:
+    """After which no sample of a run is dated."""
+    return run.ended_at + AFTERWARDS if run.ended_at else now
+
+
+async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], tuple[ServerSecond, ...]]:
+    """What was decided and what befell, in order; and what the database said of itself. Beats and events alone are read."""
+    pool_id, origin = PoolId(run.run_id), began(run)
+    decisions, server = await _beats(store, pool_id, origin)
+    told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
+    events = [event for event in await _events(store, pool_id) if _is_told(event) and event.type not in told]
+    decisions += [_event_decision(event, origin) for event in events]
+    return tuple(sorted(decisions, key=lambda each: each.at)), tuple(server)
 
 
 async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
@@ -86,13 +105,20 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
 
 
 async def samples_between(
-    store: Store, pool_id: PoolId, since: datetime, until: datetime, worker_id: WorkerId | None = None
+    store: Store,
+    pool_id: PoolId,
+    since: datetime,
+    until: datetime,
+    worker_id: WorkerId | None = None,
+    *,
+    failed: bool = False,
 ) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
     """A pool's samples, or one worker's, in slices, oldest first, each with its end. A full slice is read again in halves."""
+    asked: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
     length = _SLICE
     while since < until:
         end = min(since + length, until)
-        rows = await store.samples.list(pool_id, worker_id=worker_id, since=since, until=end, limit=_MOST_SAMPLES)
+        rows = await store.samples.list(pool_id, since=since, until=end, **asked)
         if len(rows) >= _MOST_SAMPLES and length > _SHORTEST:
             length = max(length / 2, _SHORTEST)
             continue
@@ -105,7 +131,7 @@ async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tupl
     server: list[ServerSecond] = []
     after = 0
     while page := await store.beats.list(pool_id, after=after, limit=_PAGE):
-        for beat in page:
+        async for beat in in_turns(page):
             decisions += decisions_of(beat, origin)
             server += signals_of(beat, origin)
         after = page[-1].n
@@ -205,14 +231,12 @@ def _merged(rows: Sequence[Result]) -> Measured:
     return counting.measured(counting.operations / qps if qps else 0.0)
 
 
-def _workers(rows: Sequence[Worker], results: Sequence[Result], timeline: Timeline) -> tuple[WorkerRecord, ...]:
+def _workers(rows: Sequence[Worker], results: Sequence[Result], timeline: Timeline) -> Iterator[WorkerRecord]:
     known = {row.worker_id: row for row in rows}
     names = [*known, *sorted(set(timeline.series) - set(known))]
     own = {row.worker_id: row for row in results if row.worker_id and row.kind is None}
-    return tuple(
-        _worker(known.get(name) or Worker(pool_id=PoolId(""), worker_id=name, slot=-1), own.get(name), timeline)
-        for name in names
-    )
+    for name in names:
+        yield _worker(known.get(name) or Worker(pool_id=PoolId(""), worker_id=name, slot=-1), own.get(name), timeline)
 
 
 def _worker(row: Worker, result: Result | None, timeline: Timeline) -> WorkerRecord:
@@ -227,5 +251,7 @@ def _worker(row: Worker, result: Result | None, timeline: Timeline) -> WorkerRec
         measured=_merged([result]) if result and result.operations else timeline.measured_by(row.worker_id),
         series=tuple(timeline.series.get(row.worker_id, ())),
         client_limited_seconds=timeline.limited.get(row.worker_id, 0),
+        late_seconds=timeline.late.get(row.worker_id, 0),
+        meta=row.meta,
         extra=result.custom_metrics if result else {},
     )

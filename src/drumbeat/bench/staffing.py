@@ -103,8 +103,9 @@ def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> li
 
 
 def _share(staffing: Staffing, slot: int, total: int) -> Told:
+    """Of a pace everybody has a share, though it be nothing: a worker without one drives as fast as its connections can."""
     connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
-    return Told(connections=connections, qps=pace * connections / total if pace and total and connections else None)
+    return Told(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
 
 
 def told(state: ControllerState, actions: Sequence[Action]) -> ControllerState:

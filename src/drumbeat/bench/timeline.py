@@ -165,20 +165,22 @@ class Timeline:
         self._by_worker: dict[WorkerId, _PhaseCount] = {}
         self.series: dict[WorkerId, list[WorkerSecond]] = {}
         self.limited: dict[WorkerId, int] = {}
+        self.late: Counter[WorkerId] = Counter()
         self.failures: list[Failure] = []
 
     def add(self, sample: StoredSample) -> None:
         ended = (sample.at - self._origin).total_seconds()
         began = ended - sample.interval.total_seconds()
-        for offset, seconds, share in _overlaps(began, ended):
+        for offset, seconds, share in overlaps(began, ended):
             self._bin(offset).spread(sample, seconds, share)
         self._bin(floor((began + ended) / 2)).count(sample)
         if sample.phase:
             self._phases.setdefault(sample.phase, _PhaseCount(began, ended)).add(sample, began, ended)
         if sample.phase == Phase.MEASUREMENT:
             self._by_worker.setdefault(sample.worker_id, _PhaseCount(began, ended)).add_whole(sample, began, ended)
+            self.late[sample.worker_id] += was_late(sample)
         self._note_worker(sample, ended)
-        self._note_failures(sample)
+        note_failures(self.failures, sample)
         self._pack(floor(began) - _OPEN)
 
     def _bin(self, offset: int) -> _Bin:
@@ -206,17 +208,14 @@ class Timeline:
             )
         )
 
-    def _note_failures(self, sample: StoredSample) -> None:
-        for told in sample.extra.get("error_samples") or ():
-            if len(self.failures) < _MOST_FAILURES:
-                self.failures.append(_failure(told, sample.worker_id))
-
     def seconds(self) -> tuple[Second, ...]:
         """Every second from the first to the last, those of silence among them; none before the origin."""
-        known = [offset for offset in self._bins if offset >= 0]
-        if not known:
-            return ()
-        return tuple(self.second(offset) for offset in range(min(known), max(known) + 1))
+        return tuple(self.each_second())
+
+    def each_second(self, since: int = 0, until: int | None = None) -> Iterator[Second]:
+        """The same from one offset to before another, each made when it is asked for."""
+        known = [offset for offset in self._bins if offset >= since and (until is None or offset < until)]
+        return (self.second(offset) for offset in range(min(known), max(known) + 1)) if known else iter(())
 
     def second(self, offset: int) -> Second:
         """One second, as far as it is known by now."""
@@ -252,6 +251,12 @@ def was_the_limit(sample: StoredSample) -> bool:
     return isinstance(client, Mapping) and bool(client.get("was_the_limit"))
 
 
+def was_late(sample: StoredSample) -> bool:
+    """Whether an interval of a paced load did not keep its schedule."""
+    client = sample.extra.get("client")
+    return isinstance(client, Mapping) and client.get("kept_schedule") is False and not sample.extra.get("draining")
+
+
 def kinds_of(sample: StoredSample) -> Iterator[tuple[str, Mapping[str, Any]]]:
     kinds = sample.extra.get("kinds")
     return iter(kinds.items() if isinstance(kinds, Mapping) else ())
@@ -271,6 +276,13 @@ def histogram_of(text: Any) -> Histogram:
         return Histogram()
 
 
+def note_failures(noted: list[Failure], sample: StoredSample) -> None:
+    """Add a sample's examples of what failed, until there are plenty."""
+    for told in sample.extra.get("error_samples") or ():
+        if len(noted) < _MOST_FAILURES:
+            noted.append(_failure(told, sample.worker_id))
+
+
 def _failure(told: Mapping[str, Any], worker_id: WorkerId) -> Failure:
     return Failure(
         kind=str(told.get("kind", "")),
@@ -282,7 +294,7 @@ def _failure(told: Mapping[str, Any], worker_id: WorkerId) -> Failure:
     )
 
 
-def _overlaps(began: float, ended: float) -> Iterator[tuple[int, float, float]]:
+def overlaps(began: float, ended: float) -> Iterator[tuple[int, float, float]]:
     """The seconds an interval lies in: which, how much of it, and what share of the interval that is."""
     length = ended - began
     if length <= 0:

@@ -1,21 +1,16 @@
 """Watching a run: one look after another, each reading only what is new; what went before is read beside it, in slices."""
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
-
-import msgspec
 
 from drumbeat.bench import curves
 from drumbeat.bench.course import CourseTaken, light
 from drumbeat.bench.gather import Gathering
-from drumbeat.bench.kept import plan_or_usual
+from drumbeat.bench.kept import kept_failures, plan_or_usual, whole_row
 from drumbeat.bench.model import (
     ALL_KINDS,
     Course,
     Curves,
-    Failure,
     Figures,
     Kept,
     KindFigures,
@@ -25,8 +20,9 @@ from drumbeat.bench.model import (
     Watched,
     WorkerSeen,
 )
-from drumbeat.bench.record import AFTERWARDS, samples_between, totals_of
+from drumbeat.bench.record import AFTERWARDS, over, samples_between, totals_of
 from drumbeat.bench.timeline import Timeline, kinds_of
+from drumbeat.bench.turns import in_turns
 from drumbeat.bench.verdicts import verdicts
 from drumbeat.core.log import Log
 from drumbeat.core.pool import Pool, PoolId
@@ -137,9 +133,9 @@ class RunWatch:
 
     def _begin(self, run: Run, results: Sequence[Result]) -> None:
         if self._taken is None and run.started_at is not None:
-            whole = _whole(results)
+            whole = whole_row(results)
             kept = whole.custom_metrics if whole else {}
-            self._taken = CourseTaken(run.started_at, curves.read(kept.get("curves")), _failures(kept.get("failures")))
+            self._taken = CourseTaken(run.started_at, curves.read(kept.get("curves")), kept_failures(whole))
 
     async def _read_samples(self, run: Run, now: datetime) -> None:
         """Those since the last look, and the last seconds again, for some workers are later than others."""
@@ -201,7 +197,7 @@ class RunWatch:
         )  # fmt: skip
 
     def _count(self, name: str, results: Sequence[Result]) -> int | None:
-        whole = _whole(results)
+        whole = whole_row(results)
         if whole is not None:
             return int(getattr(whole, name))
         return getattr(self._taken, name) if self._taken and self._caught_up else None
@@ -221,28 +217,16 @@ class RunWatch:
 async def read_worker_curves(store: Store, run_id: RunId, worker_id: WorkerId) -> Curves:
     """One worker's lines, from all its samples, a few at a time: whoever else is served does not wait for an hour of them."""
     run, now = await store.runs.get(run_id), await store.now()
-    origin, until = run.started_at or now, now if run.ended_at is None else run.ended_at + AFTERWARDS
+    origin, until = run.started_at or now, over(run, now)
     timeline = Timeline(origin)
     async for _, rows in samples_between(store, PoolId(run_id), origin, until, worker_id):
-        for sample in rows:
+        async for sample in in_turns(rows):
             timeline.add(light(sample))
-        await asyncio.sleep(0)
     return curves.worker_curves(timeline.series.get(worker_id, ()))
 
 
 def _ended_health(worker: Worker) -> Health:
     return Health.LOST if worker.status in _BAD_ENDS else Health.HEALTHY
-
-
-def _whole(results: Sequence[Result]) -> Result | None:
-    return next((row for row in results if row.worker_id is None and row.kind is None), None)
-
-
-def _failures(kept: Any) -> tuple[Failure, ...]:
-    try:
-        return msgspec.convert(kept or (), tuple[Failure, ...])
-    except msgspec.ValidationError:
-        return ()
 
 
 def _objectives(plan: RunPlan, figures: Figures | None, results: Sequence[Result]) -> tuple[Kept, ...]:

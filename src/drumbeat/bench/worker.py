@@ -19,6 +19,7 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.driver.tally import KindTally
+from drumbeat.bench.model import LoadMode
 from drumbeat.bench.new_keys import above
 from drumbeat.bench.values import Draw
 from drumbeat.bench.vault import Vault
@@ -74,7 +75,8 @@ async def _build(
     )
     engine = target.engine(load, draw, engine_settings(config))
     executions = _executions(config, folder / run_id / worker_id, [operation.kind for operation in load.used], clock)
-    return LoadRunner(engine, load, clock, executions), target.classify
+    is_paced = (config.get("plan") or {}).get("load_mode") == LoadMode.QPS
+    return LoadRunner(engine, load, clock, executions, is_paced=is_paced), target.classify
 
 
 def target_url(config: Mapping[str, Any]) -> str:

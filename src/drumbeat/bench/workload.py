@@ -23,7 +23,7 @@ from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 log = logging.getLogger(__name__)
 
 _FILED_EVERY = timedelta(seconds=1)
-_MOST_OWED = timedelta(seconds=1)  #: of operations a paced worker is behind with
+_MOST_OWED = timedelta(seconds=1)  #: of operations a paced worker is behind with, before it is measured
 _AGAIN = timedelta(seconds=1)  #: after the store did not answer
 _STALLED = timedelta(seconds=15)  #: without one more connection: there will be no more
 _LOOKED_EVERY = timedelta(milliseconds=50)
@@ -79,7 +79,6 @@ class BenchWorkload:
         self._highest = 0
         self._told = 0
         self._qps: float | None = None
-        self._skipped = 0
         self._filed = 0
 
     @property
@@ -115,6 +114,9 @@ class BenchWorkload:
         self._running.start(phase, target)
 
     def _pace(self, qps: float | None) -> None:
+        """In a paced run whoever is told no pace keeps the last, or has none: never as fast as possible."""
+        if qps is None and self._running.is_paced:
+            qps = self._qps or 0.0
         self._qps = qps
         self._running.set_rate(qps)
 
@@ -140,11 +142,9 @@ class BenchWorkload:
         )
 
     def _forget_old_debts(self) -> None:
-        """A pace is for now: what could not be issued within a second is skipped, and counted, not made up for later."""
-        backlog = self._running.engine.backlog
-        if self._qps is not None and backlog > self._qps * _MOST_OWED.total_seconds():
-            self._skipped += backlog
-            self._running.set_rate(self._qps)
+        """While connections are still being found for a pace, a controller wants it from now on, not the past made up for."""
+        if self._qps is not None:
+            self._running.forgive(self._qps * _MOST_OWED.total_seconds())
 
     def _error_classes(self, tally: Tally) -> dict[str, Any]:
         """How many failed of each class; nothing where nothing failed."""
@@ -225,7 +225,7 @@ class BenchWorkload:
             "client_cpu_us_per_op": runner.cpu_us_per_operation(),
             "drained": {"operations": runner.drained.operations, "errors": runner.drained.errors},
             "failed_connects": runner.engine.failed_connects,
-            "skipped": self._skipped,
+            "skipped": runner.unsent,
             "executions": dict(runner.kept()),
             **self._error_classes(runner.measured),
         }

@@ -1,5 +1,6 @@
 """drumbeat bench: load on a database."""
 
+import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Annotated, Any
@@ -11,21 +12,27 @@ from rich.text import Text
 
 from drumbeat import offline
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
-from drumbeat.cli import bench_results, bench_runs, bench_templates
+from drumbeat.cli import bench_prices, bench_results, bench_runs, bench_templates
 from drumbeat.cli.live import sparkline
 from drumbeat.cli.options import JsonOption, run
-from drumbeat.cli.render import Columns, console, show_json, table
+from drumbeat.cli.render import Columns, console, errors, show_json, table
 from drumbeat.cli.worker import worker
+from drumbeat.control_plane import until_stopped
 
 app = typer.Typer(no_args_is_help=True, help="Load on a database: prepare its tables, drive it, read how it bends.")
 app.command("worker")(worker)
 app.add_typer(bench_templates.app, name="template")
 app.add_typer(bench_runs.app)
 app.add_typer(bench_results.app)
+app.add_typer(bench_prices.app)
+
+_YEAR, _DAY = 31_536_000, 86_400  #: seconds
+_INTERRUPTED = 130
+
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The database under test, such as postgresql://host/db.")]
 WorkloadOption = Annotated[str, typer.Option("--workload", help="A standard workload, such as tpcb, ycsb-a or mixed.")]
-ScaleOption = Annotated[float, typer.Option("--scale", min=0.001, help="The workload's scale factor.")]
+ScaleOption = Annotated[float, typer.Option("--scale", min=0.001, max=1_000_000, help="The workload's scale factor.")]
 
 
 @app.command("prepare")
@@ -45,20 +52,29 @@ def prepare(
 def drive(
     url: UrlArgument,
     connections: Annotated[int, typer.Option("--connections", "-c", min=1, max=20_000, help="How many to hold.")] = 8,
-    duration: Annotated[float, typer.Option("--duration", "-T", min=0.1, help="Seconds to measure.")] = 30,
-    warmup: Annotated[float, typer.Option("--warmup", min=0, help="Seconds before that.")] = 2,
+    duration: Annotated[float, typer.Option("--duration", "-T", min=0.1, max=_YEAR, help="Seconds to measure.")] = 30,
+    warmup: Annotated[float, typer.Option("--warmup", min=0, max=_YEAR, help="Seconds before that.")] = 2,
     workload: WorkloadOption = "mixed",
     scale: ScaleOption = 1,
     rate: Annotated[
         float | None,
-        typer.Option("--rate", "-R", min=0.1, help="Operations a second, whatever the database does (open loop)."),
+        typer.Option(
+            "--rate",
+            "-R",
+            min=0.1,
+            max=1_000_000_000,
+            help="Operations a second, whatever the database does (open loop).",
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="For the same values again.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="For the same values again.")] = None,
     record: Annotated[str | None, typer.Option("--record", help="A folder for every operation, as Parquet files.")] = None,
-    timeout: Annotated[float, typer.Option("--timeout", min=0.001, help="Seconds until an operation is given up.")] = 30,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", min=0.001, max=_DAY, help="Seconds until an operation is given up."),
+    ] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Drive a database from this process alone, and see what it takes."""
+    """Drive a database from this process alone, and see what it takes. Ctrl-C ends it and shows what was measured so far."""
     request = DriveRequest(
         workload=workload,
         scale=scale,
@@ -70,19 +86,32 @@ def drive(
         record=record,
         limit=timedelta(seconds=timeout),
     )
-    outcome = _watched(url, request, quiet=as_json)
+    outcome, interrupted = _watched(url, request, quiet=as_json)
     if as_json:
         show_json(outcome.figures)
     else:
         _print_outcome(outcome)
+    if interrupted:
+        raise typer.Exit(_INTERRUPTED)
 
 
-def _watched(url: str, request: DriveRequest, *, quiet: bool) -> DriveOutcome:
+def _watched(url: str, request: DriveRequest, *, quiet: bool) -> tuple[DriveOutcome, bool]:
+    """How it went, and whether it was ended before its time."""
     view = _View(request)
+
+    async def work() -> tuple[DriveOutcome, bool]:
+        stop = asyncio.Event()
+        with until_stopped(stop):
+            return await offline.drive(url, request, view.note, _note, stop), stop.is_set()
+
     if quiet or not console.is_terminal:
-        return run(offline.drive(url, request, view.note))
+        return run(work())
     with Live(get_renderable=view.draw, console=console, refresh_per_second=4, transient=True):
-        return run(offline.drive(url, request, view.note))
+        return run(work())
+
+
+def _note(text: str) -> None:
+    errors.print(f"note: {text}", style="yellow", highlight=False, soft_wrap=True)
 
 
 class _View:

@@ -23,6 +23,9 @@ _FORMS = {
 }
 
 
+_ESTIMATE = "less if the search ends early, more where it has to look at a level again"
+
+
 def form_of(path: str) -> str:
     """Which form of report a file's ending asks for. Raises InvalidInput."""
     found = _FORMS.get(Path(path).suffix.lower())
@@ -47,7 +50,8 @@ def print_plan(found: Any) -> None:
     say(f"a worker holds at most {found.cap}; all together at most {found.most_connections or 'as many as it takes'}")
     for phase in found.phases:
         if phase.duration is not None:
-            say(f"{phase.phase}: {phase.duration.total_seconds():g} s")
+            about, more = ("about ", f"; {_ESTIMATE}") if phase.is_estimate else ("", "")
+            say(f"{phase.phase}: {about}{round(phase.duration.total_seconds(), 1):g} s{more}")
     if found.estimated_cost is not None:
         say(f"estimated cost: {found.estimated_cost:.2f} {found.currency}")
     print_notes(found)
@@ -80,8 +84,8 @@ def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> N
         found = "nothing measured" if verdict.found is None else f"{verdict.found:.4g}"
         line = f"{verdict.subject} {verdict.measure}: {found}, limit {verdict.limit:g}: {verdict.standing}"
         say(line, style=None if verdict.kept else "red")
-    if record.client_limited:
-        say("note: CLIENT_LIMITED: the clients, not the database, were the limit; use more workers", style="yellow")
+    for warning in desk.warnings(record):
+        say(f"note: {warning}", style="yellow")
     for path in reports:
         say(f"report: {path}")
 

@@ -69,6 +69,10 @@ def executions(
     load: Annotated[bool, typer.Option("--load", help="First copy them into the store, from files on this host.")] = False,
     kind: Annotated[str | None, typer.Option("--kind", help="Only this kind of operation.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only those that failed.")] = False,
+    error_class: Annotated[
+        str | None, typer.Option("--error-class", help="Only those that failed so: DATABASE_ERROR, QUERY_TIMEOUT, CONNECTION …")
+    ] = None,
+    error: Annotated[str | None, typer.Option("--error", help="Only those that failed with this SQLSTATE.")] = None,
     slowest: Annotated[bool, typer.Option("--slowest", help="The longest first, instead of the earliest.")] = False,
     limit: LimitOption = 50,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Pass over so many.")] = 0,
@@ -88,6 +92,8 @@ def executions(
             RunId(run_id),
             kind=kind,
             ok=False if failed else None,
+            error_class=error_class,
+            error=error,
             order="duration_ms" if slowest else "started_at",
             offset=offset,
             limit=limit,

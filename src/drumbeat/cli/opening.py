@@ -51,8 +51,8 @@ def parse_age(given: str) -> timedelta:
     """A duration such as 90s, 15m, 12h, 30d or 4w. Raises InvalidInput."""
     found = re.fullmatch(r"([0-9]{1,12})([smhdw])", given.strip())
     if found is None:
-        raise InvalidInput(f"expected an age such as 12h, 30d or 4w, got {given!r}")
+        raise InvalidInput(f"expected a duration such as 90s, 12h or 30d, got {given!r}")
     count, unit = int(found[1]), timedelta(**{_UNITS[found[2]]: 1})
     if count > _LONGEST_AGE / unit:
-        raise InvalidInput(f"expected an age of {_LONGEST_AGE.days}d at the most, got {given!r}")
+        raise InvalidInput(f"expected a duration of {_LONGEST_AGE.days}d at the most, got {given!r}")
     return count * unit

@@ -15,16 +15,19 @@ from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
 from drumbeat.client import JobId, NewJob, job_from_line, new_job
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import PoolId
 
 app = typer.Typer()
 
 Advance = Callable[[int], None]
+Line = tuple[int, str | InvalidInput]  #: its number, and what it says or why it says nothing
 BATCH = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
 
-BatchOption = Annotated[int, typer.Option("--batch", min=1, max=100_000, help="How many jobs one transaction holds.")]
+BatchOption = Annotated[
+    int, typer.Option("--batch", min=1, max=100_000, help="How many jobs one transaction holds; 1: each line as it comes.")
+]
 JobsOption = Annotated[
     bool, typer.Option("--jobs", help='Each line is a whole job, {"payload": …, "priority": …}, as pool list --json writes.')
 ]
@@ -59,12 +62,15 @@ def push(
     what = _given(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key, max_attempts=max_attempts)
     when = _given(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
     where = _given(group=group, group_limit=group_limit, capability=capability)
+    if group_limit is not None and group is None and not jobs:
+        raise InvalidInput("expected --group with --group-limit: the limit is the group's")
     read = _reader(jobs, {**what, **when, **where})
     if payload == "-":
         _expect_no_id(job_id)
-        _push_lines(store, pool, _standard_input(), read, batch, as_json=as_json)
+        _push_lines(store, pool, enumerate(_standard_input(), start=1), read, batch, as_json=as_json)
     else:
-        _finish(pool, _push_lines(store, pool, [payload], read, 1, as_json=True, alone=True), as_json=as_json)
+        given = payload if payload.strip() else InvalidInput(f"expected JSON, got {payload!r}")
+        _finish(pool, _push_lines(store, pool, [(1, given)], read, 1, as_json=True, alone=True), as_json=as_json)
 
 
 def _expect_no_id(job_id: str | None) -> None:
@@ -83,8 +89,8 @@ def import_jobs(
 ) -> None:
     """Push a job for each line of a file: payloads, or with --jobs whole jobs, as pool list POOL --json writes them."""
     try:
-        with file.open("r", encoding="utf-8", newline="") as opened:
-            lines = _csv_lines(opened) if file.suffix.lower() == ".csv" else opened
+        with file.open("r", encoding="utf-8-sig", errors="surrogateescape", newline="") as opened:
+            lines = _csv_lines(opened) if file.suffix.lower() == ".csv" else enumerate(opened, start=1)
             _push_lines(store, pool, lines, _reader(jobs, {}), batch, as_json=as_json, size=file.stat().st_size)
     except OSError as exc:
         raise InvalidInput(f"expected to read jobs from {file}, got: {exc.strerror}") from exc
@@ -103,24 +109,27 @@ def _reader(whole: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:
 
 def _standard_input() -> Iterable[str]:
     if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
+        sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
     return sys.stdin
 
 
-def _csv_lines(file: IO[str]) -> Iterator[str]:
+def _csv_lines(file: IO[str]) -> Iterator[Line]:
     import csv
 
-    for row in csv.DictReader(file):
-        if None in row or None in row.values():
-            yield "a row with more or fewer fields than the header"
-        else:
-            yield json.dumps(row)
+    csv.field_size_limit(_BATCH_BYTES)
+    rows = csv.DictReader(file)
+    try:
+        for row in rows:
+            fits = None not in row and None not in row.values()
+            yield rows.line_num, json.dumps(row) if fits else InvalidInput("expected as many fields as the header has")
+    except csv.Error as exc:
+        yield rows.line_num, InvalidInput(f"expected a row of CSV, got: {exc}")
 
 
 def _push_lines(
     store: str | None,
     pool: str,
-    lines: Iterable[str],
+    lines: Iterable[Line],
     read: Callable[[Any], NewJob],
     batch: int,
     *,
@@ -129,11 +138,17 @@ def _push_lines(
     size: int | None = None,
 ) -> Sequence[JobId]:
     async def work(plane: ControlPlane) -> Sequence[JobId]:
-        pushed = _Pushing(plane, pool, batch, as_json=as_json and not alone, keep=alone)
-        with _progress(size) as advance:
-            failed = await pushed.all(lines, read, advance, alone=alone)
-        if pushed.count:
-            await plane.work_added(PoolId(pool))
+        wake, pushed = plane.waker(), _Pushing(plane, pool, batch, as_json=as_json and not alone, keep=alone)
+        try:
+            with _progress(size) as advance:
+                failed = await pushed.all(lines, read, advance, alone=alone)
+        except DrumbeatError:
+            if pushed.count:
+                errors.print(f"the {pushed.count} jobs up to line {pushed.last} are pushed")
+            raise
+        finally:
+            if pushed.count:
+                await wake(PoolId(pool))
         if failed is not None:
             before = f"; the {pushed.count} jobs before it are pushed" if pushed.count else "; nothing was pushed"
             raise InvalidInput(f"{failed}{'' if alone else before}") from failed
@@ -154,23 +169,24 @@ class _Pushing:
         self._keep = keep
         self._waiting: list[tuple[int, NewJob]] = []
         self._bytes = 0
+        self.last = 0  #: the line up to which all is pushed
         self.count = 0
         self.ids: list[JobId] = []
 
     async def all(
-        self, lines: Iterable[str], read: Callable[[Any], NewJob], advance: Advance, *, alone: bool
+        self, lines: Iterable[Line], read: Callable[[Any], NewJob], advance: Advance, *, alone: bool
     ) -> InvalidInput | None:
         """Push every line up to the first that cannot be used; answers with what is wrong with that one."""
-        for number, line in enumerate(lines, start=1):
-            if not line.strip():
+        for number, line in lines:
+            if isinstance(line, str) and not line.strip():
                 continue
             try:
                 self._waiting.append((number, read(_parsed(line))))
             except InvalidInput as exc:
                 await self._flush()
                 return exc if alone else InvalidInput(f"line {number}: {exc}")
-            self._bytes += len(line)
-            advance(len(line))
+            self._bytes += len(str(line))
+            advance(len(str(line)))
             if len(self._waiting) >= self._batch or self._bytes >= _BATCH_BYTES:
                 await self._flush()
         await self._flush()
@@ -179,7 +195,7 @@ class _Pushing:
     async def _flush(self) -> None:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         ids = await self._desk.push_jobs([job for _, job in waiting])
-        self.count += len(ids)
+        self.count, self.last = self.count + len(ids), waiting[-1][0] if waiting else self.last
         if self._keep:
             self.ids.extend(ids)
         if self._as_json:
@@ -187,11 +203,16 @@ class _Pushing:
                 print(json.dumps({"line": number, "job_id": job_id}))
 
 
-def _parsed(line: str) -> Any:
+def _parsed(line: str | InvalidInput) -> Any:
+    if isinstance(line, InvalidInput):
+        raise line
     try:
-        return json.loads(line)
-    except ValueError as exc:
+        parsed = json.loads(line)
+        if not line.isascii() or "\\ud" in line.lower():
+            json.dumps(parsed, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as exc:
         raise InvalidInput(f"expected JSON, got {line.strip()[:60]!r}: {exc}") from exc
+    return parsed
 
 
 @contextmanager

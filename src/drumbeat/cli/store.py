@@ -58,7 +58,8 @@ def _print(report: StoreReport) -> None:
     say(f"{report.location}  ({report.server})")
     say(f"schema version {report.schema_version} of {report.latest_version}, clock {text(report.now)} UTC")
     filled = {table: rows for table, rows in report.rows.items() if rows}
-    say("rows: " + (", ".join(f"{table} {rows}" for table, rows in filled.items()) or "none yet"))
+    uncounted = "not counted in tables of an older version" if 0 < report.schema_version < report.latest_version else "none yet"
+    say("rows: " + (", ".join(f"{table} {rows}" for table, rows in filled.items()) or uncounted))
     for problem in report.problems:
         say(f"problem: {problem}", style="red")
     if not report.problems:

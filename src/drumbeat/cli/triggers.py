@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -26,10 +27,14 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="A trigger of 
 
 @app.command("list")
 def list_triggers(file: FileOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """The triggers of a file, with what they wake and when they come due next."""
+    """The triggers of a file, with what they wake, when they last fired and what came of it, and when they come due next."""
 
     async def work(plane: ControlPlane) -> None:
         desk = plane.triggers(file)
+        last = await desk.last_fired()
+        if as_json:
+            show_json([{**asdict(each), "due": desk.due(each), "last_fired": last.get(each.name)} for each in desk.triggers])
+            return
         columns: Columns = {
             "trigger": lambda trigger: trigger.name,
             "type": lambda trigger: trigger.type,
@@ -37,8 +42,10 @@ def list_triggers(file: FileOption = None, store: StoreOption = None, as_json: J
             "pool": lambda trigger: trigger.pool_id or "all",
             "schedule": lambda trigger: trigger.schedule,
             "next (UTC)": desk.due,
+            "last (UTC)": lambda trigger: last[trigger.name].at if trigger.name in last else None,
+            "outcome": lambda trigger: last[trigger.name].outcome if trigger.name in last else None,
         }
-        show(desk.triggers, columns, as_json=as_json, nothing="the file has no triggers")
+        show(desk.triggers, columns, as_json=False, nothing="the file has no triggers")
 
     with_control_plane(store, work)
 

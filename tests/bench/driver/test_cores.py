@@ -3,14 +3,14 @@
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from socket import socket, socketpair
+from socket import MSG_DONTWAIT, socket, socketpair
 
 import numpy as np
 import pytest
 
 from drumbeat.bench.driver import pgwire
 from drumbeat.bench.driver.blocks import BlockMaker
-from drumbeat.bench.driver.core import Core
+from drumbeat.bench.driver.core import Core, State
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.records import FAILED, OK, RECORD, Records
@@ -38,6 +38,17 @@ class Pair:
         while not happened():
             assert time.monotonic() < deadline
             self.core.run(PATIENCE)
+
+    def answer_one(self) -> None:
+        """Let an operation be sent, and answer it; the next one may begin."""
+        self.run_until(self.is_asked)
+        self.server.sendall(WELL)
+
+    def is_asked(self) -> bool:
+        try:
+            return bool(self.server.recv(65536, MSG_DONTWAIT))
+        except BlockingIOError:
+            return False
 
     def answer(self, with_what: bytes) -> None:
         """Let an operation be sent, and answer it."""
@@ -96,3 +107,122 @@ def test_nothing_is_owed_for_the_time_before_operations_may_begin(pair: Pair) ->
     pair.answer(WELL)
 
     assert taken(pair.core)["due"][0] >= accepted
+
+
+def test_at_a_rate_of_nothing_nothing_begins_and_without_a_rate_all_does(pair: Pair) -> None:
+    pair.core.set_rate(0)
+    pair.core.accept(True)
+    pair.core.run(PATIENCE)
+    assert (pair.core.in_flight, pair.core.backlog) == (0, 0)
+
+    pair.core.set_rate(None)
+    pair.run_until(lambda: pair.core.in_flight == 1)
+
+
+@pytest.mark.parametrize("again", [1000, 200, 0])
+def test_what_is_due_stays_so_whatever_rate_is_set(pair: Pair, again: float) -> None:
+    pair.core.set_rate(1000)
+    pair.core.accept(True)
+    pair.run_until(lambda: pair.core.backlog >= 10)
+    pair.core.set_rate(again)
+
+    for _ in range(11):
+        pair.answer_one()
+    pair.core.accept(False)
+    pair.run_until(lambda: pair.core.in_flight == 0 or pair.is_asked())
+
+    dues = taken(pair.core)["due"]
+    assert len(dues) >= 10
+    assert np.abs(np.diff(dues) - 1_000_000).max() <= 1, "each as it was due, none left out"
+
+
+def test_when_nothing_more_becomes_due_the_backlog_comes_to_an_end(pair: Pair) -> None:
+    pair.core.set_rate(1000)
+    pair.core.accept(True)
+    pair.run_until(lambda: pair.core.backlog >= 5)
+    pair.core.set_rate(0)
+    for _ in range(pair.core.backlog + 1):
+        pair.answer_one()
+    pair.run_until(lambda: pair.core.in_flight == 0)
+
+    assert pair.core.backlog == 0
+    pair.core.run(PATIENCE)
+    assert pair.core.in_flight == 0
+
+
+def test_what_is_forgiven_is_owed_no_more(pair: Pair) -> None:
+    pair.core.set_rate(1000)
+    pair.core.accept(True)
+    pair.run_until(lambda: pair.core.backlog >= 5)
+    pair.core.set_rate(0.001)
+    assert pair.core.backlog >= 5
+
+    pair.core.forgive()
+
+    assert pair.core.backlog <= 1  # the first at the new rate may have become due since
+
+
+def test_connections_think_only_where_operations_have_no_time_of_their_own(pair: Pair) -> None:
+    pair.core.configure(0, 3_600_000_000_000, False)
+    pair.core.set_rate(1000)
+    pair.core.accept(True)
+
+    pair.answer_one()
+
+    pair.run_until(pair.is_asked)
+
+
+def test_one_that_is_lost_while_it_thinks_takes_nobody_along(pair: Pair) -> None:
+    think = 500_000_000
+    pair.core.configure(0, think, False)
+    others = [connected(pair.core, index) for index in (1, 2, 3)]
+    servers = [pair.server, *(theirs for _, theirs in others)]
+    pair.core.accept(True)
+    pair.run_until(lambda: pair.core.in_flight == 4)
+    for server in servers:
+        server.recv(65536)
+        server.sendall(WELL)
+    pair.run_until(lambda: pair.core.in_flight == 0)
+    servers[1].close()
+    lost: list[tuple[int, State]] = []
+    while not lost:
+        pair.core.run(PATIENCE)
+        lost = [*pair.core.collect()]
+    again = connected(pair.core, 1)
+
+    pair.run_until(lambda: pair.core.in_flight == 4)
+
+    assert lost == [(1, State.DEAD)]
+    for each in (*others, again):
+        closed(*each)
+
+
+def test_an_idle_one_that_is_lost_takes_no_operation_along(pair: Pair) -> None:
+    ours, theirs = connected(pair.core, 1)
+    pair.core.set_rate(10)
+    pair.core.accept(True)
+    pair.run_until(lambda: pair.core.in_flight == 1)
+    pair.server.recv(65536)
+    theirs.close()
+    pair.server.sendall(WELL)
+
+    pair.core.run(250_000_000)
+    pair.server.sendall(WELL)
+    pair.core.accept(False)
+    pair.run_until(lambda: pair.core.in_flight == 0)
+
+    assert np.abs(np.diff(np.sort(taken(pair.core)["due"])) - 100_000_000).max() <= 1
+    closed(ours)
+
+
+def connected(core: Core, index: int) -> tuple[socket, socket]:
+    """One more connection, and the server's end of it."""
+    ours, theirs = socketpair()
+    ours.setblocking(False)
+    core.add(index, ours)
+    return ours, theirs
+
+
+def closed(*sockets: socket) -> None:
+    for each in sockets:
+        each.close()

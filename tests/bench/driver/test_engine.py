@@ -341,3 +341,34 @@ async def test_the_right_password_by_scram_is_let_in(url: str, bencher: str, cor
 )
 def test_errors_are_told_apart(outcome: int, sqlstate: str, told: ErrorClass | None) -> None:
     assert classify(outcome, sqlstate) is told
+
+
+ENDLESS = Operation(kind="ENDLESS", weight=100, statements=(Statement(sql="SELECT pg_sleep(3600)"),))
+
+
+async def comes_to(url: str, count: int) -> None:
+    """Wait until the server has no more sessions of ours than this."""
+    async with asyncio.timeout(20):
+        while await sessions(url) > count:
+            await asyncio.sleep(0.02)
+
+
+async def test_what_was_given_up_does_not_go_on_in_the_server(url: str, core: str) -> None:
+    async with driven(url, load(ENDLESS), 2, EngineSettings(limit=timedelta(milliseconds=100))) as engine:
+        found = await records_of(engine, 8)
+        await comes_to(url, 2)
+    await comes_to(url, 0)
+
+    assert {int(each) for each in found["outcome"]} == {TIMED_OUT}
+
+
+@pytest.mark.parametrize("drained", [True, False])
+async def test_what_runs_at_the_end_does_not_go_on_in_the_server(url: str, core: str, drained: bool) -> None:
+    async with driven(url, load(ENDLESS), 2) as engine:
+        await until(lambda: engine.in_flight == 2, "both are at work")
+        abandoned = await engine.drain(timedelta()) if drained else 0
+        await engine.close()
+        found = engine.take()
+    await comes_to(url, 0)
+
+    assert (abandoned, found["outcome"].tolist()) == (2 * drained, [TIMED_OUT, TIMED_OUT])

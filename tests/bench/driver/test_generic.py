@@ -390,8 +390,19 @@ class TestOrders:
         assert work.engine.backlog == 0
 
     async def test_a_rate_below_nothing_is_refused(self, kind: str) -> None:
-        with pytest.raises(InvalidInput, match="above 0"):
-            engine_of(FakeDatabase(), kind).set_rate(0)
+        with pytest.raises(InvalidInput, match="at least 0"):
+            engine_of(FakeDatabase(), kind).set_rate(-1)
+
+    async def test_at_a_rate_of_nothing_nothing_begins(self, kind: str) -> None:
+        async with running(FakeDatabase(), kind, connections=0) as work:
+            work.engine.set_rate(0)
+            work.engine.set_target(2)
+            await work.until(lambda: len(work.engine._gate._idle) == 2)
+            before = len(work.records)
+            work.engine.set_rate(1000)
+            await work.recorded(20)
+
+        assert before == 0
 
     async def test_connections_take_turns_unless_the_hottest_is_wanted(self, kind: str) -> None:
         used = {}

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from drumbeat.bench.drive import DriveSettings, drive
-from drumbeat.bench.driver.little import Little, off_because
+from drumbeat.bench.driver.little import Little
 from drumbeat.bench.driver.records import FAILED, LOST, OK, Records, empty
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
+from drumbeat.bench.model.little import off_because
 from drumbeat.bench.targets.postgres import PostgresTarget
 from drumbeat.core.clock import SystemClock
 

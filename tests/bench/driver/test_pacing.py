@@ -114,16 +114,42 @@ class TestGate:
         assert [gate.turn(Waiting()) for _ in range(12)][-2:] == [6 * SECOND, None]
         assert gate.backlog == 0
 
-    @pytest.mark.parametrize("again", [10, 100])
-    def test_a_rate_set_anew_forgets_what_was_overdue(self, gate: Gate, now: Moment, again: float) -> None:
+    @pytest.mark.parametrize(("again", "upcoming"), [(10, 6.1), (100, 6.01), (5, 6.1), (0, None)])
+    def test_what_is_overdue_stays_so_whatever_rate_is_set(
+        self, gate: Gate, now: Moment, again: float, upcoming: float | None
+    ) -> None:
         gate.set_rate(10)
         gate.accept(True)
         now.ns += SECOND
         gate.set_rate(again)
 
-        assert gate.backlog == 1, "only the first of the new schedule"
-        assert gate.turn(Waiting()) == 6 * SECOND
-        assert gate.turn(Waiting()) is None
+        assert gate.backlog == 11
+        assert [gate.turn(Waiting()) for _ in range(12)] == [5 * SECOND + n * SECOND // 10 for n in range(11)] + [None]
+        assert gate.next_fire(now.ns) == (None if upcoming is None else int(upcoming * SECOND))
+
+    def test_nothing_begins_at_a_rate_of_nothing(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(0)
+        gate.accept(True)
+        now.ns += 60 * SECOND
+        waiter = Waiting()
+
+        assert gate.turn(waiter) is None
+        gate.fire()
+        assert (waiter.woken, gate.free, gate.next_fire(now.ns)) == ([], False, None)
+
+    def test_what_is_forgiven_is_owed_no_more_and_the_rate_goes_on(self, gate: Gate, now: Moment) -> None:
+        gate.set_rate(10)
+        gate.accept(True)
+        now.ns += SECOND
+        gate.set_rate(20)
+        now.ns += SECOND
+        assert gate.backlog == 31
+
+        gate.forgive()
+
+        assert gate.backlog == 0
+        now.ns += SECOND // 2
+        assert gate.backlog == 10
 
     def test_a_closed_gate_owes_nothing_when_it_opens_again(self, gate: Gate, now: Moment) -> None:
         gate.set_rate(10)

@@ -47,6 +47,15 @@ class TestLogin:
 
         assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
+    async def test_without_a_password_it_says_where_to_give_one(
+        self, mariadb: MariaDbServer, mariadb_url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("DRUMBEAT_TARGET_PASSWORD", raising=False)
+        database = mariadb_url.rpartition("/")[2]
+
+        with pytest.raises(InvalidSettings, match="if a password is needed, give it in DRUMBEAT_TARGET_PASSWORD"):
+            await MysqlTarget(mariadb.url(database, password=None)).__aenter__()
+
     async def test_a_password_comes_from_the_environment_too(
         self, mariadb: MariaDbServer, mariadb_url: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:

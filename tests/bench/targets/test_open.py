@@ -40,6 +40,11 @@ WRONG = [
     (f"mysql://ann:{SECRET}/x@db/shop", "%2F"),
     (f"mysql://ann:{SECRET}:{SECRET}@[db/shop", "expected"),
     (f"postgresql://ann:pa/{SECRET}@db/shop", "%2F"),
+    (f"postgresql://ann:{SECRET}@db:99999/shop", "expected a port from 1 to 65535 in the target's URL, got 99999"),
+    ("postgresql:///shop?port=99999", "expected a port from 1 to 65535 in the target's URL, got 99999"),
+    ("postgresql:///shop?port=five", "expected a port from 1 to 65535 in the target's URL, got something else"),
+    ("postgresql://localhost:0/shop", "expected a port from 1 to 65535"),
+    ("mysql://localhost:65536/shop", "expected a port from 1 to 65535"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -102,3 +103,40 @@ async def test_a_server_that_is_not_there_is_said() -> None:
         async with PostgresTarget("postgresql://u:secret@127.0.0.1:1/x"):
             pass
     assert "secret" not in str(caught.value)
+
+
+@asynccontextmanager
+async def one_that_wants_a_password() -> AsyncIterator[int]:
+    """A server that turns everybody away as PostgreSQL does with a wrong password, and its port."""
+    fields = b'SFATAL\0VFATAL\0C28P01\0Mpassword authentication failed for user "ann"\0\0'
+
+    async def turn_away(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        if size == 8:  # asked for TLS, which there is none of
+            writer.write(b"N")
+            await reader.readexactly(4)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+        await reader.readexactly(size - 4)
+        writer.write(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+        writer.close()
+
+    async with await asyncio.start_server(turn_away, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1]
+
+
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("ann", "it asks for a password and none was given; give it in DRUMBEAT_TARGET_PASSWORD"),
+        ("ann:wrong", 'password authentication failed for user "ann"'),
+    ],
+)
+async def test_a_password_that_was_not_given_is_not_called_wrong(who: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DRUMBEAT_TARGET_PASSWORD", "PGPASSWORD"):
+        monkeypatch.delenv(name, raising=False)
+
+    async with one_that_wants_a_password() as port:
+        with pytest.raises(InvalidSettings) as refused:
+            await PostgresTarget(f"postgresql://{who}@127.0.0.1:{port}/shop").__aenter__()
+
+    assert str(refused.value) == f"postgresql://127.0.0.1:{port}/shop will not have user 'ann': {said}"

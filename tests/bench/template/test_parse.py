@@ -22,6 +22,11 @@ def refusal(source: Any) -> str:
     return str(refused.value)
 
 
+def value_of(value: dict[str, Any]) -> dict[str, Any]:
+    """A template whose one statement takes this value."""
+    return {"workload": {"operations": [{"kind": "A", "weight": 100, "sql": "SELECT $1", "values": [value]}]}}
+
+
 # The seeds' examples
 
 
@@ -181,6 +186,37 @@ def test_yaml_is_taken() -> None:
             {"workload": {"operations": [{"kind": "A", "weight": 100, "sql": "S", "values": [{"keyy": {}}]}]}},
             "workload.operations[0] (A).values[0]: expected one of key",
         ),
+        ({"duration": 1e14}, "timing.duration_seconds: expected 31,536,000 or less, got 100000000000000.0"),
+        ({"duration": 1e300}, "timing.duration_seconds: expected 31,536,000 or less"),
+        ({"duration": "400d"}, "timing.duration_seconds: expected 31,536,000 or less"),
+        ({"ramp_seconds": 1e300}, "ramp_seconds: expected 31,536,000 or less"),
+        ({"target": {"query_timeout_seconds": 1e300}}, "target.query_timeout_seconds: expected 31,536,000 or less"),
+        ({"target": {"query_timeout_seconds": 1e6}}, "target.query_timeout_seconds: expected 86,400 or less"),
+        ({"target": {"parallel_connects": 10**12}}, "target.parallel_connects: expected 20,000 or less"),
+        ({"workload": {"think_time_ms": 1e300}}, "workload.think_time_ms: expected 86,400,000 or less"),
+        ({"workload": {"scale": 1e300}}, "workload.scale: expected 1,000,000 or less"),
+        ({"prices": {"worker_hour": 1e308}}, "prices.worker_hour: expected 1,000,000,000 or less"),
+        ({"prices": {"target_hour": 1e308}}, "prices.target_hour: expected 1,000,000,000 or less"),
+        ({"target_qps": 1e300}, "target_qps: expected 1,000,000,000 or less"),
+        ({"scaling": {"min_connections": 10**12}}, "scaling.min_connections: expected 20,000 or less, got 1000000000000"),
+        ({"scaling": {"max_connections": 10**12}}, "scaling.max_connections: expected 20,000 or less"),
+        ({"scaling": {"min_workers": 10**12}}, "scaling.min_workers: expected 10,000 or less"),
+        ({"concurrent_connections": 10**12}, "concurrent_connections: expected 1,280,000 or less"),
+        ({"starting_threads": 10**12}, "starting_threads: expected 1,280,000 or less"),
+        ({"find_max": {"start_connections": 10**12}}, "find_max.start_connections: expected 1,280,000 or less"),
+        ({"find_max": {"connections_increment": 10**12}}, "find_max.connections_increment: expected 1,280,000 or less"),
+        ({"guardrails": {"patience_intervals": 10**12}}, "guardrails.patience_intervals: expected 1,000,000,000 or less"),
+        ({"seed": 2**70}, "seed: expected 9,223,372,036,854,775,807 or less"),
+        ({"name": "a\nb"}, "name: expected one line of text that can be printed, got 'a\\nb'"),
+        ({"name": "\x1b[31mred"}, "name: expected one line of text that can be printed, got '\\x1b[31mred'"),
+        (
+            {"workload": {"operations": [{"kind": "", "weight": 100, "sql": "S"}]}},
+            "workload.operations.0.kind: expected some text",
+        ),
+        (value_of({"text": {"length": 10**12}}), "values[0].text: expected length to be at most 65,536, got 1000000000000"),
+        (value_of({"number": {"low": -(10**30)}}), "values[0].number: expected low to be at least -2147483648"),
+        (value_of({"key": {"low": -(10**30)}}), "values[0].key: expected low to be at least -9223372036854775808"),
+        (value_of({"number": {"scale": 400, "type": "float"}}), "values[0].number: expected scale from 0 to 18, got 400"),
         ({"find_max": {"settle_seconds": 30}}, "find_max.settle_seconds: expected less than step_duration_seconds, 30"),
         ({"target": {"password": "s3cret"}}, "target.password: passwords are not kept in templates"),
     ],
@@ -217,6 +253,11 @@ def test_what_may_be_secret_is_not_repeated(text: str) -> None:
         ('{"a": tru}', "expected a template in JSON, got line 1, column 7"),
         ("a: [", "expected a template in YAML or JSON, got line 1"),
         (b"\xff\xfe\x00", "expected a template in UTF-8"),
+        ("duration: 5\nname: a\nduration: 6\n", "got line 3, column 1: the field 'duration' is there twice"),
+        ("scaling:\n  mode: AUTO\n  mode: FIXED\n", "got line 3, column 3: the field 'mode' is there twice"),
+        ("{scaling: {mode: AUTO, mode: FIXED}}", "the field 'mode' is there twice"),
+        ('{"duration": 5, "name": "a", "duration": 6}', "expected a template in JSON, got the field 'duration' twice"),
+        ('{"scaling": {"mode": "AUTO", "mode": "FIXED"}}', "expected a template in JSON, got the field 'mode' twice"),
     ],
 )
 def test_text_that_is_no_template_is_refused(text: str | bytes, said: str) -> None:
@@ -289,6 +330,18 @@ def test_settings_are_put_in_by_any_spelling() -> None:
     assert (changed.scaling.max_workers, changed.timing.duration_seconds) == (10, 60)
     assert (changed.find_max.start_connections, changed.slo["INSERT"].p95_ms) == (9, 2.5)
     assert (changed.tags, changed.name, changed.load_mode) == (["x", "y"], "", LoadMode.QPS)
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("1e3", 1000), ("1.5e+2", 150), ("2E-1", 0.2)])
+def test_a_number_may_be_written_with_an_exponent(text: str, seconds: float) -> None:
+    assert with_settings(parse({}), [f"timing.duration_seconds={text}"]).timing.duration_seconds == seconds
+    assert parse(f"timing: {{duration_seconds: {text}}}").timing.duration_seconds == seconds
+
+
+def test_a_merged_block_may_be_changed_in_yaml() -> None:
+    document = parse("slo:\n  INSERT: &usual {p95_ms: 5}\n  UPDATE:\n    <<: *usual\n    p95_ms: 9\n")
+
+    assert (document.slo["INSERT"].p95_ms, document.slo["UPDATE"].p95_ms) == (5, 9)
 
 
 def test_settings_reach_into_lists() -> None:

@@ -20,6 +20,7 @@
 #define READ_SIZE 65536
 #define KEPT 192          /* of a message that must be looked into: CommandComplete, ErrorResponse */
 #define EVENTS_AT_ONCE 256
+#define DEBTS 64          /* changes of the rate that what is overdue may stem from before */
 #define SWEEP_NS 50000000 /* how often running operations are checked against the limit */
 
 enum { OK = 0, FAILED = 1, TIMED_OUT = 2, LOST = 3 };                            /* record.outcome */
@@ -69,6 +70,11 @@ typedef struct {
     int32_t next; /* in the queue of the idle, or of the thinking */
 } connection;
 
+typedef struct { /* operations that fell due at a rate of before */
+    double due, interval;
+    int64_t count;
+} debt;
+
 typedef struct {
     int epoll, timer;
     connection *all;
@@ -80,7 +86,10 @@ typedef struct {
     int32_t *news; /* connections that died or retired since Python last looked */
     uint32_t news_count;
     int64_t limit_ns, think_ns, next_sweep, armed;
-    double interval_ns, next_due; /* open loop; 0: closed */
+    uint8_t paced;                /* open loop: operations have a time of their own */
+    double interval_ns, next_due; /* 0: nothing more becomes due */
+    debt debts[DEBTS];            /* the oldest first, all due before next_due */
+    int32_t owing;
     int64_t operations, failed, sent_late_ns;
     int32_t in_flight;
     _Atomic uint8_t accepting, epoch; /* may be set from another thread while core_run runs */
@@ -142,6 +151,15 @@ static int32_t queue_pop(core *c, int32_t *head, int32_t *tail) {
     return i;
 }
 
+static void queue_remove(core *c, int32_t *head, int32_t *tail, int32_t i) {
+    int32_t before = -1, at = *head;
+    while (at >= 0 && at != i) before = at, at = c->all[at].next;
+    if (at < 0) return;
+    if (before < 0) *head = c->all[i].next;
+    else c->all[before].next = c->all[i].next;
+    if (*tail == i) *tail = before;
+}
+
 static void tell(core *c, int32_t i) { c->news[c->news_count++ % (uint32_t)c->size] = i; }
 
 static void make_idle(core *c, int32_t i) {
@@ -200,15 +218,63 @@ void core_set(core *c, int64_t limit_ns, int64_t think_ns, uint8_t lifo) {
     c->lifo = lifo;
 }
 
-/* Operations due at a rate of their own, whatever the server does (open loop); 0: as fast as connections come free. */
+/* What has fallen due at the rate of now, and was not begun. */
+static int64_t overdue(core *c, double now) {
+    return c->interval_ns > 0 && c->next_due <= now ? (int64_t)((now - c->next_due) / c->interval_ns) + 1 : 0;
+}
+
+/* Keep what is overdue, for the rate is about to change. Where the list is full, the last of it is as if there were more. */
+static void owe(core *c, double now) {
+    int64_t count = overdue(c, now);
+    if (!count) return;
+    if (c->owing == DEBTS) c->debts[DEBTS - 1].count += count;
+    else c->debts[c->owing++] = (debt){c->next_due, c->interval_ns, count};
+    c->next_due += (double)count * c->interval_ns;
+}
+
+/* Operations due at a rate of their own, whatever the server does (open loop); 0: none become due; below 0: as fast as
+ * connections come free. What is due stays so, and a rate that stays the same changes nothing. */
 void core_set_rate(core *c, double per_second) {
-    c->interval_ns = per_second > 0 ? 1e9 / per_second : 0;
-    c->next_due = (double)now_ns();
+    uint8_t paced = per_second >= 0;
+    double interval = per_second > 0 ? 1e9 / per_second : 0, now = (double)now_ns();
+    if (paced == c->paced && interval == c->interval_ns) return;
+    owe(c, now);
+    if (c->interval_ns <= 0) c->next_due = now;
+    else if (interval > 0 && now + interval < c->next_due) c->next_due = now + interval;
+    if (!paced) c->owing = 0;
+    c->paced = paced;
+    c->interval_ns = interval;
+}
+
+/* What is due is owed no more. */
+void core_forgive(core *c) {
+    double now = (double)now_ns();
+    c->owing = 0;
+    c->next_due += (double)overdue(c, now) * c->interval_ns;
+}
+
+/* When the next operation is due. */
+static int64_t due_at(core *c) {
+    if (c->owing) return (int64_t)c->debts[0].due;
+    return c->interval_ns > 0 ? (int64_t)c->next_due : INT64_MAX;
+}
+
+static void take_due(core *c) {
+    debt *oldest = &c->debts[0];
+    if (!c->owing) {
+        c->next_due += c->interval_ns;
+        return;
+    }
+    oldest->due += oldest->interval;
+    if (--oldest->count == 0) memmove(oldest, oldest + 1, (size_t)--c->owing * sizeof *oldest);
 }
 
 /* Whether operations may begin. When they may again, nothing is owed for the time they might not. */
 void core_accept(core *c, uint8_t accepting) {
-    if (accepting && !c->accepting) c->next_due = (double)now_ns();
+    if (accepting && !c->accepting) {
+        c->next_due = (double)now_ns();
+        c->owing = 0;
+    }
     c->accepting = accepting;
 }
 void core_set_epoch(core *c, uint8_t epoch) { c->epoch = epoch; }
@@ -218,9 +284,10 @@ int64_t core_failed(core *c) { return c->failed; }
 
 /* Operations that are due and have no connection to run on. */
 int64_t core_backlog(core *c) {
-    if (c->interval_ns <= 0 || !c->accepting || c->idle_head >= 0) return 0;
-    double behind = (double)now_ns() - c->next_due;
-    return behind > 0 ? (int64_t)(behind / c->interval_ns) + 1 : 0;
+    if (!c->accepting || c->idle_head >= 0) return 0;
+    int64_t count = overdue(c, (double)now_ns());
+    for (int32_t n = 0; n < c->owing; n++) count += c->debts[n].count;
+    return count;
 }
 
 uint32_t core_take_records(core *c, record *fresh) {
@@ -256,6 +323,8 @@ static void finish(core *c, int32_t i, uint8_t outcome, int64_t now) {
 static void lose(core *c, int32_t i, uint8_t outcome, int64_t now) {
     connection *k = &c->all[i];
     if (k->state == BUSY) finish(c, i, outcome, now);
+    else if (k->state == IDLE) queue_remove(c, &c->idle_head, &c->idle_tail, i);
+    else if (k->state == THINKING) queue_remove(c, &c->thinking_head, &c->thinking_tail, i);
     epoll_ctl(c->epoll, EPOLL_CTL_DEL, k->fd, NULL);
     k->state = DEAD;
     tell(c, i);
@@ -355,13 +424,13 @@ static const uint8_t ROLLBACK[] = {'Q', 0, 0, 0, 13, 'R', 'O', 'L', 'L', 'B', 'A
 
 static void after_operation(core *c, int32_t i, int64_t now) {
     connection *k = &c->all[i];
-    if (c->think_ns > 0 && !k->retiring) {
+    if (c->think_ns > 0 && !c->paced && !k->retiring) {
         k->state = THINKING;
         k->wake = now + c->think_ns;
         queue_push(c, &c->thinking_head, &c->thinking_tail, i);
         return;
     }
-    if (c->interval_ns <= 0 && !k->retiring && c->idle_head < 0 && may_begin(c)) {
+    if (!c->paced && !k->retiring && c->idle_head < 0 && may_begin(c)) {
         begin(c, i, now, now);
         return;
     }
@@ -497,13 +566,10 @@ static void wake_thinkers(core *c, int64_t now) {
 static void begin_what_is_due(core *c, int64_t now) {
     while (c->idle_head >= 0 && may_begin(c)) {
         int64_t due = now;
-        if (c->interval_ns > 0) {
-            if (c->next_due > (double)now) return;
-            due = (int64_t)c->next_due;
-            c->next_due += c->interval_ns;
-        }
+        if (c->paced && (due = due_at(c)) > now) return;
         int32_t i = queue_pop(c, &c->idle_head, &c->idle_tail);
         if (c->all[i].state != IDLE) continue;
+        if (c->paced) take_due(c);
         begin(c, i, due, now);
         now = now_ns();
     }
@@ -514,7 +580,7 @@ static void arm(core *c, int64_t now, int64_t until) {
     int64_t wake = until;
     if (c->next_sweep < wake && c->limit_ns > 0) wake = c->next_sweep;
     if (c->thinking_head >= 0 && c->all[c->thinking_head].wake < wake) wake = c->all[c->thinking_head].wake;
-    if (c->interval_ns > 0 && c->idle_head >= 0 && may_begin(c) && c->next_due < (double)wake) wake = (int64_t)c->next_due;
+    if (c->paced && c->idle_head >= 0 && may_begin(c) && due_at(c) < wake) wake = due_at(c);
     if (wake <= now) wake = now + 1;
     if (wake == c->armed) return;
     c->armed = wake;

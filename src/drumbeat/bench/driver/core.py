@@ -44,8 +44,12 @@ class Core(Protocol):
 
     def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None: ...
 
-    def set_rate(self, per_second: float) -> None:
-        """0: as fast as connections come free."""
+    def set_rate(self, per_second: float | None) -> None:
+        """None: as fast as connections come free; 0: nothing becomes due. What is due stays so."""
+        ...
+
+    def forgive(self) -> None:
+        """What is due and was not begun is owed no more."""
         ...
 
     def set_epoch(self, epoch: int) -> None: ...

@@ -2,6 +2,7 @@
 whoever drops it for a microsecond may wait for half a millisecond to have it back, and operations are sent late."""
 
 import ctypes
+import logging
 from collections.abc import Mapping, Sequence
 from ctypes import c_double, c_int, c_int32, c_int64, c_uint8, c_uint32, c_void_p
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from drumbeat.bench.driver.blocks import Block
 from drumbeat.bench.driver.core import ROOM, State
 from drumbeat.bench.driver.records import RECORD
 
+log = logging.getLogger(__name__)
+
 LIBRARY = Path(__file__).with_name("_core.so")
 
 _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
@@ -28,6 +31,7 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_blocks": (c_int, (c_void_p,)),
     "core_set": (None, (c_void_p, c_int64, c_int64, c_uint8)),
     "core_set_rate": (None, (c_void_p, c_double)),
+    "core_forgive": (None, (c_void_p,)),
     "core_accept": (None, (c_void_p, c_uint8)),
     "core_set_epoch": (None, (c_void_p, c_uint8)),
     "core_in_flight": (c_int32, (c_void_p,)),
@@ -53,13 +57,20 @@ def library() -> Library | None:
     """The compiled core, or None where it was not built: then the Python one serves."""
     try:
         loaded = Library(ctypes.CDLL(str(LIBRARY)), ctypes.PyDLL(str(LIBRARY)))
+        _declare(loaded)
     except OSError:
         return None
+    except AttributeError as exc:
+        log.warning("%s was built from other code (%s): the slower Python core serves; install drumbeat again", LIBRARY, exc)
+        return None
+    return loaded
+
+
+def _declare(loaded: Library) -> None:
     for name, (result, arguments) in _SIGNATURES.items():
         for way in (loaded.driving, loaded.short):
             function = getattr(way, name)
             function.restype, function.argtypes = result, arguments
-    return loaded
 
 
 class CCore:
@@ -104,8 +115,11 @@ class CCore:
     def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None:
         self._library.core_set(self._core, limit_ns, think_ns, hottest_first)
 
-    def set_rate(self, per_second: float) -> None:
-        self._library.core_set_rate(self._core, per_second)
+    def set_rate(self, per_second: float | None) -> None:
+        self._library.core_set_rate(self._core, -1.0 if per_second is None else per_second)
+
+    def forgive(self) -> None:
+        self._library.core_forgive(self._core)
 
     def set_epoch(self, epoch: int) -> None:
         self._library.core_set_epoch(self._core, epoch % 256)

@@ -13,6 +13,7 @@ import numpy as np
 from drumbeat.bench.driver import pgwire
 from drumbeat.bench.driver.blocks import Block
 from drumbeat.bench.driver.core import ROOM, State
+from drumbeat.bench.driver.pacing import Pace
 from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, TIMED_OUT
 
 _READ_SIZE = 65536
@@ -56,7 +57,7 @@ class PyCore:
         self._news: list[tuple[int, State]] = []
         self._limit_ns = self._think_ns = self._next_sweep = 0
         self._hottest_first = False
-        self._interval_ns = self._next_due = 0.0
+        self._pace = Pace()
         self._accepting = False
         self._epoch = 0
         self._in_flight = self._failed = 0
@@ -84,16 +85,18 @@ class PyCore:
     def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None:
         self._limit_ns, self._think_ns, self._hottest_first = limit_ns, think_ns, hottest_first
 
-    def set_rate(self, per_second: float) -> None:
-        self._interval_ns = 1e9 / per_second if per_second > 0 else 0.0
-        self._next_due = float(now_ns())
+    def set_rate(self, per_second: float | None) -> None:
+        self._pace.set(per_second, now_ns())
+
+    def forgive(self) -> None:
+        self._pace.forgive(now_ns())
 
     def set_epoch(self, epoch: int) -> None:
         self._epoch = epoch % 256
 
     def accept(self, accepting: bool) -> None:
         if accepting and not self._accepting:
-            self._next_due = float(now_ns())
+            self._pace.restart(now_ns())
         self._accepting = accepting
 
     @property
@@ -101,10 +104,12 @@ class PyCore:
         return self._in_flight
 
     @property
+    def _is_paced(self) -> bool:
+        return self._pace.per_second is not None
+
+    @property
     def backlog(self) -> int:
-        waits = self._interval_ns and self._accepting and not self._idle
-        behind = now_ns() - self._next_due if waits else -1
-        return int(behind / self._interval_ns) + 1 if behind > 0 else 0
+        return self._pace.overdue(now_ns()) if self._accepting and not self._idle else 0
 
     def give_up(self) -> None:
         for index in [index for index, each in self._all.items() if each.state is State.BUSY]:
@@ -151,8 +156,8 @@ class PyCore:
             wake = min(wake, self._all[self._thinking[0]].wake)
         if self._limit_ns:
             wake = min(wake, self._next_sweep)
-        if self._interval_ns and self._idle and self._has_messages():
-            wake = min(wake, int(self._next_due))
+        if self._idle and (due := self._pace.due) is not None and self._has_messages():
+            wake = min(wake, due)
         return max(wake - now, 0) / 1e9
 
     def _has_messages(self) -> bool:
@@ -162,12 +167,9 @@ class PyCore:
 
     def _begin_what_is_due(self, now: int) -> None:
         while self._idle and self._accepting and self._has_messages():
-            due = now
-            if self._interval_ns:
-                if self._next_due > now:
-                    return
-                due = int(self._next_due)
-                self._next_due += self._interval_ns
+            due = self._pace.take(now) if self._is_paced else now
+            if due is None:
+                return
             self._begin(self._idle.popleft(), due, now)
             now = now_ns()
 
@@ -264,10 +266,10 @@ class PyCore:
         self._failed += outcome != OK
 
     def _after(self, index: int, connection: _Connection, now: int) -> None:
-        if self._think_ns and not connection.retiring:
+        if self._think_ns and not self._is_paced and not connection.retiring:
             connection.state, connection.wake = State.THINKING, now + self._think_ns
             self._thinking.append(index)
-        elif not self._interval_ns and not connection.retiring and not self._idle and self._accepting and self._has_messages():
+        elif not self._is_paced and not connection.retiring and not self._idle and self._accepting and self._has_messages():
             self._begin(index, now, now)
         else:
             self._make_idle(index)

@@ -19,6 +19,7 @@ from ssl import SSLSocket
 import numpy as np
 
 from drumbeat.bench.driver.blocks import Block, BlockMaker
+from drumbeat.bench.driver.cancels import Cancels
 from drumbeat.bench.driver.core import Core, State
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
@@ -26,7 +27,7 @@ from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.pgwire import ServerSaid
 from drumbeat.bench.driver.places import Places
 from drumbeat.bench.driver.postgres_terms import classify, together
-from drumbeat.bench.driver.records import RECORD, Records
+from drumbeat.bench.driver.records import RECORD, TIMED_OUT, Records
 from drumbeat.bench.driver.samples import RecordSamples
 from drumbeat.bench.driver.session import Address, Session, open_session, statements_of
 from drumbeat.bench.model import Load
@@ -62,6 +63,7 @@ class PostgresEngine:
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._connects: ThreadPoolExecutor | None = None
+        self._cancels = Cancels(address)
         self._samples = RecordSamples(self._load, statements_of(load), classify)
         self._accepting = False
         self._ended = 0  #: operations so far
@@ -105,7 +107,12 @@ class PostgresEngine:
         self._order(lambda core: self._adjust(core))
 
     def set_rate(self, per_second: float | None) -> None:
-        self._order(lambda core: core.set_rate(per_second or 0.0))
+        if per_second is not None and per_second < 0:
+            raise InvalidInput(f"expected a rate of at least 0, or none, got {per_second}")
+        self._order(lambda core: core.set_rate(per_second))
+
+    def forgive(self) -> None:
+        self._order(lambda core: core.forgive())
 
     def set_epoch(self, epoch: int) -> None:
         """At once, not when the driving thread next comes by: what is measured begins and ends with it."""
@@ -188,8 +195,6 @@ class PostgresEngine:
     async def close(self) -> None:
         self._stop.set()
         await asyncio.to_thread(self._join)
-        if self._connects is not None:
-            self._connects.shutdown(wait=False, cancel_futures=True)
         for session in (*self._places.open.values(), *self._arriving):
             session.close()
         self._places.open.clear()
@@ -203,6 +208,10 @@ class PostgresEngine:
             thread.join(timeout=10)
         if self._connects is not None:
             self._connects.shutdown(wait=True, cancel_futures=True)
+        if self._core is not None and not any(thread.is_alive() for thread in self._threads):
+            self._core.give_up()
+            self._empty(self._core)
+        self._cancels.close()
 
     def _guarded(self, work: Callable[[], None]) -> None:
         try:
@@ -269,22 +278,38 @@ class PostgresEngine:
         if records := core.take():
             self._taken.append(records)
             self._ended += len(records) // RECORD.itemsize
+        given_up: set[int] = set()
         if core.failed > self._failed:
             self._failed = core.failed
-            self._samples.add(np.frombuffer(records, dtype=RECORD))
+            given_up = self._look_into(np.frombuffer(records, dtype=RECORD))
         self._in_flight, self._backlog = core.in_flight, core.backlog
         for place, state in core.collect():
-            self._let_go(place, state)
+            self._let_go(place, state, given_up=place in given_up)
 
-    def _let_go(self, place: int, state: State) -> None:
+    def _look_into(self, records: Records) -> set[int]:
+        """Keep examples of what failed; answers with the connections whose operation was given up, and may still run."""
+        self._samples.add(records)
+        return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
+
+    def _let_go(self, place: int, state: State, *, given_up: bool) -> None:
+        """The place is free at once, or, where an operation was given up, when the server was told."""
         with self._lock:
             session = self._places.open.pop(place, None)
             self._places.leaving.discard(place)
             self._places.changed = True
-        if session is not None:
-            session.close()
+            if given_up and session is not None:
+                self._places.opening.add(place)
         if state is State.DEAD:
             self._places.tries[place] += 1
+        if session is not None and given_up:
+            self._cancels.end(session, lambda: self._vacate(place))
+        elif session is not None:
+            session.close()
+
+    def _vacate(self, place: int) -> None:
+        with self._lock:
+            self._places.opening.discard(place)
+            self._places.changed = True
 
     def _adjust(self, core: Core) -> None:
         """Open what is missing, retire what is too many."""

@@ -103,10 +103,13 @@ class GenericEngine:
         self._reconcile()
 
     def set_rate(self, per_second: float | None) -> None:
-        if per_second is not None and per_second <= 0:
-            raise InvalidInput(f"expected a rate above 0, or none, got {per_second}")
+        if per_second is not None and per_second < 0:
+            raise InvalidInput(f"expected a rate of at least 0, or none, got {per_second}")
         self._gate.set_rate(per_second)
         self._wake_pacer()
+
+    def forgive(self) -> None:
+        self._gate.forgive()
 
     def set_epoch(self, epoch: int) -> None:
         self._shared.epoch = epoch

@@ -50,11 +50,14 @@ class Engine(Protocol):
         ...
 
     def set_rate(self, per_second: float | None) -> None:
-        """Issue this many operations a second from now on, whatever the database does; None: as fast as possible.
+        """Issue this many operations a second from now on, whatever the database does; 0: none; None: as fast as possible.
 
-        What was due before and had no connection is forgotten, also when the rate stays the same: a controller that gives a
-        worker more connections wants the rate from then on, not the past made up for.
+        What was due before and had no connection stays due, from when it was, until it is sent or forgiven.
         """
+        ...
+
+    def forgive(self) -> None:
+        """Open loop: what is due and waits for a connection is owed no more; the rate goes on."""
         ...
 
     def set_epoch(self, epoch: int) -> None:

@@ -1,4 +1,4 @@
-"""Little's law as the measurement's own check: throughput × latency = connections, and where it is not, why."""
+"""Little's law as the measurement's own check: throughput × latency = connections."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from drumbeat.bench.driver.records import LOST, TIMED_OUT, Records
 
-_MOST_OFF = 0.02  #: how far throughput × latency may be from the connections
 _ANOTHER_LIFE = 1_000_000_000  #: nanoseconds; who was away for longer was closed meanwhile, or had nothing to do
 
 
@@ -44,18 +43,6 @@ class Little:
             "client_share": between / held,
             "unexplained": abs(found + between - held) / held,
         }
-
-
-def off_because(little: Mapping[str, float] | None) -> str | None:
-    """Why throughput × latency is not the connections; None when it is, within 2 %."""
-    if little is None or max(little["off_by"], little["unexplained"]) <= _MOST_OFF:
-        return None
-    found, held = little["throughput_times_latency"], little["connections"]
-    off = f"throughput × latency is {found:.1f}, not the {held:.1f} connections held"
-    if little["unexplained"] > _MOST_OFF:
-        return f"{off}: {little['unexplained']:.1%} of their time is unaccounted for, so these figures are not to be trusted"
-    waited = f"between operations they waited for the client, {little['client_share']:.1%} of the time"
-    return f"{off}: {waited}; latencies leave that out, throughput does not"
 
 
 class _Gaps:

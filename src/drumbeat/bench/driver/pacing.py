@@ -44,12 +44,65 @@ class Schedule:
         return due
 
     def overdue(self, now: int) -> int:
-        begun = int((now - self._start) / self._interval) + 1
+        begun = int((now - self._start) // self._interval) + 1
         return max(0, (begun if self._end is None else self._end) - self._next)
 
-    def end(self, now: int) -> None:
-        """Nothing more becomes due from now on; what is due stays so."""
+    def end(self, now: int) -> int:
+        """Nothing more becomes due from now on; what is due stays so. Answers with when the next one would have been."""
         self._end = self._next + self.overdue(now)
+        return self._start + int(self._end * self._interval)
+
+    def forgive(self, now: int) -> None:
+        """What is due is owed no more."""
+        self._next += self.overdue(now)
+
+
+class Pace:
+    """What is due at a rate that may change: what fell due before a change stays so, each at its own time."""
+
+    def __init__(self) -> None:
+        self.per_second: float | None = None  #: None: nothing has a time of its own; 0: nothing becomes due
+        self._schedules: deque[Schedule] = deque()
+
+    def set(self, per_second: float | None, now: int) -> None:
+        """From now on. A rate that stays the same changes nothing."""
+        if per_second == self.per_second:
+            return
+        upcoming = self._schedules[-1].end(now) if self._schedules and self.per_second else now
+        self.per_second = per_second
+        if per_second is None:
+            self._schedules.clear()
+        elif per_second > 0:
+            self._schedules.append(Schedule(min(upcoming, now + int(1e9 / per_second)), per_second))
+
+    def restart(self, now: int) -> None:
+        """Nothing is owed for the time before."""
+        self._schedules.clear()
+        if self.per_second:
+            self._schedules.append(Schedule(now, self.per_second))
+
+    def stop(self) -> None:
+        """Nothing is due until it is restarted."""
+        self._schedules.clear()
+
+    def take(self, now: int) -> int | None:
+        """The due time of the next one, if that has come."""
+        due = self.due
+        return None if due is None or due > now else self._schedules[0].take(now)
+
+    @property
+    def due(self) -> int | None:
+        """When the next one is due; None: nothing ever is, as it stands."""
+        while self._schedules and (self._schedules[0].due is None):
+            self._schedules.popleft()
+        return self._schedules[0].due if self._schedules else None
+
+    def overdue(self, now: int) -> int:
+        return sum(schedule.overdue(now) for schedule in self._schedules)
+
+    def forgive(self, now: int) -> None:
+        for schedule in self._schedules:
+            schedule.forgive(now)
 
 
 class Gate:
@@ -60,8 +113,7 @@ class Gate:
         self._lock = threading.Lock()
         self._idle: deque[Waiter] = deque()
         self._next = self._idle.pop if hottest_first else self._idle.popleft
-        self._schedules: deque[Schedule] = deque()
-        self._per_second: float | None = None
+        self._pace = Pace()
         self.accepting = False
         self.free = False  #: operations may begin at any time: no need to ask
 
@@ -70,7 +122,7 @@ class Gate:
         with self._lock:
             if self.free:
                 return AT_ONCE
-            due = self._take(self._now())
+            due = self._pace.take(self._now())
             if due is None:
                 self._idle.append(waiter)
             return due
@@ -88,54 +140,47 @@ class Gate:
         """Give what is due to those who wait."""
         with self._lock:
             now = self._now()
-            while self._idle and (due := self._take(now)) is not None:
+            while self._idle and (due := self._pace.take(now)) is not None:
                 self._next().wake(due)
 
     def set_rate(self, per_second: float | None) -> None:
         with self._lock:
-            self._per_second = per_second
-            self._reschedule()
+            self._pace.set(per_second, self._now())
+            if not self.accepting:
+                self._pace.stop()
+            self._open()
+
+    def forgive(self) -> None:
+        """What is due is owed no more."""
+        with self._lock:
+            self._pace.forgive(self._now())
 
     def accept(self, accepting: bool) -> None:
         with self._lock:
-            if accepting != self.accepting:
-                self.accepting = accepting
-                self._reschedule()
+            if accepting == self.accepting:
+                return
+            self.accepting = accepting
+            if accepting:
+                self._pace.restart(self._now())
+            else:
+                self._pace.stop()
+            self._open()
 
     def next_fire(self, now: int) -> int | None:
         """When ``fire`` should be called next; None: not before something is set anew."""
         with self._lock:
-            if not self._schedules:
-                return None
-            if not self._idle:
-                return now + _IDLE_TICK_NS
-            return self._schedules[0].due or now
+            due = self._pace.due
+            return due if due is None or self._idle else now + _IDLE_TICK_NS
 
     @property
     def backlog(self) -> int:
         """Operations that are due and wait for a connection."""
         with self._lock:
-            now = self._now()
-            return 0 if self._idle else sum(schedule.overdue(now) for schedule in self._schedules)
+            return 0 if self._idle else self._pace.overdue(self._now())
 
-    def _take(self, now: int) -> int | None:
-        while self._schedules:
-            due = self._schedules[0].take(now)
-            if due is not None or self._schedules[0].due is not None:
-                return due
-            self._schedules.popleft()
-        return None
-
-    def _reschedule(self) -> None:
-        now = self._now()
-        self.free = self.accepting and self._per_second is None
-        self._schedules.clear()
-        if self.accepting and self._per_second is not None:
-            self._schedules.append(Schedule(now, self._per_second))
-        else:
-            self._wake_all()
-
-    def _wake_all(self) -> None:
+    def _open(self) -> None:
+        """Let those who wait begin, where operations have no time of their own."""
+        self.free = self.accepting and self._pace.per_second is None
         while self.free and self._idle:
             self._next().wake(AT_ONCE)
 

@@ -70,14 +70,18 @@ class _Phases:
 class LoadRunner:
     """Drives an engine and counts what it does. ``tick`` must be called often, or ``run`` be running."""
 
-    def __init__(self, engine: Engine, load: Load, clock: Clock, executions: ExecutionWriter | None = None) -> None:
+    def __init__(
+        self, engine: Engine, load: Load, clock: Clock, executions: ExecutionWriter | None = None, *, is_paced: bool = False
+    ) -> None:
         self.engine = engine
+        self.is_paced = is_paced  #: nothing may begin before a rate is known
         self._load = load
         self._clock = clock
         self._executions = executions
         self._phases = _Phases()
         self._ramp = Ramp()
         self._rate: float | None = None
+        self._pace = 1.0  #: the last rate at which anything fell due
         self._interval = Tally(load)
         self.measured = Tally(load)  #: what began in MEASUREMENT, or since the start where no phase was ever named
         self.drained = Tally(load)  #: what ended while draining
@@ -88,6 +92,7 @@ class LoadRunner:
         self._cpu = CpuMeter()
         self._lag = timedelta()
         self._little = Little()
+        self.unsent = 0  #: operations that were due while measuring, and were not sent by its end
 
     async def open(self) -> None:
         await self.engine.open()
@@ -117,6 +122,17 @@ class LoadRunner:
         elif not measuring and self._measuring_since is not None:
             self._measured_for += now - self._measuring_since
             self._measuring_since = None
+            self._note_unsent(self.engine.backlog)
+
+    def _note_unsent(self, count: int) -> None:
+        """What waits now fell due last, one after the other at the pace."""
+        self.unsent += count
+        if count:
+            self.measured.absorb_unsent((np.arange(count) * (1e9 / self._pace)).astype(np.int64))
+
+    @property
+    def is_measuring(self) -> bool:
+        return self._measuring_since is not None
 
     def set_target(self, connections: int, ramp: timedelta) -> None:
         now = self._clock.elapsed()
@@ -125,7 +141,13 @@ class LoadRunner:
 
     def set_rate(self, per_second: float | None) -> None:
         self._rate = per_second
+        self._pace = per_second or self._pace
         self.engine.set_rate(per_second)
+
+    def forgive(self, most: float) -> None:
+        """Let what is overdue be, if it is more than this. Nothing that was due while measuring is ever let be."""
+        if not self.is_measuring and self.engine.backlog > most:
+            self.engine.forgive()
 
     @property
     def target(self) -> int:
@@ -196,15 +218,15 @@ class LoadRunner:
             cpu_us_per_operation=cpu * 1e6 / tally.operations if tally.operations else None,
             busy=busy,
             loop_lag_ms=lag.total_seconds() * 1000,
-            send_lag_p99_ms=_ms(tally.lag.percentile_ns(99)) if self._rate else None,
+            send_lag_p99_ms=_ms(tally.lag.percentile_ns(99)) if self._rate is not None else None,
             backlog=self.engine.backlog,
         )
 
     def begin_drain(self) -> None:
         """Measuring ends here, and nothing begins any more."""
+        self._note_measuring(False)
         self.engine.accept(False)
         self._absorb(self.engine.take())
-        self._note_measuring(False)
         self._draining = True
 
     async def drain(self, within: timedelta) -> int:
@@ -224,7 +246,7 @@ class LoadRunner:
     @property
     def _is_closed(self) -> bool:
         """Whether a connection begins its next operation as soon as it can."""
-        return not self._rate and not self._load.think
+        return self._rate is None and not self._load.think
 
     def little(self) -> Mapping[str, float] | None:
         """The measurement's own check, where it applies: in a closed loop without think time."""

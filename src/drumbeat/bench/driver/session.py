@@ -102,6 +102,18 @@ def open_session(address: Address, load: Load, limit: timedelta) -> Session:
     return session
 
 
+def cancel(address: Address, session: Session, limit: timedelta) -> None:
+    """Ask the server to stop what a session runs; blocks until it has heard. Raises OSError when it does not.
+
+    A server that gave the session no key cannot be asked.
+    """
+    if not session.server_pid:
+        return
+    with _connect(address, limit) as connection:
+        connection.sendall(pgwire.cancel(session.server_pid, session.server_key))
+        connection.recv(1)
+
+
 class _Talk:
     """A blocking conversation, message by message."""
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drumbeat.bench.driver.records import OK, Records
+from drumbeat.bench.mix import cycle
 from drumbeat.bench.model import Load
 from drumbeat.core.histogram import BUCKETS, Histogram
 
@@ -67,6 +68,7 @@ class Tally:
     def __init__(self, load: Load) -> None:
         self.names = [operation.kind for operation in load.used]
         self._reads = [operation.reads for operation in load.used]
+        self._order = cycle([operation.weight for operation in load.used])
         self.kinds = [KindTally() for _ in self.names]
         self.lag = Histogram()  #: open loop: how late operations were sent
         self.errors_by_state: dict[tuple[int, str], int] = {}
@@ -77,6 +79,12 @@ class Tally:
         count_into(self.lag, records["start"] - records["due"])
         for outcome, sqlstate in _failures(records):
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
+
+    def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
+        """Operations that were due and never sent, by how long they had waited: no operations, but part of what users saw."""
+        kinds = np.resize(self._order, len(waits))
+        for number, tally in enumerate(self.kinds):
+            count_into(tally.response, waits[kinds == number])
 
     def merge(self, other: "Tally") -> None:
         for mine, theirs in zip(self.kinds, other.kinds, strict=True):

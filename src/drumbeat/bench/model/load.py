@@ -19,6 +19,8 @@ class Kind(StrEnum):
     DELETE = "DELETE"
 
 
+_LONGEST_TEXT = 65_536  #: thousands of operations are made ahead, so a longer one would take gigabytes
+_MOST_DIGITS = 18
 READS = frozenset({Kind.POINT_LOOKUP, Kind.RANGE_SCAN})
 
 
@@ -82,6 +84,7 @@ class KeyValue:
 
     def __post_init__(self) -> None:
         _check_bounds("keys", self.low, self.high)
+        _check_fits("low", self.low, self.type)
         _check_fits("high", self.high, self.type)
         if not 0 < self.theta < 1:
             raise InvalidInput(f"expected theta between 0 and 1, got {self.theta}")
@@ -112,7 +115,10 @@ class RandomNumber:
 
     def __post_init__(self) -> None:
         _check_bounds("a number", self.low, self.high)
+        _check_fits("low", self.low, self.type)
         _check_fits("high", self.high, self.type)
+        if not 0 <= self.scale <= _MOST_DIGITS:
+            raise InvalidInput(f"expected scale from 0 to {_MOST_DIGITS}, got {self.scale}")
         if self.scale and self.type is not ValueType.FLOAT:
             raise InvalidInput(f"expected a number of scale {self.scale} to be a float, got {self.type}")
 
@@ -141,6 +147,8 @@ class RandomText:
     def __post_init__(self) -> None:
         if self.length < 1:
             raise InvalidInput(f"expected length to be 1 or more, got {self.length}")
+        if self.length > _LONGEST_TEXT:
+            raise InvalidInput(f"expected length to be at most {_LONGEST_TEXT:,}, got {self.length}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +225,8 @@ def _check_fits(name: str, number: int, kind: ValueType) -> None:
     largest = LARGEST.get(kind, number)
     if number > largest:
         raise InvalidInput(f"expected {name} to be at most {largest}, the largest {kind}, got {number}; use another type")
+    if kind in LARGEST and number < -largest - 1:
+        raise InvalidInput(f"expected {name} to be at least {-largest - 1}, the least {kind}, got {number}; use another type")
 
 
 def _check_not_empty(values: Sequence[object]) -> None:

@@ -130,6 +130,8 @@ class WorkerRecord:
     measured: Measured = field(default_factory=Measured)
     series: tuple[WorkerSecond, ...] = ()
     client_limited_seconds: int = 0
+    late_seconds: int = 0  #: intervals in which operations were sent late or waited for a connection
+    meta: Mapping[str, Any] = field(default_factory=dict)  #: its row's
     extra: Mapping[str, Any] = field(default_factory=dict)  #: its result's custom metrics
 
 
@@ -177,6 +179,22 @@ class Failure:
     message: str
     sql: str = ""
     worker_id: WorkerId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunErrors:
+    """What went wrong in one run: how much of what, when, and examples."""
+
+    operations: int = 0  #: of MEASUREMENT, as errors are
+    errors: int = 0
+    by_kind: Mapping[str, int] = field(default_factory=dict)  #: of all phases, as what follows
+    by_class: Mapping[str, int] = field(default_factory=dict)
+    by_second: Mapping[int, int] = field(default_factory=dict)
+    examples: tuple[Failure, ...] = ()
+
+    @property
+    def error_rate(self) -> float:
+        return self.errors / self.operations if self.operations else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

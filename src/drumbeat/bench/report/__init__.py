@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.report.compared import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.report.csv import csv
+from drumbeat.bench.report.facts import warnings
 from drumbeat.bench.report.html import html
 from drumbeat.bench.report.junit import junit
 from drumbeat.bench.report.markdown import markdown
@@ -31,4 +32,5 @@ __all__ = [
     "junit",
     "markdown",
     "prometheus",
+    "warnings",
 ]

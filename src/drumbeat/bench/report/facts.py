@@ -9,6 +9,7 @@ from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
 from drumbeat.bench.report import words
+from drumbeat.bench.report.doubts import doubts
 from drumbeat.bench.report.table import Table
 from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, gate_of, verdicts_of
 from drumbeat.core.run import RunStatus, Step
@@ -109,8 +110,7 @@ def warnings(record: RunRecord) -> list[str]:
     found = list(record.notes)
     if not record.whole.operations:
         found.append("nothing was measured")
-    if record.client_limited:
-        found.append("CLIENT_LIMITED: the clients, not the database, were the limit; use more workers or hosts")
+    found += doubts(record)
     if record.run.status not in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
         found.append(f"the run is {record.run.status}: this is how it looked when it was read")
     return found

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 PASSWORD_VARIABLE = "DRUMBEAT_TARGET_PASSWORD"  # noqa: S105  (the variable's name, not a password)
 TLS_MODES = ("DISABLED", "REQUIRED", "VERIFY_CA", "VERIFY_IDENTITY")
 _OPTIONS = ("ssl-mode", "ssl-ca", "ssl-cert", "ssl-key", "unix-socket")
+_DENIED = 1045
 _REFUSED = frozenset({1044, 1045, 1049, 1698, 3118, 2059})  #: no such user, password, database, or way to prove it
 _LOST = frozenset({0, 1053, 1152, 1158, 1159, 1160, 1161, 1184, 1927, 2003, 2006, 2013, 2014, 2055, 4031})
 _TIMED_OUT = frozenset({1317, 1969, 3024})  #: interrupted; beyond max_statement_time; beyond max_execution_time
@@ -107,7 +108,12 @@ async def connect(address: Address, limit: timedelta) -> Any:
         )
     except asyncmy.MySQLError as exc:
         if code_of(exc) in _REFUSED:
-            raise InvalidSettings(f"{address.location} will not have user {address.user!r}: {message_of(exc)}") from exc
+            hint = (
+                ""
+                if address.password or code_of(exc) != _DENIED
+                else f"; if a password is needed, give it in {PASSWORD_VARIABLE}"
+            )
+            raise InvalidSettings(f"{address.location} will not have user {address.user!r}: {message_of(exc)}{hint}") from exc
         raise Failure(LOST, str(code_of(exc) or ""), f"cannot reach {address.location}: {message_of(exc)}") from exc
     except RuntimeError as exc:
         raise InvalidSettings(f"cannot log in at {address.location}: {exc}") from exc

@@ -10,7 +10,8 @@ from drumbeat.core.errors import InvalidSettings
 
 _EXPECTED = "postgresql://USER@HOST/DATABASE, mysql://USER@HOST/DATABASE, sqlite:///FILE or duckdb:///FILE"
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
-_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(:[0-9]{1,5})?", re.IGNORECASE)
+_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
+_LAST_PORT = 65_535
 
 
 def open_target(url: str) -> Target:
@@ -87,8 +88,18 @@ def _check_host(parts: SplitResult) -> None:
     """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
     credentials, _, host = parts.netloc.rpartition("@")
     split_wrongly = "@" in parts.path or (not credentials and "@" in parts.query)
-    if split_wrongly or not _HOST.fullmatch(host):
+    found = _HOST.fullmatch(host)
+    if split_wrongly or found is None:
         raise InvalidSettings(
             f"the target's URL has no host that can be read; expected {parts.scheme}://USER:PASSWORD@HOST:PORT/DATABASE, "
             "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"
         )
+    for port in (found["port"], dict(parse_qsl(parts.query)).get("port")):
+        _check_port(port)
+
+
+def _check_port(port: str | None) -> None:
+    is_number = port is not None and port.isascii() and port.isdigit()
+    if port and not (is_number and 1 <= int(port) <= _LAST_PORT):
+        got = int(port) if is_number else "something else"
+        raise InvalidSettings(f"expected a port from 1 to {_LAST_PORT} in the target's URL, got {got}")

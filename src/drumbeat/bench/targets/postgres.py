@@ -13,7 +13,7 @@ from drumbeat.bench.driver.engine import PostgresEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.pgwire import ServerSaid
 from drumbeat.bench.driver.postgres_terms import classify
-from drumbeat.bench.driver.session import Address, address_of, not_trusted, open_session, tls_context
+from drumbeat.bench.driver.session import PASSWORD_VARIABLE, Address, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.interface import Column, TableDescription, Traits
 from drumbeat.bench.values import Draw
@@ -64,8 +64,16 @@ SELECT COALESCE(SUM(calls), 0) AS calls, COALESCE(SUM(total_exec_time), 0) AS ex
   FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = current_database()
 """
 
+_WRONG_PASSWORD = "28P01"  # noqa: S105  (a SQLSTATE)
 _CONNECT_LIMIT = timedelta(seconds=30)
 _SAID_WITHIN = timedelta(seconds=5)  #: what a server says of itself later than that is of no use
+
+
+def _refused(address: Address, error: Exception) -> str:
+    """Why; a password that was not given is not called a wrong one."""
+    if getattr(error, "sqlstate", None) != _WRONG_PASSWORD or address.password:
+        return str(error)
+    return f"it asks for a password and none was given; give it in {PASSWORD_VARIABLE}"
 
 
 class PostgresTarget:
@@ -102,7 +110,7 @@ class PostgresTarget:
                 statement_cache_size=0,
             )
         except (driver.InvalidAuthorizationSpecificationError, driver.InvalidCatalogNameError) as exc:
-            raise InvalidSettings(f"{self.location} will not have user {address.user!r}: {exc}") from exc
+            raise InvalidSettings(f"{self.location} will not have user {address.user!r}: {_refused(address, exc)}") from exc
         except ssl.SSLCertVerificationError as exc:
             raise InvalidSettings(not_trusted(address, exc)) from exc
         except (OSError, driver.PostgresError) as exc:

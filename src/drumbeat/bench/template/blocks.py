@@ -10,14 +10,19 @@ from drumbeat.bench.generate import PRESETS
 from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, ScalingMode
 from drumbeat.bench.standard import STANDARD
 from drumbeat.bench.template.fields import (
+    DAY,
+    MOST,
+    MOST_HELD,
+    Connections,
     Count,
     ErrorShare,
-    Limit,
+    HeldLimit,
     Milliseconds,
     Number,
     Percent,
     Seconds,
     Whole,
+    WorkerLimit,
     one_of,
 )
 from drumbeat.core.errors import InvalidInput
@@ -39,10 +44,12 @@ class TargetBlock(Block):
     table: str | None = Field(
         default=None, description="the table that presets and {table} in SQL mean, with its schema if need be"
     )
-    query_timeout_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+    query_timeout_seconds: Annotated[Seconds, Field(gt=0, le=DAY)] = Field(
         default=30.0, description="an operation that takes longer is given up"
     )
-    parallel_connects: Count = Field(default=32, description="how many connections a worker opens at once")
+    parallel_connects: Annotated[Count, Field(le=MOST_HELD)] = Field(
+        default=32, description="how many connections a worker opens at once"
+    )
 
 
 class StatementBlock(Block):
@@ -57,7 +64,9 @@ class StatementBlock(Block):
 class OperationBlock(Block):
     """One kind of operation: a statement, or several in a transaction."""
 
-    kind: str = Field(description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a name of your own")
+    kind: Annotated[str, Field(min_length=1)] = Field(
+        description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a name of your own"
+    )
     weight: Annotated[Whole, Field(ge=0)] = Field(description="its share; all of them total 100")
     sql: str | None = None
     values: list[dict[str, Any]] | None = None
@@ -72,7 +81,9 @@ class WorkloadBlock(Block):
     standard: str | None = Field(
         default=None, description="a workload everybody knows", json_schema_extra={"enum": [*STANDARD, None]}
     )
-    scale: Annotated[Number, Field(gt=0)] = Field(default=1.0, description="the standard workload's size, as it was prepared")
+    scale: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
+        default=1.0, description="the standard workload's size, as it was prepared"
+    )
     operations: list[OperationBlock] | None = Field(default=None, description="your own SQL, with where its values come from")
     preset: str | None = Field(
         default=None, description="a mix of the four kinds, for a table of yours", json_schema_extra={"enum": [*PRESETS, None]}
@@ -86,7 +97,7 @@ class WorkloadBlock(Block):
     custom_range_scan_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
     custom_insert_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
     custom_update_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
-    think_time_ms: Annotated[Number, Field(ge=0)] = Field(
+    think_time_ms: Annotated[Number, Field(ge=0, le=DAY * 1000)] = Field(
         default=0.0, description="a connection's pause between two operations"
     )
 
@@ -157,8 +168,8 @@ class TimingBlock(Block):
 class FindMaxBlock(Block):
     """How the most connections are searched for."""
 
-    start_connections: Count = Field(default=5, description="in all, at the first step")
-    connections_increment: Count = Field(default=10, description="added at each step")
+    start_connections: Connections = Field(default=5, description="in all, at the first step")
+    connections_increment: Connections = Field(default=10, description="added at each step")
     step_duration_seconds: Annotated[Seconds, Field(gt=0)] = 30.0
     settle_seconds: Seconds | None = Field(
         default=None, description="at the start of a step, not counted; 2, or a third of a short step"
@@ -186,10 +197,10 @@ class ScalingBlock(Block):
     """How many workers and how many connections each; null and -1: no limit."""
 
     mode: Annotated[ScalingMode, BeforeValidator(one_of(ScalingMode))] = ScalingMode.AUTO
-    min_workers: Limit = Field(default=None, description="1 when not given; FIXED: exactly so many")
-    max_workers: Limit = Field(default=None, description="not used in FIXED")
-    min_connections: Limit = Field(default=None, description="a worker's floor, 1 when not given; FIXED: exactly so many")
-    max_connections: Limit = Field(default=None, description="a worker's ceiling; by what its host takes when not given")
+    min_workers: WorkerLimit = Field(default=None, description="1 when not given; FIXED: exactly so many")
+    max_workers: WorkerLimit = Field(default=None, description="not used in FIXED")
+    min_connections: HeldLimit = Field(default=None, description="a worker's floor, 1 when not given; FIXED: exactly so many")
+    max_connections: HeldLimit = Field(default=None, description="a worker's ceiling; by what its host takes when not given")
 
     @model_validator(mode="after")
     def _is_a_range(self) -> Self:
@@ -231,8 +242,8 @@ class ObjectiveBlock(Block):
 class PricesBlock(Block):
     """What an hour costs."""
 
-    worker_hour: Annotated[Number | None, Field(ge=0)] = None
-    target_hour: Annotated[Number | None, Field(ge=0)] = None
+    worker_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
+    target_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
     currency: str = "USD"
 
 

@@ -22,7 +22,17 @@ from drumbeat.bench.template.blocks import (
     TimingBlock,
     WorkloadBlock,
 )
-from drumbeat.bench.template.fields import Count, Limit, Milliseconds, Number, Seconds, Whole, one_of
+from drumbeat.bench.template.fields import (
+    MOST,
+    ConnectionLimit,
+    Connections,
+    Count,
+    Milliseconds,
+    Number,
+    Seconds,
+    Whole,
+    one_of,
+)
 from drumbeat.core.errors import InvalidInput
 
 OVERALL = "overall"  #: the objective for all kinds together
@@ -36,6 +46,12 @@ def _lost_policy(text: str) -> str:
     if not _LOST.fullmatch(text):
         raise ValueError("expected fail, replace or tolerate:N (how many may be lost)")
     return text
+
+
+def _printable(name: str | None) -> str | None:
+    if name is not None and not name.isprintable():
+        raise ValueError("expected one line of text that can be printed")
+    return name
 
 
 def _by_kind(objectives: dict[str, ObjectiveBlock]) -> dict[str, ObjectiveBlock]:
@@ -53,7 +69,7 @@ class TemplateDocument(Block):
 
     model_config = ConfigDict(title="Drumbeat benchmark template")
 
-    name: Annotated[str | None, Field(max_length=255)] = None
+    name: Annotated[str | None, Field(max_length=255), AfterValidator(_printable)] = None
     description: Annotated[str | None, Field(max_length=1000)] = None
     tags: list[str] = Field(default=[])
     target: TargetBlock = Field(default_factory=TargetBlock)
@@ -62,12 +78,12 @@ class TemplateDocument(Block):
     load_mode: Annotated[LoadMode, BeforeValidator(one_of(LoadMode, find_max=LoadMode.FIND_MAX_CONCURRENCY))] = (
         LoadMode.CONCURRENCY
     )
-    concurrent_connections: Limit = Field(
+    concurrent_connections: ConnectionLimit = Field(
         default=None, description="CONCURRENCY: in all (10 when not given); QPS and find-max: a worker's ceiling"
     )
-    target_qps: Annotated[Number, Field(gt=0)] = Field(default=100.0, description="QPS: operations a second")
-    starting_threads: Limit = Field(default=None, description="QPS: connections in all at the start")
-    max_thread_increase: Count = Field(default=15, description="QPS: connections added in one interval")
+    target_qps: Annotated[Number, Field(gt=0, le=MOST)] = Field(default=100.0, description="QPS: operations a second")
+    starting_threads: ConnectionLimit = Field(default=None, description="QPS: connections in all at the start")
+    max_thread_increase: Connections = Field(default=15, description="QPS: connections added in one interval")
     control_interval_seconds: Annotated[Seconds, Field(gt=0)] = Field(default=5.0, description="QPS: between two looks")
     bounds_patience_intervals: Count = Field(
         default=3, description="QPS, BOUNDED: intervals at the ceiling and under target before the run ends"
@@ -91,7 +107,7 @@ class TemplateDocument(Block):
     prices: PricesBlock = Field(default_factory=PricesBlock)
     recording: RecordingBlock = Field(default_factory=RecordingBlock)
     sharding: ShardingBlock | None = None
-    seed: Annotated[Whole | None, Field(ge=0)] = Field(
+    seed: Annotated[Whole | None, Field(ge=0, le=2**63 - 1)] = Field(
         default=None, description="the same keys and values again for the same seed"
     )
 

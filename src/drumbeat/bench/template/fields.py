@@ -13,6 +13,12 @@ _WHOLE_TEXT = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|min|m|h|d)\s*)+")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 _NO_LIMIT = -1
 
+YEAR, DAY = 31_536_000, 86_400  #: seconds; a run lasts no longer than the one, an operation no longer than the other
+MOST_HELD = 20_000  #: connections of one worker …
+MOST_IN_ALL = 64 * MOST_HELD  #: … and of as many as keys are shared out to
+MOST_WORKERS = 10_000  #: that can be thought of; how many may be started is said by ``preflight``
+MOST = 1_000_000_000  #: of anything else
+
 
 def seconds(value: Any) -> Any:
     """A number of seconds from a number, or from a text such as 30s, 5m or 1h30m."""
@@ -51,20 +57,30 @@ _NULL, _OFF = {"type": "null"}, {"const": _NO_LIMIT}
 _DURATION = {"type": "string", "pattern": r"^\s*(\d+(\.\d+)?\s*(ms|s|min|m|h|d)\s*)+$"}
 
 Whole = Annotated[int, Strict()]
-Count = Annotated[int, Strict(), Field(ge=1)]
+Count = Annotated[int, Strict(), Field(ge=1, le=MOST)]
+Connections = Annotated[int, Strict(), Field(ge=1, le=MOST_IN_ALL)]
+_Held = Annotated[int, Strict(), Field(ge=1, le=MOST_HELD)]
+_Workers = Annotated[int, Strict(), Field(ge=1, le=MOST_WORKERS)]
 Number = Annotated[float, Strict(), PlainSerializer(shortest)]
 Percent = Annotated[float, Strict(), Field(ge=0, le=100), PlainSerializer(shortest)]
 Seconds = Annotated[
     float,
     BeforeValidator(seconds),
     Strict(),
-    Field(ge=0),
+    Field(ge=0, le=YEAR),
     PlainSerializer(shortest),
-    _either({"type": "number", "minimum": 0}, _DURATION),
+    _either({"type": "number", "minimum": 0, "maximum": YEAR}, _DURATION),
 ]
 _Positive = Annotated[float, Strict(), Field(gt=0), PlainSerializer(shortest)]
 
-Limit = Annotated[Count | None, BeforeValidator(absent), _either({"type": "integer", "minimum": 1}, _OFF, _NULL)]
+
+def _up_to(most: int) -> WithJsonSchema:
+    return _either({"type": "integer", "minimum": 1, "maximum": most}, _OFF, _NULL)
+
+
+ConnectionLimit = Annotated[Connections | None, BeforeValidator(absent), _up_to(MOST_IN_ALL)]
+HeldLimit = Annotated[_Held | None, BeforeValidator(absent), _up_to(MOST_HELD)]
+WorkerLimit = Annotated[_Workers | None, BeforeValidator(absent), _up_to(MOST_WORKERS)]
 Milliseconds = Annotated[
     _Positive | None, BeforeValidator(absent), _either({"type": "number", "exclusiveMinimum": 0}, _OFF, _NULL)
 ]

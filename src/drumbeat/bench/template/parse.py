@@ -14,7 +14,38 @@ from drumbeat.bench.template.problems import problems_of
 from drumbeat.bench.template.spellings import SPELLINGS, Path, canonical, canonical_path
 from drumbeat.core.errors import InvalidInput
 
+_EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+")
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*')
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which each field is there once and 1e3 is a number."""
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            if name in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"the field {name!r} is there twice", key.start_mark)
+            seen |= {name} if name else set()
+        super().flatten_mapping(node)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
+
+
+def _yaml(text: str) -> Any:
+    """Plain data; the loader makes no objects, as yaml.safe_load makes none."""
+    return yaml.load(text, Loader=_Loader)  # noqa: S506
+
+
+def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise InvalidInput(f"expected a template in JSON, got the field {name!r} twice; keep one of them")
+        fields[name] = value
+    return fields
 
 
 def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
@@ -37,7 +68,7 @@ def read(text: str | bytes) -> Mapping[str, Any]:
     """Plain data from YAML or JSON. Raises InvalidInput; what the text says is not repeated, for it may hold a password."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
-        found = _json(decoded) if decoded.lstrip().startswith(("{", "//")) else yaml.safe_load(decoded)
+        found = _json(decoded) if decoded.lstrip().startswith(("{", "//")) else _yaml(decoded)
     except UnicodeDecodeError as exc:
         raise InvalidInput(f"expected a template in UTF-8, got a byte that is not at {exc.start}") from exc
     except json.JSONDecodeError as exc:
@@ -53,11 +84,11 @@ def _json(text: str) -> Any:
     """JSON; as YAML where it is that (a flow mapping without quotes)."""
     bare = _COMMENT.sub(lambda found: found[1] or "", text)
     try:
-        return json.loads(bare)
+        return json.loads(bare, object_pairs_hook=_once)
     except json.JSONDecodeError:
         if '"' in bare:
             raise
-        return yaml.safe_load(text)
+        return _yaml(text)
 
 
 def _where(error: yaml.YAMLError) -> str:
@@ -87,7 +118,7 @@ def _setting(text: str) -> tuple[Path, Any]:
     if not is_one or not all(path):
         raise InvalidInput(f"expected a setting such as scaling.max_workers=10, got {name!r} without a value or a name")
     try:
-        return canonical_path(path), yaml.safe_load(value) if value.strip() else ""
+        return canonical_path(path), _yaml(value) if value.strip() else ""
     except yaml.YAMLError as exc:
         raise InvalidInput(f"{name}: expected a value in YAML, got {_where(exc)}") from None
 

@@ -31,12 +31,17 @@ _EXPECTED: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "model_type": lambda _: "an object",
     "enum": lambda given: f"one of {given['expected']}",
     "missing": lambda _: "it to be given",
-    "greater_than_equal": lambda given: f"{given['ge']:g} or more",
-    "greater_than": lambda given: f"more than {given['gt']:g}",
-    "less_than_equal": lambda given: f"{given['le']:g} or less",
-    "less_than": lambda given: f"less than {given['lt']:g}",
+    "greater_than_equal": lambda given: f"{_number(given['ge'])} or more",
+    "greater_than": lambda given: f"more than {_number(given['gt'])}",
+    "less_than_equal": lambda given: f"{_number(given['le'])} or less",
+    "less_than": lambda given: f"less than {_number(given['lt'])}",
+    "string_too_short": lambda _: "some text",
     "string_too_long": lambda given: f"at most {given['max_length']} characters",
 }
+
+
+def _number(bound: float) -> str:
+    return f"{int(bound):,}" if float(bound).is_integer() else f"{bound:g}"
 
 
 def problems_of(error: ValidationError) -> list[str]:

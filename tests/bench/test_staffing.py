@@ -1,0 +1,69 @@
+"""What workers are told of a pace: each its share, nobody more, and nobody none at all."""
+
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from drumbeat.bench.model import ControllerState, Figures, RunPlan, RunView, SetTargets, Spawn, Told
+from drumbeat.bench.staffing import Staffing, bring_in_line
+from drumbeat.core.event import NewEvent, Target, set_worker_target
+from drumbeat.core.pool import PRESETS, PoolKind
+from drumbeat.core.recovery import Recovered
+from drumbeat.core.run import RunId, RunStatus
+from drumbeat.core.worker import WorkerId
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+VIEW = RunView(
+    run_id=RunId("r"),
+    now=NOW,
+    looking_since=NOW,
+    status=RunStatus.RUNNING,
+    phase=None,
+    started_at=NOW,
+    warmup_started_at=None,
+    warmup_ended_at=None,
+    completion_reason=None,
+    plan=RunPlan(),
+    state=ControllerState(),
+    thresholds=PRESETS[PoolKind.BENCH],
+    workers=(),
+    instances=(),
+    recent=Figures(since=NOW, until=NOW),
+)
+NOBODY = Recovered(actions=(), living=(), staying=())
+
+
+def told(held: list[int], pace: float | None) -> list[Told]:
+    """What workers are told that shall hold so much, together at this pace."""
+    spawns = tuple(
+        Spawn(worker_id=WorkerId(f"worker-{slot}"), slot=slot, group_count=len(held), connections=connections, reason="")
+        for slot, connections in enumerate(held)
+    )
+    staffing = Staffing(state=ControllerState(pace=pace), connections=dict(enumerate(held)), spawns=spawns, reason="")
+    targets = [action for action in bring_in_line(VIEW, NOBODY, staffing) if isinstance(action, SetTargets)]
+    return [share for action in targets for share in action.targets.values()]
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=64), st.floats(0.1, 1e6))
+def test_in_a_paced_run_nobody_is_without_a_share_and_all_make_the_pace(held: list[int], pace: float) -> None:
+    shares = [share.qps for share in told(held, pace)]
+
+    assert len(shares) == len(held)
+    assert sum(share for share in shares if share is not None) == pytest.approx(pace if sum(held) else 0.0)
+    assert [share == 0 for share in shares] == [connections == 0 for connections in held]
+
+
+@given(st.lists(st.integers(0, 500), min_size=1, max_size=64))
+def test_without_a_pace_nobody_has_a_share(held: list[int]) -> None:
+    assert {share.qps for share in told(held, None)} == {None}
+
+
+def test_a_share_of_nothing_is_kept_and_sent_as_such() -> None:
+    state = ControllerState(pace=60.0, told={WorkerId("worker-1"): Told(connections=0, qps=0.0)})
+    event: NewEvent = set_worker_target(WorkerId("worker-1"), Target(connections=0, qps=0.0, reason="less"))
+
+    assert msgspec.convert(msgspec.to_builtins(state), ControllerState) == state
+    assert event.payload["target_qps"] == 0
