@@ -1,7 +1,7 @@
 """The composition root: what it makes, and what it refuses."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -12,12 +12,14 @@ from drumbeat.control_plane import ControlPlane, WorkerArguments, open_control_p
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound, StoreNotReady
 from drumbeat.core.event import EventType, start, stop
-from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
+from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, pool
 from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
+from drumbeat.pool.desk import FOREVER
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import open_store
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
 
 POOL = PoolId("p")
@@ -52,6 +54,34 @@ async def test_a_fleet_is_a_pool_that_has_been_told_to_start(plane: ControlPlane
     assert FleetPolicy.from_json(made.policy) == FleetPolicy(workers=3, target=2)
     (told,) = await plane.store.events.read(POOL, 0)
     assert (told.type, told.payload) == (EventType.START, {"expected_workers": 3})
+
+
+CHANGES: Mapping[str, Callable[[ControlPlane], Awaitable[object]]] = {
+    "scale_pool": lambda plane: plane.scale_pool(POOL, FleetPolicy(workers=2)),
+    "set_fleet_policy": lambda plane: plane.set_fleet_policy(POOL, FleetPolicy(workers=2)),
+    "heed_environment": lambda plane: plane.heed_environment(POOL),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_pause_in_the_midst_of_another_policy_stays(
+    plane: ControlPlane, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await plane.pool(POOL).create(workers=1, keep_idle=5)
+    monkeypatch.setenv("MACHINES_TO_KEEP_IDLE", "2")
+
+    async def overtaken(_: object) -> Pool:
+        await plane.store.pools.change(POOL, PoolChange(paused_until=FOREVER))
+        return made
+
+    for look in ("find", "get"):
+        monkeypatch.setattr(plane.store.pools, look, overtaken)
+    await CHANGES[change](plane)
+
+    [kept] = await plane.store.pools.list()
+    told = {"workers": 1, "keep_idle": 2} if change == "heed_environment" else {"workers": 2, "keep_idle": None}
+    assert kept.paused_until == FOREVER
+    assert {name: kept.policy.get(name) for name in told} == told
 
 
 async def test_a_fleet_may_have_thresholds_of_its_own(plane: ControlPlane) -> None:

@@ -27,7 +27,7 @@ from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, publ
 from drumbeat.spawn.interface import Spawner
 from drumbeat.spawn.leash import hold_leash
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Joining
+from drumbeat.store.interface import Joining, PoolChange
 
 if TYPE_CHECKING:
     from drumbeat.bench.compare import Comparison as Comparison
@@ -120,7 +120,8 @@ class ControlPlane:
             raise InvalidSettings(f"expected a store that RunPod's pods can reach, got one of kind {kind}; use PostgreSQL")
         runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
-        made: Spawner = runpod.RunPodSpawner(settings, {STORE_VARIABLE: self.settings.store}, self._clock)
+        environment, folder = {STORE_VARIABLE: self.settings.store}, self.settings.state_dir
+        made: Spawner = runpod.RunPodSpawner(settings, environment, self._clock, state_dir=folder)
         return made
 
     @asynccontextmanager
@@ -138,8 +139,8 @@ class ControlPlane:
         heeded = with_settings(policy, told) if told else policy
         if heeded != policy:
             home = await self.store.pools.get(PoolId(name))
-            changed = {key: value for key, value in home.policy.items() if not hasattr(policy, key.removesuffix("_seconds"))}
-            await self.store.pools.save(replace(home, policy={**changed, **heeded.to_json()}))
+            changed = PoolChange(policy=heeded.to_json(), dropped=_fields(policy, home))
+            await self.store.pools.change(home.pool_id, changed)
         return heeded
 
     async def create_fleet(self, name: str, policy: "FleetPolicy", thresholds: Thresholds | None = None) -> Pool:
@@ -151,7 +152,8 @@ class ControlPlane:
 
     async def set_fleet_policy(self, pool_id: PoolId, policy: "FleetPolicy") -> Pool:
         """What the next beat will decide by."""
-        return await self.store.pools.save(replace(await self.store.pools.get(pool_id), policy=policy.to_json()))
+        kept = await self.store.pools.get(pool_id)
+        return await self.store.pools.change(pool_id, PoolChange(policy=policy.to_json(), dropped=tuple(kept.policy)))
 
     def fleet_loop(
         self,
@@ -197,9 +199,9 @@ class ControlPlane:
         work = replace(plan or plan_of(made), mode=Mode.LOOP)
         if policy.concurrency > 1:
             work = replace(work, concurrency=policy.concurrency)
-        kept = {key: value for key, value in made.policy.items() if not hasattr(policy, key.removesuffix("_seconds"))}
-        scaled = replace(made, policy={**kept, **policy.to_json(), **work.to_json()}, thresholds=thresholds or made.thresholds)
-        return await self.store.pools.save(scaled)
+        wanted = {**policy.to_json(), **work.to_json()}
+        scaled = PoolChange(policy=wanted, dropped=_fields(policy, made), thresholds=thresholds)
+        return await self.store.pools.change(made.pool_id, scaled)
 
     def pool_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
@@ -234,7 +236,13 @@ class ControlPlane:
 
         if firing.pool_id is not None:
             await arrive(self.store.leases, firing.trigger, firing.pool_id)
-        return await self.run_trigger(firing)
+        return await self.fired(firing)
+
+    async def fired(self, firing: "Firing") -> Mapping[str, Any]:
+        """The beat of a trigger of a file, and a note of when it fired and what came of it."""
+        from drumbeat.triggers.firings import noted
+
+        return await noted(self.store.notes, self.run_trigger, firing)
 
     def triggers(self, file: Path | None = None) -> "TriggerDesk":
         """The triggers of a file, or of the usual one. Raises InvalidSettings, MissingExtra."""
@@ -248,7 +256,7 @@ class ControlPlane:
             public_store=public_url(self.settings.store),
             state_dir=self.settings.state_dir,
         )
-        made: TriggerDesk = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.run_trigger, around)
+        made: TriggerDesk = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.fired, around)
         return made
 
     async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -257,14 +265,18 @@ class ControlPlane:
         if file is not None:
             return await self.triggers(file).answer_event(event)
         answer: Mapping[str, Any] = await part("triggers.serverless", "triggers", "a trigger").answer_event(
-            event, self.run_trigger, None
+            event, self.fired, None
         )
         return answer
 
     async def work_added(self, pool_id: PoolId) -> Sequence[str]:
         """Pull the triggers that wait for work in a pool, if there is a file of them here. Answers with their names."""
+        return await self.waker()(pool_id)
+
+    def waker(self) -> Callable[[PoolId], Awaitable[Sequence[str]]]:
+        """The same, for later: a file that cannot be used is refused now, before there is work. Raises InvalidSettings."""
         file = triggers_file()
-        return await self.triggers(file).work_added(pool_id) if file else ()
+        return self.triggers(file).work_added if file else _nobody
 
     @asynccontextmanager
     async def waking(self, file: Path | None = None) -> AsyncIterator[Callable[[str], Awaitable[Sequence[str]]]]:
@@ -365,6 +377,7 @@ class ControlPlane:
         return WorkDone(worker_id=me, code=code, finished=figures.operations, failed=figures.errors)
 
     def _life(self, home: Pool, identity: Joining, workload: Workload) -> WorkerLife:
+        from drumbeat.runtime.disk import find_disk
         from drumbeat.runtime.probe import Probe
 
         return WorkerLife(
@@ -373,7 +386,7 @@ class ControlPlane:
             home.thresholds,
             workload,
             clock=self._clock,
-            probe=Probe(self._clock),
+            probe=Probe(self._clock, disk=find_disk(os.environ, self._clock)),
             gated=home.kind is not PoolKind.JOBS,
         )
 
@@ -390,6 +403,11 @@ class ControlPlane:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
+
+
+def _fields(policy: "FleetPolicy", home: Pool) -> tuple[str, ...]:
+    """What of a pool's policy is a fleet's, whatever it is now."""
+    return tuple(name for name in home.policy if hasattr(policy, name.removesuffix("_seconds")))
 
 
 def _check_folder(folder: Path) -> None:
@@ -450,6 +468,10 @@ def until_stopped(stop: asyncio.Event) -> Iterator[None]:
     """Inside the block SIGTERM and SIGINT set ``stop``, and nothing else."""
     with on_stop_signals(lambda _: stop.set()):
         yield
+
+
+async def _nobody(_: PoolId) -> Sequence[str]:
+    return ()
 
 
 def triggers_file() -> Path | None:

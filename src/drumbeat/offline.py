@@ -1,5 +1,6 @@
 """What surfaces may ask without a store: drive a database, read a policy, simulate one, put a decision into words."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,9 +18,15 @@ if TYPE_CHECKING:
     from drumbeat.fleet.model import FleetPolicy
 
 
-async def drive(url: str, request: "DriveRequest", on_progress: "Callable[[DriveProgress], None]") -> "DriveOutcome":
-    """Drive a database from this process alone; needs no store."""
-    outcome: DriveOutcome = await bench_part("drive").drive_url(url, request, SystemClock(), on_progress)
+async def drive(
+    url: str,
+    request: "DriveRequest",
+    on_progress: "Callable[[DriveProgress], None]",
+    on_note: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> "DriveOutcome":
+    """Drive a database from this process alone, at the longest until ``stop``; needs no store."""
+    outcome: DriveOutcome = await bench_part("drive").drive_url(url, request, SystemClock(), on_progress, on_note, stop)
     return outcome
 
 

@@ -1,6 +1,10 @@
-"""Jobs told once are a sequence of jobs like any other."""
+"""Jobs told once are a sequence of jobs like any other; a job that failed waits, but never for ever."""
 
-from drumbeat.core.job import AlikeJobs, NewJob
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.job import LONGEST_WAIT, AlikeJobs, Backoff, NewJob, retry_delay
 
 LIKE = NewJob(payload=None, priority=3, type="t")
 JOBS = AlikeJobs(["a", "b", "c"], LIKE)
@@ -15,3 +19,31 @@ def test_alike_jobs_are_counted_and_taken_by_their_place() -> None:
     assert JOBS[-1].payload == "c"
     assert [job.payload for job in JOBS[1:]] == ["b", "c"]
     assert not AlikeJobs([], LIKE)
+
+
+@pytest.mark.parametrize(
+    ("backoff", "failures", "wait"),
+    [
+        (Backoff(), 1, timedelta(seconds=1)),
+        (Backoff(), 4, timedelta(seconds=8)),
+        (Backoff(), 48, timedelta(minutes=10)),
+        (Backoff(), 10_000, timedelta(minutes=10)),
+        (Backoff(factor=1e300), 3, timedelta(minutes=10)),
+        (Backoff(factor=float("inf")), 2, timedelta(minutes=10)),
+        (Backoff(factor=float("nan")), 2, timedelta(minutes=10)),
+        (Backoff(factor=-2.0), 2, timedelta()),
+        (Backoff(first=timedelta()), 10_000, timedelta()),
+        (Backoff(first=timedelta(), factor=float("inf")), 2, timedelta()),
+        (Backoff(most=timedelta()), 48, timedelta()),
+        (Backoff(first=timedelta.max, most=timedelta.max), 2, LONGEST_WAIT),
+        (Backoff(jitter=float("nan")), 1, timedelta(seconds=1)),
+    ],
+)
+def test_the_wait_grows_to_its_limit_however_many_failures_there_were(backoff: Backoff, failures: int, wait: timedelta) -> None:
+    assert retry_delay(backoff, failures, 0.5) == wait
+
+
+def test_chance_makes_the_wait_longer_or_shorter_by_the_jitters_share() -> None:
+    waits = [retry_delay(Backoff(first=timedelta(seconds=100)), 1, chance) for chance in (0, 0.5, 1)]
+
+    assert waits == [timedelta(seconds=each) for each in (90, 100, 110)]

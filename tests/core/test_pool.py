@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import pytest
 
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, pool
 
 BENCH = PRESETS[PoolKind.BENCH]
@@ -83,3 +84,14 @@ def test_a_pool_may_have_thresholds_of_its_own() -> None:
     own = replace(BENCH, lost_after=seconds(90))
 
     assert pool("p", PoolKind.BENCH, own).thresholds == own
+
+
+@pytest.mark.parametrize("name", ["a", "a b", "ünïcode-🥁", "{x}:%7D#?&", "x" * 200, "...", "a.b"])
+def test_a_name_that_an_address_can_hold_is_a_pools_name(name: str) -> None:
+    assert pool(name, PoolKind.JOBS).pool_id == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "a\\b", "a\nb", "\u200b", " a", "a ", "x" * 201])
+def test_a_name_that_no_address_can_hold_is_refused_and_the_signs_are_named(name: str) -> None:
+    with pytest.raises(InvalidInput, match=r"signs other than / and \\"):
+        pool(name, PoolKind.JOBS)

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
+from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound, StoreUnavailable
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
@@ -101,6 +101,32 @@ async def test_another_checker_that_takes_too_long_is_left_to_it() -> None:
     assert (report.led, report.error, kinds(report)) == (False, None, [])
     assert told(report)["why_not"] == "another checker is at it"
     assert stage.spawner.running(POOL) == []
+
+
+async def test_where_the_lease_cannot_be_asked_for_the_stores_own_words_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await Stage().open()
+
+    async def acquire(*_: object) -> None:
+        raise StoreUnavailable("database or disk is full")
+
+    monkeypatch.setattr(stage.store.leases, "acquire", acquire)
+    beat = told(await stage.checker.check(POOL, patience=seconds(0)))
+
+    assert (beat["led"], beat["why_not"], beat["error"]) == (False, None, "lease: database or disk is full")
+
+
+async def test_jobs_that_their_groups_limit_holds_back_are_worth_no_workers() -> None:
+    stage = await Stage().open(max_workers=4)
+    await stage.push(6, group="g", group_limit=1)
+
+    await stage.checker.check(POOL)
+    await stage.checker.check(POOL)
+    assert stage.spawner.running(POOL) == [name(0)]
+    await stage.join(name(0))
+    assert await stage.claim(name(0))
+    await stage.checker.check(POOL)
+
+    assert stage.spawner.running(POOL) == [name(0)]
 
 
 async def test_a_checker_that_was_killed_blocks_others_only_until_its_lease_runs_out() -> None:

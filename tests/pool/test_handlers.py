@@ -1,9 +1,14 @@
 """Handlers are found by name, understood once, and called with what they ask for."""
 
 import asyncio
+import os
+import signal
 import sys
+import time
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from drumbeat.core.errors import InvalidInput
@@ -122,3 +127,99 @@ async def test_a_cancelled_command_is_killed() -> None:
 
     with pytest.raises(TimeoutError):
         await work
+
+
+def is_over(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+async def ends(pid: int) -> bool:
+    for _ in range(500):
+        if is_over(pid):
+            return True
+        await asyncio.sleep(0.02)
+    return False
+
+
+async def test_what_a_command_leaves_behind_holds_nobody_up_and_ends_with_it() -> None:
+    handler = load("command:sh -c 'sleep 60 & echo $!'")
+
+    left_behind = await asyncio.wait_for(handler.invoke(context({})), 30)
+
+    assert await ends(left_behind)
+
+
+async def test_what_a_stopped_command_had_started_ends_too(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    handler = load(f"command:sh -c 'trap \"\" TERM; sleep 60 & echo $! > {note}; wait'")
+
+    async with asyncio.TaskGroup() as group:
+        work = group.create_task(handler.invoke(context({})))
+        while not note.exists() or not note.read_text().strip():
+            await asyncio.sleep(0.01)
+        work.cancel()
+
+    assert await ends(int(note.read_text()))
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_command_that_is_stopped_while_it_starts_leaves_nothing(tmp_path: Path, turns: int) -> None:
+    note = tmp_path / "pid"
+    handler = load(f"command:sh -c 'sleep 60 & echo $! > {note}; wait'")
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        work = group.create_task(handler.invoke(context({})))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for _ in range(50 if turns else 0):
+            time.sleep(0.02)  # not a turn of the loop: the program goes on, we do not
+            if note.exists() and note.read_text().strip():
+                break
+        work.cancel()
+
+    left_behind = note.read_text().strip() if note.exists() else ""
+    assert not left_behind or await ends(int(left_behind))
+
+
+async def test_a_command_is_over_though_what_it_started_has_gone_its_own_way_with_its_pipes() -> None:
+    away = 'import subprocess; print(subprocess.Popen(["sleep", "60"], start_new_session=True).pid)'
+    handler = load(f"command:{sys.executable} -c '{away}'")
+
+    gone_away = await asyncio.wait_for(handler.invoke(context({})), 30)
+
+    assert not is_over(gone_away)
+    os.kill(gone_away, signal.SIGKILL)
+
+
+SECRETS = ["DRUMBEAT_STORE_PASSWORD", "DRUMBEAT_KEY", "DRUMBEAT_TOKEN", "DRUMBEAT_READ_TOKEN", "DRUMBEAT_TARGET_PASSWORD"]
+
+
+@pytest.mark.parametrize(
+    ("store", "told"),
+    [
+        ("sqlite:///jobs@home:1.db", True),
+        ("postgresql://me@db.example/jobs", True),
+        ("redis://db.example:6379/1", True),
+        ("postgresql://me:tiger@db.example/jobs", False),
+        ("postgresql://me:ti/g?er@db.example/jobs", False),
+        ("postgresql://db.example/jobs?user=me&password=tiger", False),
+        ("redis://:tiger@db.example", False),
+        ("postgresql://[me:tiger@db.example", False),
+    ],
+)
+async def test_a_command_is_told_no_secrets(monkeypatch: pytest.MonkeyPatch, store: str, told: bool) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "tiger")
+    monkeypatch.setenv("DRUMBEAT_STORE", store)
+    monkeypatch.setenv("DRUMBEAT_STATE_DIR", "here")
+    monkeypatch.setenv("PLAIN", "words")
+
+    heard = await ask("command:env", {})
+
+    lines = [line for line in heard.splitlines() if not line.startswith("PYTEST_")]
+    assert "tiger" not in "\n".join(lines)
+    assert (f"DRUMBEAT_STORE={store}" in lines) is told
+    assert {"DRUMBEAT_STATE_DIR=here", "PLAIN=words", "DRUMBEAT_JOB_ID=j1"} <= set(lines)

@@ -2,11 +2,13 @@
 
 import asyncio
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from drumbeat.core.job import JobStatus, Outcome
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.job import LONGEST_WAIT, JobStatus, NewJob, Outcome
 from drumbeat.core.worker import ExitCode, WorkerStatus
 from drumbeat.pool.context import JobContext, JobFailure
 from drumbeat.pool.work import ExecutorKind, Mode
@@ -124,6 +126,64 @@ def not_json() -> object:
     return object()
 
 
+def busy_for_a_number() -> None:
+    raise JobFailure("busy", retry_in=30)
+
+
+def busy_for_ever() -> None:
+    raise JobFailure("busy", retry_in=timedelta.max)
+
+
+def busy_for_less_than_nothing() -> None:
+    raise JobFailure("busy", retry_in=timedelta.min)
+
+
+def busy_for_words() -> None:
+    raise JobFailure("busy", retry_in="a while")  # type: ignore[arg-type]
+
+
+def busy_for_no_number() -> None:
+    raise JobFailure("busy", retry_in=float("nan"))
+
+
+class Unspeakable(Exception):
+    """Has no words for itself."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+class UnspeakableFailure(JobFailure):
+    """Has none either."""
+
+    def __init__(self) -> None:
+        """Leaves out what a failure is made of."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def fail_without_words() -> None:
+    raise Unspeakable
+
+
+def fail_without_anything() -> None:
+    raise UnspeakableFailure
+
+
+async def leave_the_generator() -> None:
+    raise GeneratorExit
+
+
+async def leave_in_a_group() -> None:
+    raise BaseExceptionGroup("several", [KeyboardInterrupt()])
+
+
+def note_a_number(context: JobContext) -> None:
+    context.progress(0.5, 42)
+    raise ValueError("after its note")
+
+
 @pytest.mark.parametrize(
     ("handler", "status", "says"),
     [
@@ -133,6 +193,16 @@ def not_json() -> object:
         (leave_async, JobStatus.PENDING, "the handler raised SystemExit: 3"),
         (cancel_oneself, JobStatus.PENDING, "CancelledError"),
         (not_json, JobStatus.POISONED, "expected result to be JSON, got object"),
+        (busy_for_a_number, JobStatus.PENDING, "busy"),
+        (busy_for_ever, JobStatus.PENDING, "busy"),
+        (busy_for_less_than_nothing, JobStatus.POISONED, "busy"),
+        (busy_for_words, JobStatus.PENDING, "busy (expected retry_in to be seconds or a timedelta, got 'a while')"),
+        (busy_for_no_number, JobStatus.PENDING, "busy (expected retry_in to be seconds or a timedelta, got nan)"),
+        (fail_without_words, JobStatus.PENDING, "Unspeakable"),
+        (fail_without_anything, JobStatus.POISONED, "what became of it cannot be told: RuntimeError"),
+        (leave_the_generator, JobStatus.PENDING, "the handler raised GeneratorExit"),
+        (leave_in_a_group, JobStatus.PENDING, "the handler raised BaseExceptionGroup"),
+        (note_a_number, JobStatus.PENDING, "ValueError: after its note"),
     ],
 )
 async def test_a_failing_handler_never_takes_the_worker_down(shop: Shop, handler: Any, status: JobStatus, says: str) -> None:
@@ -145,6 +215,61 @@ async def test_a_failing_handler_never_takes_the_worker_down(shop: Shop, handler
     assert code is ExitCode.CLEAN
     assert (job.status, await shop.status(good)) == (status, JobStatus.DONE)
     assert says in (job.last_error or "")
+
+
+@pytest.mark.parametrize(
+    ("retry_in", "wait"),
+    [
+        (30, seconds(30)),
+        (0.5, seconds(0.5)),
+        (seconds(7), seconds(7)),
+        pytest.param(10**400, LONGEST_WAIT, id="too big a number"),
+        (timedelta.max, LONGEST_WAIT),
+    ],
+)
+async def test_a_handler_says_in_seconds_or_as_a_timedelta_when_to_try_again(
+    shop: Shop, retry_in: Any, wait: timedelta
+) -> None:
+    async def busy() -> None:
+        raise JobFailure("busy", retry_in=retry_in)
+
+    job_id = await shop.desk.push({})
+    async with shop.working(shop.workload(busy)):
+        job = await shop.job(job_id)
+
+        assert job.not_before is not None
+        assert job.not_before - shop.clock.now() == wait
+
+
+async def test_a_job_that_fails_again_and_again_never_hangs_its_worker(shop: Shop) -> None:
+    async def fail(payload: Any) -> None:
+        raise ValueError(payload)
+
+    job_id = await shop.desk.push({}, max_attempts=70, backoff={"most": 0})
+    async with shop.working(shop.workload(fail)):
+        await settle(2000)
+
+        job = await shop.job(job_id)
+        assert (job.status, job.failures) == (JobStatus.POISONED, 70)
+
+
+async def test_a_timeout_beyond_all_time_is_none(shop: Shop) -> None:
+    [job_id] = await shop.store.queue.push(POOL, [NewJob(payload=1, timeout=timedelta.max)])
+
+    await shop.work(shop.workload(double, mode=Mode.DRAIN))
+
+    assert (await shop.job(job_id)).result == 2
+
+
+async def test_a_task_that_dies_with_its_job_ends_the_worker(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def die(*given: Any) -> None:
+        raise RuntimeError("nobody expected this")
+
+    workload = shop.workload(double, mode=Mode.DRAIN)
+    monkeypatch.setattr(workload.hand, "finish", die)
+    await shop.desk.push(1)
+
+    assert await shop.work(workload) is ExitCode.FATAL
 
 
 async def test_a_failure_keeps_the_handlers_own_traceback_and_not_ours(shop: Shop) -> None:
@@ -265,6 +390,18 @@ async def test_a_job_that_was_taken_away_is_stopped_and_its_result_dropped(
         assert gate.cancelled == ["taken"]
         assert (await shop.job(job_id)).lease_owner == "somebody"
     assert "is no longer this worker's" in caplog.text
+
+
+async def test_a_draining_worker_whose_last_job_was_taken_away_leaves(shop: Shop) -> None:
+    gate = Gate()
+    await shop.desk.push("taken")
+
+    async with shop.working(shop.workload(gate, mode=Mode.DRAIN, prefetch=2)) as life:
+        await shop.store.queue.release(ME, "somebody thought it lost")
+        await shop.desk.claim()
+        await shop.passes(21)
+
+        assert (gate.cancelled, life.work_is_done) == (["taken"], True)
 
 
 async def test_a_late_result_is_refused_and_logged(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
@@ -402,6 +539,51 @@ async def test_progress_is_kept(shop: Shop) -> None:
         assert (job.progress, job.progress_note) == (0.25, "a quarter")
 
 
+async def test_a_note_is_kept_as_text_and_a_refused_one_is_no_matter(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    gates = {"text": Gate(), "refused": Gate()}
+
+    async def slow(payload: str, context: JobContext) -> None:
+        context.progress(0.5, 42)
+        await gates[payload](payload)
+
+    first = await shop.desk.push("text")
+    async with shop.working(shop.workload(slow, concurrency=2)):
+        noted = (await shop.job(first)).progress_note
+        _break(shop.store.jobs, "progress")
+        second = await shop.desk.push("refused")
+        await shop.passes(1)
+        gates["refused"].open.set()
+        await settle()
+
+        assert (noted, await shop.status(second)) == ("42", JobStatus.DONE)
+    assert f"the progress of job {second} could not be kept: ValueError: an odd row" in caplog.text
+
+
+def _break(table: Any, name: str) -> None:
+    """From now on it raises what no store should."""
+
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        raise ValueError("an odd row")
+
+    setattr(table, name, call)
+
+
+@pytest.mark.parametrize(("table", "call"), [("queue", "expire"), ("queue", "renew"), ("queue", "wait"), ("jobs", "to_stop")])
+async def test_a_row_that_cannot_be_read_never_takes_a_worker_down(shop: Shop, table: str, call: str) -> None:
+    gate = Gate()
+    long = await shop.desk.push("long")
+    async with shop.working(shop.workload(gate, concurrency=2)):
+        _break(getattr(shop.store, table), call)
+        await shop.passes(45)
+        later = await shop.desk.push("later")
+        await shop.passes(11)
+        gate.open.set()
+        await settle()
+
+        assert (await shop.status(long), await shop.status(later)) == (JobStatus.DONE, JobStatus.DONE)
+    assert (await shop.store.workers.get(POOL, ME)).exit_code is ExitCode.CLEAN
+
+
 async def test_while_the_store_is_away_the_work_goes_on_and_is_settled_later(shop: Shop) -> None:
     gate = Gate()
     job_id = await shop.desk.push("patient")
@@ -426,6 +608,19 @@ async def test_a_claim_whose_answer_was_lost_is_taken_up(shop: Shop) -> None:
         await shop.passes(1)
 
         assert (lost, await shop.status(job_id)) == (JobStatus.CLAIMED, JobStatus.DONE)
+
+
+async def test_a_lost_claim_that_cannot_be_read_takes_no_worker_down(shop: Shop) -> None:
+    async with shop.working(shop.workload(double)):
+        await settle()
+        await shop.desk.push(3)
+        shop.store.fail_next(1, kept=True)
+        _break(shop.store.jobs, "list")
+        await shop.passes(1)
+        later = await shop.desk.push(4)
+        await shop.passes(11)
+
+        assert (await shop.job(later)).result == 8
 
 
 async def test_a_claim_whose_answer_was_lost_is_given_back_by_a_drain(shop: Shop) -> None:
@@ -453,6 +648,41 @@ async def test_a_result_the_store_will_not_have_fails_its_job_alone(shop: Shop, 
     assert "its result could not be kept" in ((await shop.job(bad)).last_error or "")
 
 
+async def test_a_refused_result_ends_no_drain_and_counts_as_failed(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = await shop.desk.push_many(range(5))
+
+    async def odd(n: int) -> Any:
+        return n
+
+    monkeypatch.setattr("drumbeat.pool.attempt.as_json", lambda value, what: object() if value == 1 else value)
+    workload = shop.workload(odd, mode=Mode.DRAIN, prefetch=0)
+    code = await shop.work(workload)
+
+    statuses = [await shop.status(job_id) for job_id in ids]
+    assert statuses == [JobStatus.POISONED if n == 1 else JobStatus.DONE for n in range(5)]
+    assert (code, workload.figures.operations, workload.figures.errors) == (ExitCode.CLEAN, 5, 1)
+    assert "its result could not be kept" in (workload.figures.error or "")
+
+
+@pytest.mark.parametrize("refusal", [DrumbeatError("not this one"), TypeError("not this one")])
+async def test_a_verdict_that_cannot_be_told_at_all_takes_no_worker_down(
+    shop: Shop, caplog: pytest.LogCaptureFixture, refusal: Exception
+) -> None:
+    bad, good = await shop.desk.push_many([1, 2])
+    settling = shop.store.queue.settle
+
+    async def picky(worker_id: Any, verdicts: Any, claiming: Any = None) -> Any:
+        if any(verdict.token.job_id == bad for verdict in verdicts):
+            raise refusal
+        return await settling(worker_id, verdicts, claiming)
+
+    shop.store.queue.settle = picky  # type: ignore[method-assign]
+    code = await shop.work(shop.workload(double, mode=Mode.DRAIN, concurrency=2))
+
+    assert (code, await shop.status(good)) == (ExitCode.CLEAN, JobStatus.DONE)
+    assert f"what became of job {bad} cannot be told" in caplog.text
+
+
 async def test_a_worker_takes_back_what_a_dead_one_held(shop: Shop) -> None:
     job_id = await shop.desk.push(21)
     await shop.desk.claim(lease=seconds(30), worker_id="dead")
@@ -473,26 +703,101 @@ async def test_only_types_with_a_handler_are_claimed(shop: Shop) -> None:
     assert (await shop.status(other), await shop.status(mine)) == (JobStatus.PENDING, JobStatus.DONE)
 
 
-async def test_a_thread_that_cannot_be_stopped_takes_up_room_until_it_ends(shop: Shop) -> None:
-    stuck = threading.Event()
+class Stuck:
+    """A handler in a thread, which waits until it is let go, whatever it is told; with another payload it is done at once."""
 
-    def block(payload: str) -> None:
+    def __init__(self) -> None:
+        self.go = threading.Event()
+
+    def __call__(self, payload: str) -> None:
         if payload == "stuck":
-            stuck.wait(30)
+            self.go.wait(30)
 
+
+async def test_a_thread_that_cannot_be_stopped_takes_up_room_until_it_ends(shop: Shop) -> None:
+    stuck = Stuck()
     first = await shop.desk.push("stuck", timeout=5, max_attempts=1)
     second = await shop.desk.push("next")
-    async with shop.working(shop.workload(block, executor=ExecutorKind.THREADS)):
+    workload = shop.workload(stuck, executor=ExecutorKind.THREADS)
+    async with shop.working(workload):
         await shop.passes(6)
-        midway = (await shop.status(first), await shop.status(second))
-        stuck.set()
+        midway = (await shop.status(first), await shop.status(second), workload.figures.active)
+        stuck.go.set()
         for _ in range(1000):
             await asyncio.sleep(0.002)
             if await shop.status(second) is JobStatus.DONE:
                 break
 
-        assert midway == (JobStatus.POISONED, JobStatus.PENDING)
-        assert await shop.status(second) is JobStatus.DONE
+        assert midway == (JobStatus.POISONED, JobStatus.PENDING, 1)
+        assert (await shop.status(second), workload.figures.active) == (JobStatus.DONE, 0)
+
+
+@pytest.mark.parametrize("mode", [Mode.LOOP, Mode.DRAIN])
+async def test_a_worker_whose_room_is_all_taken_by_what_cannot_be_stopped_leaves_to_be_replaced(shop: Shop, mode: Mode) -> None:
+    stuck = Stuck()
+    await shop.desk.push_many(["stuck", "stuck"], timeout=5, max_attempts=1)
+    waiting = await shop.desk.push("next")
+    workload = shop.workload(stuck, executor=ExecutorKind.THREADS, mode=mode, concurrency=2)
+
+    async with shop.working(workload) as life:
+        for _ in range(12):
+            await shop.passes(1)
+        left = await shop.store.workers.get(POOL, ME)
+
+        assert (left.status, left.exit_code, life.work_is_done) == (WorkerStatus.TERMINATED, ExitCode.CLEAN, True)
+        assert await shop.status(waiting) is JobStatus.PENDING
+        stuck.go.set()
+
+
+async def test_a_thread_that_heeds_its_stop_late_costs_no_worker(shop: Shop) -> None:
+    stuck = Stuck()
+    await shop.desk.push("stuck", timeout=5, max_attempts=1)
+
+    workload = shop.workload(stuck, executor=ExecutorKind.THREADS)
+    async with shop.working(workload) as life:
+        for _ in range(7):
+            await shop.passes(1)
+        lingering = workload.figures.active
+        stuck.go.set()
+        while workload.figures.active:
+            await asyncio.sleep(0.002)
+        for _ in range(20):
+            await shop.passes(1)
+
+        assert (lingering, life.work_is_done) == (1, False)
+
+
+async def test_a_draining_worker_with_room_hears_of_a_push_while_a_long_job_runs(shop: Shop) -> None:
+    gate = Gate()
+
+    async def work(payload: Any) -> None:
+        if payload == "long":
+            await gate(payload)
+
+    await shop.desk.push("long")
+    async with shop.working(shop.workload(work, mode=Mode.DRAIN, concurrency=2)) as life:
+        short = await shop.desk.push("short")
+        await shop.passes(1)
+        midway = await shop.status(short)
+        working_on = not life.work_is_done
+        gate.open.set()
+        await settle()
+
+        assert (midway, working_on, life.work_is_done) == (JobStatus.DONE, True, True)
+
+
+async def test_a_worker_for_one_job_hears_of_no_other(shop: Shop) -> None:
+    asked: list[str] = []
+    _count(shop.store.queue, "wait", asked)
+    gate = Gate()
+    await shop.desk.push("only")
+
+    async with shop.working(shop.workload(gate, mode=Mode.ONCE, concurrency=2)):
+        await shop.passes(30)
+        gate.open.set()
+        await settle()
+
+    assert asked == []
 
 
 async def test_quick_jobs_are_settled_many_at_a_time(shop: Shop) -> None:

@@ -122,6 +122,24 @@ async def test_what_is_missing_is_applied_in_order(url: str, offer: Callable[...
     assert await versions(url) == [*OURS, LATEST + 1, LATEST + 2]
 
 
+async def test_an_older_schema_that_lacks_a_table_is_looked_at_all_the_same(url: str) -> None:
+    async with open_store(url, create=True):
+        pass
+    sql = await looking(url)
+    for statement in ("DROP TABLE notes", f"DELETE FROM schema_version WHERE version = {LATEST}"):
+        await sql.run(statement)
+    await sql.close()
+
+    async with open_store(url, check_version=False) as store:
+        before = await store.upkeep.check()
+        assert await store.upkeep.migrate() == [LATEST]
+        after = await store.upkeep.check()
+
+    assert (before.schema_version, before.rows) == (LATEST - 1, {})
+    assert "run: drumbeat store migrate" in before.problems[0]
+    assert (after.schema_version, after.problems, after.rows["notes"]) == (LATEST, [], 0)
+
+
 async def _fails(url: str) -> None:
     async with open_store(url, check_version=False) as store:
         with pytest.raises(StoreError, match="nowhere"):

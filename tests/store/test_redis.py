@@ -2,9 +2,10 @@
 
 import asyncio
 import inspect
+import math
 import sys
 from collections.abc import AsyncIterator, Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,12 +15,13 @@ from drumbeat.core.errors import (
     InvalidSettings,
     MissingExtra,
     Refused,
+    StoreCorrupt,
     StoreNotReady,
     StoreTooNew,
     StoreUnavailable,
 )
 from drumbeat.core.event import NewEvent, start
-from drumbeat.core.job import JobStatus, NewJob, Outcome, Verdict
+from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict
 from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import WorkerId
@@ -44,11 +46,13 @@ from drumbeat.store.contract.given_jobs import claimed, claiming, pushed, verdic
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
+from drumbeat.store.contract.notes import NotesContract
 from drumbeat.store.contract.pools import PoolsContract
 from drumbeat.store.contract.samples import SamplesContract
 from drumbeat.store.contract.upkeep import UpkeepContract, fill, left
 from drumbeat.store.contract.workers import WorkersContract
 from drumbeat.store.interface import Claiming
+from drumbeat.store.job_ids import number_of
 from drumbeat.store.redis.database import RedisDatabase, _driver
 from drumbeat.store.redis.record import KEPT
 from drumbeat.store.redis.scripts import load_scripts
@@ -115,6 +119,7 @@ class TestRedisStore(
     SamplesContract,
     LogsContract,
     AnswersContract,
+    NotesContract,
     UpkeepContract,
 ):
     """Every promise of what Redis keeps. Where a promise is told of a run, it is told here of a pool that is no run's."""
@@ -230,6 +235,63 @@ async def test_what_was_claimed_leaves_no_trace_in_the_queue(store: RedisStore) 
     assert sorted(key.rpartition(b":")[2] for key in keys) == [b"news", b"pool"]
 
 
+async def spoilt(store: RedisStore, job_id: JobId, field: str, value: str) -> None:
+    """Somebody wrote nonsense into a job's row."""
+    await store.database.command(b"HSET", store.database.key(f"job:{number_of(job_id):015d}"), field.encode(), value.encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("progress", "nan"), ("attempts", '"many"'), ("doc", '{"type":5}'), ("doc", "\n,,")]
+)
+async def test_a_row_that_cannot_be_read_keeps_nobody_from_the_others(
+    store: RedisStore, elapse: Elapse, caplog: pytest.LogCaptureFixture, field: str, value: str
+) -> None:
+    pool = await store.pools.create(new_pool())
+    [good, bad, other] = await pushed(store, pool, "good", "bad", "other", max_crashes=1)
+    assert len(await store.queue.claim(claiming(pool, limit=3))) == 3
+    await spoilt(store, bad, field, value)
+
+    assert [job.job_id for job in await store.jobs.list(pool.pool_id, limit=2)] == [good, other]
+    await elapse(2 * MINUTE)
+    assert {good, other} <= {job.job_id for job in await store.queue.expire()}
+    assert await store.jobs.counts(pool.pool_id) == JobCounts(ready=0, delayed=0, claimed=0, done=0, poisoned=3, cancelled=0)
+    assert "cannot be read" in caplog.text
+    assert str(number_of(bad)) in caplog.text
+    with pytest.raises(StoreCorrupt, match="cannot be read"):
+        await store.jobs.get(bad)
+
+
+@pytest.mark.parametrize("when", ["-99999999999999999999", "99999999999999999999"])
+async def test_a_time_that_no_calendar_has_is_told_as_the_nearest(store: RedisStore, when: str) -> None:
+    pool = await store.pools.create(new_pool())
+    [job_id] = await pushed(store, pool, 1)
+    await spoilt(store, job_id, "not_before", when)
+
+    [job] = await store.jobs.list(pool.pool_id)
+
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    assert job.not_before == (first if when.startswith("-") else last)
+
+
+async def test_a_claim_gives_those_that_can_be_read(store: RedisStore, elapse: Elapse) -> None:
+    pool = await store.pools.create(new_pool())
+    [_, bad, _] = await pushed(store, pool, "good", "bad", "other", max_crashes=1)
+    await spoilt(store, bad, "doc", "nothing")
+
+    assert [job.payload for job in await store.queue.claim(claiming(pool, limit=3))] == ["good", "other"]
+    assert (await store.jobs.counts(pool.pool_id)).claimed == 3
+
+
+@pytest.mark.parametrize("share", [math.nan, math.inf])
+async def test_progress_that_is_no_number_is_not_kept(store: RedisStore, share: float) -> None:
+    pool = await store.pools.create(new_pool())
+    await pushed(store, pool, 1)
+    job = await claimed(store, pool)
+
+    with pytest.raises(InvalidInput, match="share"):
+        await store.jobs.progress(W1, job.token, share)
+
+
 async def test_however_many_come_due_at_once_all_are_claimed(store: Store, elapse: Elapse) -> None:
     pool = await store.pools.create(new_pool(PoolKind.JOBS))
     await pushed(store, pool, *range(2500), delay=MINUTE)
@@ -257,14 +319,14 @@ async def test_of_samples_the_newest_stay(store: Store) -> None:
 async def test_pools_of_awkward_names_do_not_meet(store: Store) -> None:
     names = ["x", "x}:worker:", "{x}", "x%7D", "", "ünïcode 🥁", "a:b"]
     for name in names:
-        await store.pools.create(pool(f"odd {name}", PoolKind.JOBS))
+        await store.pools.create(pool(f"odd-{name}", PoolKind.JOBS))
     for n, name in enumerate(names):
-        made = await store.pools.get(PoolId(f"odd {name}"))
+        made = await store.pools.get(PoolId(f"odd-{name}"))
         await joined(store, made, WorkerId("}:worker:q"), slot=n)
         await store.queue.push(made.pool_id, [NewJob(payload=name)])
 
     for n, name in enumerate(names):
-        made = await store.pools.get(PoolId(f"odd {name}"))
+        made = await store.pools.get(PoolId(f"odd-{name}"))
         assert [worker.slot for worker in await store.workers.list(made.pool_id)] == [n]
         assert await store.queue.wait(made.pool_id, timedelta())
         assert (await claimed(store, made)).payload == name

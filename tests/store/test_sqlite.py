@@ -1,6 +1,7 @@
 """SQLite keeps the store's promises, and some of its own."""
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator
@@ -14,6 +15,7 @@ from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.sql.sqlite_bell import SqliteBell
 from store.timeshift import shift_statements
 
 
@@ -139,3 +141,13 @@ async def test_a_full_disk_is_said_and_nothing_is_half_written(url: str, databas
             await store.events.append(PoolId("p"), [NewEvent(type="X", payload={"big": "x" * 1000}) for _ in range(2000)])
 
         assert await store.events.read(PoolId("p"), 0) == []
+
+
+async def test_a_bell_leaves_alone_what_it_cannot_ring(tmp_path: Path) -> None:
+    folder = tmp_path / "jobs.db-wake"
+    (folder / "no-pipe").mkdir(parents=True)
+    os.mkfifo(folder / "nobody-reads")
+
+    await SqliteBell(tmp_path / "jobs.db").ring(PoolId("p"))
+
+    assert [each.name for each in folder.iterdir()] == ["no-pipe"]

@@ -22,6 +22,7 @@ _TIMES = {
     "templates": ("last_used_at", "created_at", "updated_at"),
     "connections": ("created_at", "updated_at"),
     "answers": ("expires_at", "created_at"),
+    "notes": ("updated_at",),
 }
 
 

@@ -187,6 +187,7 @@ async def test_over_a_real_socket() -> None:
         (request({"Content-Length": "-1"}), 400),
         (request({"Content-Length": "99"}), 400),
         (request({"Content-Length": str(LARGEST_BODY + 1)}), 413),
+        (request({"Content-Length": "9" * 5000}), 413),
         (request({"Transfer-Encoding": "chunked"}), 411),
         (request({"X-Long": "x" * 20_000}), 431),
         (request(line="GET / HTTP/1.1"), 404),

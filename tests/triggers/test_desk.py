@@ -47,6 +47,26 @@ async def test_every_machine_can_be_pulled(plane: ControlPlane) -> None:
     assert reaped["papers"]["why_not"] == "0 workers here and none is ill; no job is held by the dead"
 
 
+async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK", SECRET)
+    desk = plane.triggers()
+    await desk.fire("often")
+    await plane.fire(desk.get("nightly").firing())
+    await plane.answer_event({"trigger": "cloud", "pool_id": "papers", "max_workers": 0})
+
+    found = await plane.triggers().last_fired()
+
+    assert set(found) == {"often", "nightly", "cloud"}
+    assert found["often"].outcome == "papers: 2 jobs ready, but 0 of at most 0 workers are here"
+    assert all(each.ok for each in found.values())
+
+
+async def test_a_check_by_hand_is_no_triggers_firing(plane: ControlPlane) -> None:
+    await plane.run_trigger(plane.triggers().get("often").firing())
+
+    assert await plane.triggers().last_fired() == {}
+
+
 async def test_a_trigger_that_is_not_there_is_named(plane: ControlPlane) -> None:
     with pytest.raises(NotFound, match=r"no trigger 'oftn' in .*; it has: often, nightly, hook"):
         await plane.triggers().fire("oftn")

@@ -127,6 +127,11 @@ def test_what_is_wrong_is_named(text: str, says: str) -> None:
         parse_triggers(text)
 
 
+@pytest.mark.parametrize("text", ["{}", "triggers:", "triggers: []"])
+def test_a_file_may_have_none(text: str) -> None:
+    assert not parse_triggers(text)
+
+
 def test_a_subprocess_trigger_may_keep_a_process_warm() -> None:
     [kept] = parse_triggers("triggers: [{name: a, type: subprocess, keep_warm_seconds: 90}]")
 

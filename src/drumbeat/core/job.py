@@ -1,5 +1,6 @@
 """A job: one unit of work in a pool's queue, done as often as promised."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -50,12 +51,21 @@ class Backoff:
 
 USUAL_BACKOFF = Backoff()
 NO_BACKOFF = Backoff(first=timedelta(), jitter=0.0)
+LONGEST_WAIT = timedelta(days=3650)  #: nothing waits longer before it is tried again, whatever was asked for
 
 
 def retry_delay(backoff: Backoff, failures: int, chance: float) -> timedelta:
-    """The wait after so many failures; ``chance`` between 0 and 1 picks the jitter."""
-    wait = min(backoff.first * backoff.factor ** min(max(failures - 1, 0), 64), backoff.most)
-    return max(wait * (1 + backoff.jitter * (2 * chance - 1)), timedelta())
+    """The wait after so many failures; ``chance`` between 0 and 1 picks the jitter. Never raises."""
+    longest = min(backoff.most, LONGEST_WAIT).total_seconds()
+    if not backoff.first:
+        return timedelta()
+    try:
+        wait = backoff.first.total_seconds() * backoff.factor ** max(failures - 1, 0)
+    except OverflowError:
+        wait = longest
+    wait = wait if wait < longest else longest
+    swayed = wait * (1 + backoff.jitter * (2 * chance - 1))
+    return timedelta(seconds=min(max(swayed if math.isfinite(swayed) else wait, 0.0), LONGEST_WAIT.total_seconds()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
 
+from drumbeat.core.errors import InvalidInput
+
 PoolId = NewType("PoolId", str)
 
 
@@ -56,6 +58,9 @@ def _seconds(
     )
 
 
+LONGEST_NAME = 200
+_NEVER_IN_NAMES = frozenset("/\\")
+
 #: Nobody leads a pool of jobs for longer than a beat: a trigger may come by once an hour, or never again. Its workers are
 #: needed all the same, and leave by themselves; what they hold comes back when its lease runs out. So no absence counts.
 _NEVER = 1_000_000_000
@@ -79,6 +84,16 @@ class Pool:
     created_at: datetime | None = None  #: set by the store
 
 
+def check_pool_name(name: str) -> None:
+    """Raise InvalidInput for a name no new pool may have."""
+    fits = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
+    if not fits or _NEVER_IN_NAMES & set(name):
+        raise InvalidInput(
+            f"pool_id: expected 1 to {LONGEST_NAME} letters, digits, spaces within and signs other than / and \\, got {name!r}"
+        )
+
+
 def pool(pool_id: str, kind: PoolKind, thresholds: Thresholds | None = None, **policy: Any) -> Pool:
-    """A pool with its kind's usual thresholds."""
+    """A pool with its kind's usual thresholds. Raises InvalidInput for a name that no address can hold."""
+    check_pool_name(pool_id)
     return Pool(pool_id=PoolId(pool_id), kind=kind, thresholds=thresholds or PRESETS[kind], policy=policy)

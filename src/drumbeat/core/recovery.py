@@ -3,8 +3,8 @@
 Every capability recovers first and in the same way, before it decides anything of its own.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from drumbeat.core.pool import Thresholds
@@ -30,6 +30,7 @@ class Sight:
     workers: tuple[Worker, ...]
     instances: tuple[Seen, ...]
     partial: bool = False  #: the provider gave no list: what is not in it may well be there
+    unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.job import Job, Outcome, Token, Verdict, retry_delay
+from drumbeat.core.job import LONGEST_WAIT, Job, Outcome, Token, Verdict, retry_delay
 from drumbeat.pool.context import JobContext
 from drumbeat.pool.executors import Executor
 from drumbeat.pool.failures import Failure, failure
@@ -69,6 +69,14 @@ class Attempts:
 
     async def verdict(self, held: Held) -> Verdict:
         """What became of it; never raises, but for a cancellation that was not ours."""
+        try:
+            return await self._verdict(held)
+        except Exception as exc:
+            log.exception("what became of job %s cannot be told", held.job.job_id)
+            error = f"what became of it cannot be told: {type(exc).__name__}"
+            return Verdict(token=held.token, outcome=Outcome.FAILED, error=error, fatal=True)
+
+    async def _verdict(self, held: Held) -> Verdict:
         job, token = held.job, held.token
         try:
             result = await self._result(held)
@@ -87,7 +95,8 @@ class Attempts:
         return Verdict(token=token, outcome=Outcome.DONE, result=result)
 
     def _limit(self, job: Job) -> timedelta | None:
-        return job.timeout if job.timeout is not None else self.timeout
+        limit = job.timeout if job.timeout is not None else self.timeout
+        return None if limit is None or limit > LONGEST_WAIT else limit
 
     async def _result(self, held: Held) -> Any:
         handler = handler_for(self.handlers, held.job.type)

@@ -90,7 +90,7 @@ def told(report: BeatReport) -> Mapping[str, Any]:
         "beat": report.n,
         "summary": dict(report.summary),
         "actions": [dict(action) for action in report.actions],
-        "why_not": report.why_not if report.led else "another checker is at it",
+        "why_not": report.why_not if report.led or report.error else "another checker is at it",
         "error": report.error,
         "seconds": report.duration.total_seconds(),
     }

@@ -12,7 +12,7 @@ from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_poo
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.spawn.interface import InstanceState, Spawner
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import PoolChange, Store
 
 log = logging.getLogger(__name__)
 
@@ -107,4 +107,4 @@ class Checker:
         if max_workers is None or ("max_workers" in pool.policy and policy.max_workers == max_workers):
             return
         replace(policy, max_workers=max_workers)
-        await self._store.pools.save(replace(pool, policy={**pool.policy, "max_workers": max_workers}))
+        await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))

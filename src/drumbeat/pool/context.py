@@ -11,9 +11,15 @@ Tell = Callable[[float, str | None], None]
 
 
 class JobFailure(Exception):
-    """Raised by a handler that knows how its job has failed: for good, or until some time from now."""
+    """Raised by a handler that knows how its job has failed: for good, or until some time from now.
 
-    def __init__(self, message: str, *, fatal: bool = False, retry_in: timedelta | None = None) -> None:
+    ``retry_in`` is a timedelta or a number of seconds; below 0 counts as 0, above ten years as ten years.
+    """
+
+    fatal: bool = False
+    retry_in: timedelta | float | None = None
+
+    def __init__(self, message: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         super().__init__(message)
         self.fatal = fatal
         self.retry_in = retry_in
@@ -45,9 +51,12 @@ class JobContext:
     def payload(self) -> Any:
         return self.job.payload
 
-    def progress(self, share: float, note: str | None = None) -> None:
-        """Say how far it is, from 0 to 1. Kept about twice a second; the last word counts. Raises InvalidInput."""
+    def progress(self, share: float, note: object = None) -> None:
+        """Say how far it is, from 0 to 1. Kept about twice a second, the note as text; the last word counts.
+
+        Raises InvalidInput.
+        """
         if not 0 <= share <= 1:
             raise InvalidInput(f"expected progress between 0 and 1, got {share!r}")
         if self._tell is not None:
-            self._tell(float(share), note)
+            self._tell(float(share), None if note is None else str(note))

@@ -1,7 +1,7 @@
 """A pool's desk: everything a caller may ask of one pool of jobs. The client, the command line and adapters all stand here."""
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,11 @@ from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.pool.asking import how_far, how_many, moment, names, time_span, words
 from drumbeat.pool.payload import MOST_BYTES, as_json
-from drumbeat.pool.pushing import duration, new_job, new_jobs, one_job
+from drumbeat.pool.pushing import new_job, new_jobs, one_job
 from drumbeat.pool.work import WorkPlan, plan_of
-from drumbeat.store.interface import Claiming, Store
+from drumbeat.store.interface import Claiming, PoolChange, Store
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import Explanation
@@ -85,7 +86,7 @@ class PoolDesk:
         kept = await self.get()
         if "handlers" in wanted:
             wanted |= await self._mended()
-        return await self._store.pools.save(replace(kept, policy={**kept.policy, **wanted}) if wanted else kept)
+        return await self._store.pools.change(kept.pool_id, PoolChange(policy=wanted)) if wanted else kept
 
     async def _mended(self) -> dict[str, str]:
         """For the pool's policy: what workers failed at until now is mended, so others need not be held back."""
@@ -144,11 +145,11 @@ class PoolDesk:
         return await self._store.queue.claim(
             Claiming(
                 pool_id=self.pool_id,
-                worker_id=WorkerId(worker_id) if worker_id else self._who,
-                lease=duration(lease),
-                limit=limit,
-                capabilities=tuple(capabilities),
-                types=tuple(types),
+                worker_id=WorkerId(words("worker_id", worker_id)) if worker_id else self._who,
+                lease=time_span("lease", lease),
+                limit=how_many("limit", limit),
+                capabilities=names("capabilities", capabilities),
+                types=names("types", types),
             )
         )
 
@@ -158,8 +159,8 @@ class PoolDesk:
 
     async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         """This attempt has failed; it is tried again after its backoff, unless ``fatal`` or out of attempts."""
-        wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else duration(retry_in)
-        await self._settle(job, Outcome.FAILED, error=error, fatal=fatal, retry_in=wait)
+        wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else time_span("retry_in", retry_in)
+        await self._settle(job, Outcome.FAILED, error=words("error", error), fatal=fatal, retry_in=wait)
 
     async def release(self, job: Job) -> None:
         """Give it back undone; it costs no attempt."""
@@ -167,13 +168,15 @@ class PoolDesk:
 
     async def renew(self, job: Job, lease: timedelta = timedelta(minutes=1)) -> bool:
         """Keep a claim; whether somebody has asked for the job to be stopped. Raises StaleWrite when it is gone."""
-        renewed = await self._store.queue.renew(self._owner(job), [job.token], duration(lease))
+        renewed = await self._store.queue.renew(self._owner(job), [job.token], time_span("lease", lease))
         if renewed.stale:
             raise _stale(job)
         return bool(renewed.cancelled)
 
     async def progress(self, job: Job, share: float, note: str | None = None) -> None:
-        if not await self._store.jobs.progress(self._owner(job), job.token, share, note):
+        """Say how far a job is, from 0 to 1. Raises StaleWrite when it is no longer this claim's."""
+        known = how_far("share", share), None if note is None else words("note", note)
+        if not await self._store.jobs.progress(self._owner(job), job.token, *known):
             raise _stale(job)
 
     async def _settle(self, job: Job, outcome: Outcome, **more: Any) -> None:
@@ -225,7 +228,7 @@ class PoolDesk:
 
     async def result(self, job_id: str, timeout: timedelta | float | None = None) -> Any:  # noqa: ASYNC109
         """A job's result, once it is done. Raises JobEnded when it was poisoned or cancelled, TimeoutError."""
-        limit = None if timeout is None else self._clock.elapsed() + duration(timeout)
+        limit = None if timeout is None else self._clock.elapsed() + time_span("timeout", timeout)
         pause = LOOK_EVERY
         while True:
             job = await self.job(job_id)
@@ -249,12 +252,13 @@ class PoolDesk:
 
     async def pause(self, until: datetime | None = None) -> Pool:
         """Nothing is claimed from the pool until then, or until it is resumed; what runs goes on."""
-        return await self._store.pools.save(replace(await self.get(), paused_until=until or FOREVER))
+        wanted = PoolChange(paused_until=FOREVER if until is None else moment("until", until))
+        return await self._store.pools.change((await self.get()).pool_id, wanted)
 
     async def resume(self) -> Pool:
         """Jobs may be claimed again; and workers are started again, whatever they failed at before."""
         kept = await self.get()
-        return await self._store.pools.save(replace(kept, paused_until=None, policy={**kept.policy, **await self._mended()}))
+        return await self._store.pools.change(kept.pool_id, PoolChange(resumed=True, policy=await self._mended()))
 
     async def plan(self) -> WorkPlan:
         """How its workers work."""

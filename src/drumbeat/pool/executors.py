@@ -45,7 +45,9 @@ class LoopExecutor:
             return await self._threads.run(lambda: handler.invoke(context))
         try:
             return await handler.invoke(context)
-        except (SystemExit, KeyboardInterrupt) as exc:
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as exc:
             raise RuntimeError(f"the handler raised {type(exc).__name__}: {exc}") from exc
 
     async def close(self) -> None:

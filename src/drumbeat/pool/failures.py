@@ -1,11 +1,15 @@
 """What a handler's failure comes to: an error short enough to keep, and whether another attempt makes sense."""
 
+import math
 import traceback
 from dataclasses import dataclass
 from datetime import timedelta
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.job import LONGEST_WAIT
 from drumbeat.pool.context import JobFailure
 from drumbeat.runtime.patience import cut
 
@@ -35,10 +39,37 @@ def failure(exc: BaseException) -> Failure:
     if isinstance(exc, FailedElsewhere):
         return exc.failure
     if isinstance(exc, JobFailure):
-        return Failure(error=shortened(str(exc) or "it failed"), fatal=exc.fatal, retry_in=exc.retry_in)
+        return _as_said(exc)
     if isinstance(exc, InvalidInput):
         return Failure(error=shortened(str(exc)), fatal=True)
     return Failure(error=shortened(_trace(exc)))
+
+
+def _as_said(exc: JobFailure) -> Failure:
+    """As the handler said; if what it said about the next attempt makes no sense, its backoff decides."""
+    said, fatal = str(exc) or "it failed", bool(exc.fatal)
+    try:
+        return Failure(error=shortened(said), fatal=fatal, retry_in=_wait(exc.retry_in))
+    except InvalidInput as wrong:
+        return Failure(error=shortened(f"{said} ({wrong})"), fatal=fatal)
+
+
+def _wait(retry_in: object) -> timedelta | None:
+    """How long until the next attempt, within limits. Raises InvalidInput."""
+    if retry_in is None:
+        return None
+    if isinstance(retry_in, timedelta):
+        return min(max(retry_in, timedelta()), LONGEST_WAIT)
+    if isinstance(retry_in, Real) and (seconds := _bounded(retry_in)) is not None:
+        return timedelta(seconds=seconds)
+    raise InvalidInput(f"expected retry_in to be seconds or a timedelta, got {retry_in!r}")
+
+
+def _bounded(number: Any) -> float | None:
+    """The number within limits; None if it is none."""
+    if number != number or number in (math.inf, -math.inf):
+        return None
+    return float(min(max(number, 0), LONGEST_WAIT.total_seconds()))
 
 
 def shortened(text: str) -> str:

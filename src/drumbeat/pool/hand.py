@@ -40,6 +40,11 @@ class Tally:
         self.usual = seconds if not self.usual else 0.9 * self.usual + 0.1 * seconds
         self._latency.record(int(seconds / _NANOSECOND))
 
+    def refuse(self, verdict: Verdict) -> None:
+        """What was counted as done has failed after all."""
+        self.failed += 1
+        self.error = verdict.error
+
     def interval(self) -> Measurement:
         """What was counted since the last call."""
         finished, failed = self.finished - self._told[0], self.failed - self._told[1]

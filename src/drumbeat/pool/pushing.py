@@ -11,6 +11,8 @@ from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.store.job_ids import number_of
 
 _MOST = 2**31 - 1
+_LONGEST = timedelta(days=36_500)
+_LATEST = datetime(9000, 1, 1, tzinfo=UTC)  #: moments beyond cannot be told in every time zone
 _PLAIN = NewJob(payload=None)
 
 
@@ -52,6 +54,8 @@ def job_from_line(line: Any, most_bytes: int = MOST_BYTES) -> NewJob:
     if not isinstance(line, Mapping) or "payload" not in line:
         raise InvalidInput(f"expected an object with a payload, got {str(line)[:80]!r}")
     given = {name: value for name, value in line.items() if name not in _THE_STORES and value is not None}
+    if line.get("not_before") is not None and not given.keys() & {"run_at", "delay"}:
+        given["run_at"] = line["not_before"]
     if number_of(str(given.get("job_id", ""))) is not None:
         del given["job_id"]
     return new_job(given.pop("payload", None), most_bytes, **given)
@@ -70,6 +74,8 @@ def _read(name: str, value: Any) -> Any:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
+    if b"\0" in value.encode():
+        raise ValueError(value)
     return value
 
 
@@ -90,11 +96,11 @@ def _count(value: Any) -> int:
 
 
 def duration(value: Any) -> timedelta:
-    """Seconds, a timedelta, or as JSON has it (PT90S); never negative."""
+    """Seconds, a timedelta, or as JSON has it (PT90S); never negative, and a hundred years at the most."""
     if isinstance(value, str):
         return _from_iso(value)
     given = value if isinstance(value, timedelta) else timedelta(seconds=value)
-    if given < timedelta():
+    if not timedelta() <= given <= _LONGEST:
         raise ValueError(value)
     return given
 
@@ -116,22 +122,27 @@ def _positive(value: Any) -> timedelta:
 
 def _moment(value: Any) -> datetime:
     given = value if isinstance(value, datetime) else datetime.fromisoformat(value)
-    return given if given.tzinfo else given.replace(tzinfo=UTC)
+    moment = given.astimezone(UTC) if given.tzinfo else given.replace(tzinfo=UTC)
+    if moment > _LATEST:
+        raise ValueError(value)
+    return moment
 
 
 def _backoff(value: Any) -> Backoff:
-    if isinstance(value, Backoff):
-        return value
     usual = dataclasses.asdict(Backoff())
-    if not isinstance(value, Mapping) or not set(value) <= set(usual):
+    given = dataclasses.asdict(value) if isinstance(value, Backoff) else value
+    if not isinstance(given, Mapping) or not set(given) <= set(usual):
         raise ValueError(value)
-    read = {name: duration(each) if name in ("first", "most") else float(each) for name, each in value.items()}
-    return Backoff(**{**usual, **read})
+    read = {name: duration(each) if name in ("first", "most") else float(each) for name, each in given.items()}
+    backoff = Backoff(**{**usual, **read})
+    if not (1 <= backoff.factor <= _MOST and 0 <= backoff.jitter <= 1):
+        raise ValueError(value)
+    return backoff
 
 
 def _rate(value: Any) -> RateLimit:
     if isinstance(value, RateLimit):
-        return value
+        value = dataclasses.asdict(value)
     return RateLimit(count=_count(value["count"]), per=_positive(value["per"]))
 
 
@@ -153,12 +164,12 @@ _OPTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 _EXPECTED = {
     "priority": "a whole number",
-    "delay": "a timedelta or seconds, 0 or more",
-    "run_at": "a datetime or an ISO time",
+    "delay": "a timedelta or seconds, 0 or more and a hundred years at the most",
+    "run_at": "a datetime or an ISO time before the year 9000",
     "max_attempts": "a whole number, 1 or more",
     "max_crashes": "a whole number, 1 or more",
-    "backoff": "a Backoff, or an object of first, factor, most and jitter",
-    "timeout": "a timedelta or seconds, above 0",
+    "backoff": "a Backoff, or an object of first, factor (1 or more), most and jitter (0 to 1)",
+    "timeout": "a timedelta or seconds, above 0 and a hundred years at the most",
     "group_limit": "a whole number, 1 or more",
     "group_rate": "a RateLimit, or an object of count and per (seconds)",
 }

@@ -2,15 +2,25 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import Job, Outcome, Token, Verdict
 from drumbeat.pool.claims import Claims
 from drumbeat.pool.failures import shortened
-from drumbeat.store.interface import Settled
+from drumbeat.runtime.patience import describe
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What came of telling the store."""
+
+    asked: int = 0  #: how many jobs were asked for in the end
+    claimed: tuple[Job, ...] = ()
+    refused: tuple[Verdict, ...] = ()  #: failures that were told instead of results the store would not have
 
 
 class Settling:
@@ -21,34 +31,49 @@ class Settling:
         self.is_unsure = False  #: a claim went unanswered: we may hold what we do not know of
         self._repeated: set[Token] = set()  #: verdicts that may have been heard already
 
-    async def settle(self, verdicts: Sequence[Verdict], asked: int) -> Settled:
-        """One transaction, as a rule. Raises StoreUnavailable."""
+    async def settle(self, verdicts: Sequence[Verdict], asked: int) -> Told:
+        """One transaction, as a rule; where that is refused nothing is claimed. Raises StoreUnavailable."""
         try:
             settled = await self._claims.settle(verdicts, asked)
         except StoreUnavailable:
             self.is_unsure = self.is_unsure or asked > 0
             self._repeated.update(verdict.token for verdict in verdicts)
             raise
-        except DrumbeatError as exc:
+        except Exception as exc:
             if not verdicts:
                 raise
-            log.warning("%d results were refused together, and are told one by one: %s", len(verdicts), exc)
-            settled = await self._one_by_one(verdicts)
-        self._tell_stale(settled.stale)
+            log.warning("%d results were refused together, and are told one by one: %s", len(verdicts), describe(exc))
+            told = Told(refused=await self._one_by_one(verdicts))
+        else:
+            self._tell_stale(settled.stale)
+            told = Told(asked=asked, claimed=tuple(settled.claimed))
         self._repeated.difference_update(verdict.token for verdict in verdicts)
-        return settled
+        return told
 
-    async def _one_by_one(self, verdicts: Sequence[Verdict]) -> Settled:
-        stale: list[Token] = []
+    async def _one_by_one(self, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+        """Tell each; which failures were told in place of results that were refused."""
+        refused = []
         for verdict in verdicts:
             try:
-                told = await self._claims.settle([verdict], 0)
+                await self._tell(verdict)
             except StoreUnavailable:
                 raise
-            except DrumbeatError as exc:
-                told = await self._claims.settle([_refused(verdict, exc)], 0)
-            stale.extend(told.stale)
-        return Settled(stale=tuple(stale))
+            except Exception as exc:
+                instead = _refused(verdict, exc)
+                await self._tell_refusal(instead)
+                refused += [instead] if verdict.outcome is Outcome.DONE else []
+        return tuple(refused)
+
+    async def _tell(self, verdict: Verdict) -> None:
+        self._tell_stale((await self._claims.settle([verdict], 0)).stale)
+
+    async def _tell_refusal(self, verdict: Verdict) -> None:
+        try:
+            await self._tell(verdict)
+        except StoreUnavailable:
+            raise
+        except Exception:
+            log.exception("what became of job %s cannot be told; it is anyone's once its lease runs out", verdict.token.job_id)
 
     def _tell_stale(self, stale: Sequence[Token]) -> None:
         for token in stale:
@@ -63,6 +88,9 @@ class Settling:
             held = await self._claims.held()
         except StoreUnavailable:
             return False
+        except Exception:
+            log.exception("what an unanswered claim has given us cannot be read; it is anyone's once its lease runs out")
+            held = ()
         self.is_unsure = False
         for job in held:
             if not knows(job.token):
@@ -70,6 +98,6 @@ class Settling:
         return True
 
 
-def _refused(verdict: Verdict, exc: DrumbeatError) -> Verdict:
-    error = shortened(f"its result could not be kept: {exc}")
-    return replace(verdict, outcome=Outcome.FAILED, result=None, error=error, fatal=True)
+def _refused(verdict: Verdict, exc: Exception) -> Verdict:
+    error = shortened(f"its result could not be kept: {describe(exc)}")
+    return replace(verdict, outcome=Outcome.FAILED, result=None, error=error, retry_in=timedelta(), fatal=True)

@@ -9,11 +9,12 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import Job, Verdict
 from drumbeat.pool.attempt import Attempts, Held, in_time
 from drumbeat.pool.claims import Claims
 from drumbeat.pool.hand import Hand
+from drumbeat.pool.keeping import Keeping
 from drumbeat.pool.settling import Settling
 from drumbeat.pool.work import Mode, WorkPlan
 from drumbeat.runtime.worker import DrainResult, Figures, Measurement
@@ -21,12 +22,10 @@ from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 log = logging.getLogger(__name__)
 
 IDLE = timedelta(seconds=10)  #: how long to wait for news before looking anyway
-_HEED_EVERY = timedelta(seconds=1)  #: how soon a job that runs hears that it is cancelled
-_PROGRESS_EVERY = timedelta(milliseconds=500)
 _MEMORY_EVERY = timedelta(seconds=1)
 _TURNS = 16  #: jobs a task may run before others get their turn
 _ENOUGH = 16  #: so many verdicts wait for no others
-_MOMENT = timedelta(seconds=5)  #: for giving back what is held, on the way out
+_MOMENT = timedelta(seconds=5)  #: for giving back what is held, on the way out; for threads to heed that they should stop
 _PAUSES = (timedelta(milliseconds=100), timedelta(seconds=5))  #: between tries, while the store is away: the first, the longest
 _RESTLESS = (timedelta(milliseconds=5), timedelta(seconds=1))  #: the same, while there is news but nothing to claim
 
@@ -34,8 +33,8 @@ _RESTLESS = (timedelta(milliseconds=5), timedelta(seconds=1))  #: the same, whil
 class JobWorkload:
     """One worker's jobs. Handlers are loaded in ``prepare``; a failing one never takes the worker down.
 
-    One task settles and claims, so that what finishes meanwhile is settled together; one renews; one hears who must stop; one
-    waits for news; one sends progress; each job has its own.
+    One task settles and claims, so that what finishes meanwhile is settled together; one waits for news; three keep what is in
+    hand (``Keeping``); each job has its own. One that dies of what nobody expected ends the worker, so that it never hangs.
     """
 
     def __init__(
@@ -56,10 +55,11 @@ class JobWorkload:
         self._attempts: Attempts | None = None
         self.hand = Hand(plan, clock, claims.lease)
         self._settling = Settling(claims)
+        self._keeping = Keeping(self.hand, claims, clock, self._changed)
         self._news = asyncio.Event()  #: something for the pump to do
         self._hungry = asyncio.Event()  #: there is room, and the last claim came back short
-        self._unsent = asyncio.Event()  #: progress was told
         self._idle = asyncio.Event()  #: nothing is held
+        self._stuck = asyncio.Event()  #: nothing is held, yet there is no room
         self._over = asyncio.Event()
         self._broken: Exception | None = None
         self._may_claim = True
@@ -77,9 +77,8 @@ class JobWorkload:
     async def start(self, phase: str | None, target: int, qps: float | None = None) -> None:
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._group = group
-        loops = [self._pump(), self._keep(), self._heed(), self._report()]
-        if self._plan.mode is Mode.LOOP:
-            loops.append(self._listen())
+        loops = [self._pump(), self._keeping.keep(), self._keeping.heed(), self._keeping.report()]
+        loops += [self._watch_room(), *([self._listen()] if self._listens else [])]
         self._loops = [group.create_task(self._guarded(loop)) for loop in loops]
         self._news.set()
 
@@ -98,7 +97,7 @@ class JobWorkload:
     def figures(self) -> Figures:
         tally = self.hand.tally
         return Figures(
-            active=self.hand.running,
+            active=self.hand.running + self._lingering,
             applied_target=self.hand.room_for,
             operations=tally.finished,
             errors=tally.failed,
@@ -114,8 +113,7 @@ class JobWorkload:
         """Give back what has not begun, finish what has; at the limit, stop it and give it back too."""
         self._leaving = True
         self.hand.release_waiting()
-        self._news.set()
-        self._note_idle()
+        self._changed()
         if await in_time(self._clock, within, self._idle.wait()):
             return DrainResult()
         abandoned = self.hand.held_count
@@ -141,11 +139,11 @@ class JobWorkload:
         self._news.set()
         await in_time(self._clock, _MOMENT, self._idle.wait())
 
-    async def _guarded(self, loop: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            await loop
+            await work
         except Exception as exc:
-            log.exception("the worker's own loop failed")
+            log.exception("a task of the worker's own failed")
             self._broken = exc
             self._over.set()
 
@@ -189,7 +187,7 @@ class JobWorkload:
         verdicts, asked = self.hand.take_verdicts(), self._free()
         try:
             self._asking = True
-            settled = await self._settling.settle(verdicts, asked)
+            told = await self._settling.settle(verdicts, asked)
         except StoreUnavailable as exc:
             log.warning("%s; %d results wait to be settled", exc, len(verdicts))
             self.hand.keep_verdicts(verdicts)
@@ -200,12 +198,15 @@ class JobWorkload:
         finally:
             self._asking = False
         self.hand.settle(verdicts)
-        self._begin(settled.claimed)
-        self._weigh(asked, len(settled.claimed))
+        for refused in told.refused:
+            self.hand.tally.refuse(refused)
+        self._may_claim = self._may_claim or told.asked < asked
+        self._begin(told.claimed)
+        self._weigh(told.asked, len(told.claimed))
         return True
 
     def _begin(self, jobs: tuple[Job, ...]) -> None:
-        self.hand.add(jobs, self._unsent)
+        self.hand.add(jobs, self._keeping.unsent)
         if self._leaving:
             self.hand.release_waiting()
         self._fill()
@@ -218,7 +219,7 @@ class JobWorkload:
     def _fill(self) -> None:
         """Start what waits, as far as there is room to run it."""
         while (held := self.hand.next(self._lingering)) is not None:
-            held.task = self._group.create_task(self._run(held))
+            held.task = self._group.create_task(self._guarded(self._run(held)))
 
     async def _run(self, first: Held) -> None:
         """Run one job after another, for as long as some wait; others get their turn in between."""
@@ -244,7 +245,11 @@ class JobWorkload:
     def _finish(self, held: Held, verdict: Verdict) -> None:
         if held.forgotten:
             log.warning("job %s was taken from this worker; its result is dropped", held.job.job_id)
+            self._may_claim = True
         self.hand.finish(held, verdict)
+        self._changed()
+
+    def _changed(self) -> None:
         self._news.set()
         self._note_idle()
 
@@ -253,7 +258,7 @@ class JobWorkload:
         if asked:
             self._may_claim = got >= asked
             self._in_vain = 0 if got else self._in_vain + 1
-            if got < asked:
+            if got < asked and (self._plan.mode is Mode.LOOP or self.hand.held_count):
                 self._hungry.set()
         self._note_idle()
         empty = asked > 0 and not got and not self.hand.held_count and self._plan.mode is not Mode.LOOP
@@ -272,6 +277,28 @@ class JobWorkload:
             self._idle.clear()
         else:
             self._idle.set()
+            if self._is_stuck:
+                self._stuck.set()
+
+    @property
+    def _listens(self) -> bool:
+        """Whether it waits for news: not for one job, nor to drain when there is no room beside the job that runs."""
+        return self._plan.mode is Mode.LOOP or (self._plan.mode is Mode.DRAIN and self._plan.concurrency > 1)
+
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether handlers that cannot be stopped take up all the room, and nothing else is left to finish."""
+        return not self.hand.held_count and self._lingering >= self.hand.room_for
+
+    async def _watch_room(self) -> None:
+        """Leave once it is stuck and stays so: the handlers' threads end with the process, and another takes its place."""
+        while not self._over.is_set():
+            await self._stuck.wait()
+            self._stuck.clear()
+            await self._clock.sleep(_MOMENT)
+            if self._is_stuck:
+                log.warning("%d handlers do not stop and take up all the room; leaving, to be replaced", self._lingering)
+                self._over.set()
 
     async def _listen(self) -> None:
         """Wait for news while there is room; the more often it was false, the less hasty."""
@@ -280,7 +307,8 @@ class JobWorkload:
             self._hungry.clear()
             try:
                 heard = await self._claims.wait(IDLE)
-            except StoreUnavailable:
+            except Exception as exc:
+                log.warning("news of jobs cannot be heard: %s", exc, exc_info=not isinstance(exc, StoreUnavailable))
                 await self._clock.sleep(_PAUSES[1])
                 heard = False
             if heard and self._in_vain > 1:
@@ -288,55 +316,3 @@ class JobWorkload:
             self._in_vain = self._in_vain if heard else 0
             self._may_claim = True
             self._news.set()
-
-    async def _keep(self) -> None:
-        """Renew what is held, hear which are gone or to be stopped, and take back what silent workers held."""
-        while True:
-            await self._clock.sleep(self._claims.lease / 3)
-            try:
-                await self._renew()
-                if expired := await self._claims.expire():
-                    log.warning("%d jobs were taken back: nobody renewed their leases", expired)
-            except StoreUnavailable as exc:
-                log.warning("%s; leases could not be renewed", exc)
-
-    async def _heed(self) -> None:
-        """Hear soon which jobs somebody wants stopped; asked only while one has run for longer than that takes."""
-        while True:
-            await self._clock.sleep(_HEED_EVERY)
-            if not self.hand.runs_since(self._clock.elapsed() - _HEED_EVERY):
-                continue
-            try:
-                unwanted = await self._claims.to_stop()
-            except StoreUnavailable as exc:
-                log.debug("%s; cancelled jobs are heard of later", exc)
-                continue
-            if unwanted:
-                self.hand.cancel(unwanted)
-                self._news.set()
-                self._note_idle()
-
-    async def _renew(self) -> None:
-        tokens = self.hand.tokens()
-        if not tokens:
-            return
-        renewed = await self._claims.renew(tokens)
-        self.hand.renewed(tokens)
-        for token in renewed.stale:
-            if self.hand.forget(token):
-                log.warning("job %s is no longer this worker's; its handler is stopped", token.job_id)
-        self.hand.cancel(renewed.cancelled)
-        self._news.set()
-        self._note_idle()
-
-    async def _report(self) -> None:
-        """Send progress, the latest of each job, not too often."""
-        while True:
-            await self._unsent.wait()
-            self._unsent.clear()
-            for held, (share, note) in self.hand.take_progress():
-                try:
-                    await self._claims.tell_progress(held.token, share, note)
-                except DrumbeatError as exc:
-                    log.warning("the progress of job %s could not be kept: %s", held.job.job_id, exc)
-            await self._clock.sleep(_PROGRESS_EVERY)

@@ -19,6 +19,7 @@ from drumbeat.triggers import crontab
 from drumbeat.triggers.deliveries import PATH, Answer, Deliveries, secret_of
 from drumbeat.triggers.detached import Dispatch, send
 from drumbeat.triggers.file import load_triggers
+from drumbeat.triggers.firings import LastFired, last_fired
 from drumbeat.triggers.in_loop import InLoop, in_loop
 from drumbeat.triggers.model import Firing, Machine, Run, Trigger, TriggerType
 from drumbeat.triggers.scheduler import Scheduler, due_after
@@ -62,6 +63,10 @@ class TriggerDesk:
     def due(self, trigger: Trigger) -> datetime | None:
         """When it comes due next, if it has a schedule."""
         return due_after(trigger, self._around.clock.now()) if trigger.schedule is not None else None
+
+    async def last_fired(self) -> Mapping[str, LastFired]:
+        """When each last fired and what came of it, by name, whoever pulled it; not those that never did."""
+        return await last_fired(self._around.store.notes)
 
     async def problems(self) -> Sequence[str]:
         """What would keep the triggers from working: pools that are not there, secrets that are not set."""

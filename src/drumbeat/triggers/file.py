@@ -124,9 +124,9 @@ def _entries(text: str) -> Sequence[Any]:
         raise InvalidSettings(f"expected a list under the key 'triggers', got {type(found).__name__}")
     if unknown := [key for key in found if key != "triggers"]:
         raise InvalidSettings(f"{unknown[0]}: there is no such key; expected only 'triggers'")
-    if not isinstance(found["triggers"] or [], list):
-        raise InvalidSettings(f"triggers: expected a list, got {type(found['triggers']).__name__}")
-    return found["triggers"] or []
+    if not isinstance(entries := found.get("triggers") or [], list):
+        raise InvalidSettings(f"triggers: expected a list, got {type(entries).__name__}")
+    return entries
 
 
 def _place(number: int, entry: Any) -> str:

@@ -89,8 +89,8 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdecimal()):
         raise _Unreadable(HTTPStatus.BAD_REQUEST, "Content-Length: expected a number")
-    if int(length) > LARGEST_BODY:
-        raise _Unreadable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LARGEST_BODY} bytes, got {length}")
+    if len(length) > len(str(LARGEST_BODY)) or int(length) > LARGEST_BODY:
+        raise _Unreadable(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LARGEST_BODY} bytes, got {length[:40]}")
     try:
         return await reader.readexactly(int(length))
     except asyncio.IncompleteReadError as exc:

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -239,3 +240,20 @@ class TestHealth:
     async def test_what_is_not_there_is_a_problem(self, api: httpx.AsyncClient) -> None:
         for answer in (await api.get("/api/v1/nonsense"), await api.options("/api/v1/nonsense")):
             assert (answer.status_code, answer.json()["title"]) == (404, "Not Found")
+
+
+@pytest.mark.parametrize("name", ["a b", "ünd%20", "a#1?&='", "a:b@c", "%2e%2e", "🥁"])
+async def test_a_pool_of_an_odd_name_is_found_under_its_path(api: httpx.AsyncClient, name: str) -> None:
+    made = await api.post("/api/v1/pools", json={"pool_id": name})
+    shown = await api.get(f"/api/v1/pools/{quote(name, safe='')}")
+    pushed = await api.post(f"/api/v1/pools/{quote(name, safe='')}/jobs", json={"payload": 1})
+
+    assert (made.status_code, shown.status_code, pushed.status_code) == (201, 200, 201)
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "a\\b", "a\tb", " a", "\u200b", "x" * 201, ""])
+async def test_a_name_that_no_path_can_hold_is_refused_and_said_why(api: httpx.AsyncClient, name: str) -> None:
+    refused = await api.post("/api/v1/pools", json={"pool_id": name})
+
+    assert refused.status_code == 422
+    assert "pool_id" in [each["field"].removeprefix("body.") for each in refused.json()["errors"]]

@@ -1,11 +1,17 @@
 """Runs over HTTP: made, started, stopped, listed, read, compared, run again and removed."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
+from drumbeat.core.run import Execution, RunId
+from drumbeat.core.worker import WorkerId
 from web.given import Web
+
+FAILURES = (("DATABASE_ERROR", "40001"), ("DATABASE_ERROR", "23505"), ("CONNECTION", None))
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 async def ids(api: httpx.AsyncClient, **query: Any) -> list[str]:
@@ -203,6 +209,36 @@ class TestReading:
         assert point["p99_ms"] == pytest.approx(9, rel=0.02)
         assert sum(each["qps"] * each["seconds"] for each in whole["points"]) == pytest.approx(point["qps"] * point["seconds"])
 
+    async def test_a_stretch_of_its_course_can_be_asked_for(self, api: httpx.AsyncClient) -> None:
+        at = f"/api/v1/runs/{await run_named(api, 'first')}/samples"
+
+        whole = (await api.get(at)).json()["points"]
+        before = (await api.get(at, params={"until": whole[0]["offset"] + 1})).json()["points"]
+        after = (await api.get(at, params={"since": whole[-1]["offset"] + 1})).json()["points"]
+        wrong = await api.get(at, params={"since": -1})
+
+        assert (before, after, wrong.status_code) == (whole[:1], [], 422)
+
+    async def test_its_failed_operations_are_found_by_class_and_code(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        run_id = await new_run(api)
+        await furnished.plane.store.executions.load(
+            Execution(
+                run_id=RunId(run_id), worker_id=WorkerId("w"), n=n, connection=0, kind="k", duration_ms=1.0, ok=False,
+                started_at=MOMENT, error_class=error_class, error=code,
+            )
+            for n, (error_class, code) in enumerate(FAILURES)
+        )  # fmt: skip
+
+        async def found(**query: Any) -> list[int]:
+            answer = await api.get(f"/api/v1/runs/{run_id}/executions", params=query)
+            return [each["n"] for each in answer.json()["items"]]
+
+        assert await found() == [0, 1, 2]
+        assert await found(error_class="DATABASE_ERROR") == [0, 1]
+        assert await found(error_class="DATABASE_ERROR", error="23505") == [1]
+        assert await found(error_class="CONNECTION") == [2]
+        assert await found(error_class="CONNECTION", ok=True) == []
+
     async def test_its_steps_results_and_decisions_are_there(self, api: httpx.AsyncClient) -> None:
         at = f"/api/v1/runs/{await run_named(api, 'first')}"
 
@@ -232,7 +268,11 @@ class TestReading:
 
         assert [(each["status"], each["health"]) for each in workers] == [("terminated", None)]
         assert (await api.get(f"{at}/workers", params={"live": True})).json() == []
-        assert len((await api.get(f"{at}/samples")).json()) == 5
+        samples = (await api.get(f"{at}/samples")).json()
+        assert [each["n"] for each in samples] == [1, 2, 3, 4, 5]
+        later = (await api.get(f"{at}/samples", params={"since": samples[2]["at"]})).json()
+        assert [each["n"] for each in later] == [4, 5]
+        assert (await api.get(f"{at}/samples", params={"failed": True})).json() == []
         assert [each["message"] for each in (await api.get(f"{at}/logs", params={"level": "WARNING"})).json()["items"]] == [
             "said"
         ]

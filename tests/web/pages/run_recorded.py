@@ -110,18 +110,26 @@ def _results(run_id: RunId, seconds: int, slow: float, status: RunStatus) -> lis
         qps=20.0, latency=latencies(slow), connections=4, enrichment_status="SKIPPED",
         enrichment_error="the database says nothing of itself",
         custom_metrics={"cost": {"total": 0.021, "currency": "USD", "per_1000_operations": 0.035},
-                        "server": {"measurement": {"commits": 1234.0}}},
+                        "server": {"measurement": {"commits": 1234.0}},
+                        "error_classes": {"CONNECTION": 1, "DATABASE_ERROR": seconds - 1}},
     )  # fmt: skip
     part = replace(whole, operations=10 * seconds, qps=10.0, enrichment_status=None, custom_metrics={})
     return [whole, replace(part, kind=READS, errors=0), replace(part, kind=WRITES)]
+
+
+def _failed(n: int) -> dict[str, Any]:
+    """Every third operation was refused; the connection of one was lost."""
+    if n == 60:
+        return {"error_class": "CONNECTION"}
+    return {"error_class": "DATABASE_ERROR", "error": "40001"} if n % 3 == 0 else {}
 
 
 def _executions(run_id: RunId, now: Any) -> list[Execution]:
     return [
         Execution(
             run_id=run_id, worker_id=WorkerId("worker-0"), n=n, connection=n % 4, kind=WRITES if n % 2 else READS,
-            started_at=now, duration_ms=1.0 + n / 100, ok=n % 3 != 0, error_class="DATABASE_ERROR" if n % 3 == 0 else None,
-            error="40001" if n % 3 == 0 else None,
+            started_at=now, duration_ms=1.0 + n / 100, ok=n % 3 != 0,
+            **_failed(n),
         )
         for n in range(120)
     ]  # fmt: skip

@@ -2,7 +2,8 @@
 
 from playwright.async_api import Page, expect
 
-from drumbeat.core.job import JobStatus
+from drumbeat.core.job import JobId, JobStatus, NewJob
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import open_store
 from web.pages.browsing import check_accessible, opened, picture
 from web.pages.scene import MAIL
@@ -36,7 +37,7 @@ async def test_a_payload_that_is_no_json_is_named_at_its_field_and_a_right_one_i
     await form.get_by_role("button", name="Push").click()
 
     await expect(form.locator(".q-field--error")).to_contain_text("expected JSON")
-    await check_accessible(page, in_dialog=True)
+    await check_accessible(page)
 
     await form.get_by_label("Payload (JSON)").fill('{"to": "pushed-by-hand@example.org"}')
     await form.get_by_label("Type").fill("welcome")
@@ -44,6 +45,33 @@ async def test_a_payload_that_is_no_json_is_named_at_its_field_and_a_right_one_i
     await expect(form).to_be_hidden()
     async with open_store(served.store) as store:
         assert any(each.payload == {"to": "pushed-by-hand@example.org"} for each in await store.jobs.list(MAIL))
+
+
+async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_cannot_be_is_refused(
+    page: Page, served: Served
+) -> None:
+    name = "ünd %20#1?&'+;=:@~"
+    async with open_store(served.store) as store:
+        home = await store.pools.create(pool(name, PoolKind.JOBS))
+        await store.queue.push(home.pool_id, [NewJob(payload={"n": 1}, job_id=JobId("job #1?"))])
+
+    await opened(page, "/pools", "Pools")
+    await page.get_by_role("cell").get_by_role("link", name=name, exact=True).click()
+    await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+    await page.get_by_role("link", name="job #1?").click()
+    await expect(page.get_by_label("Payload")).to_contain_text('"n"')
+    await page.get_by_role("link", name=name).click()
+    await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+    await opened(page, "/pools", "Pools")
+    await page.get_by_role("button", name="Push a job").click()
+    form = page.get_by_role("dialog", name="Push a job")
+    await form.get_by_label("Pool", exact=True).fill("a/b")
+    await form.get_by_role("button", name="Push").click()
+
+    await expect(page.get_by_text("signs other than / and").first).to_be_visible()
+    async with open_store(served.store) as store:
+        assert await store.pools.find(PoolId("a/b")) is None
+        await store.pools.delete(home.pool_id)
 
 
 async def test_a_pool_is_paused_and_goes_on(page: Page) -> None:

@@ -107,6 +107,40 @@ async def test_its_failed_operations_can_be_paged_through(page: Page) -> None:
     await expect(page.get_by_role("button", name="Further")).to_be_disabled()
 
 
+async def test_a_class_of_errors_leads_to_the_operations_that_failed_so_and_the_link_can_be_passed_on(
+    page: Page, browser: Browser, reading: Served
+) -> None:
+    await opened(page, f"/runs/{QUICK}", "checkout, before")
+    await tabbed_to(page, "CONNECTION")
+    await page.keyboard.press("Enter")
+    await page.wait_for_url("**?error_class=CONNECTION")
+    rows = page.get_by_label("Single operations").get_by_role("row")
+    await expect(page.get_by_text("1 to 1", exact=True)).to_be_in_viewport()
+    await expect(rows).to_have_count(2)
+    await expect(rows.nth(1)).to_contain_text("CONNECTION")
+    await check_accessible(page)
+
+    async with browsing(browser, reading.address) as (other, _):
+        await other.goto(page.url)
+        await expect(other.get_by_text("1 to 1", exact=True)).to_be_visible()
+
+
+async def test_an_example_leads_to_its_sort_and_the_address_keeps_the_page_of_it(page: Page) -> None:
+    await opened(page, f"/runs/{QUICK}", "checkout, before")
+    await page.get_by_label("Examples of errors").get_by_role("link", name="DATABASE_ERROR").click()
+    await page.wait_for_url("**?kind=INSERT&error_class=DATABASE_ERROR&error=40001")
+    await expect(page.get_by_text("1 to 20", exact=True)).to_be_visible()
+    await expect(page.get_by_role("button", name="Further")).to_be_disabled()
+    await expect(page.get_by_role("combobox", name="error")).to_have_value("DATABASE_ERROR 40001")
+
+    await page.goto(f"/runs/{QUICK}?error_class=DATABASE_ERROR")
+    await page.get_by_role("button", name="Further").click()
+    await page.wait_for_url("**?error_class=DATABASE_ERROR&page=2")
+    await page.reload()
+
+    await expect(page.get_by_text("26 to 39", exact=True)).to_be_visible()
+
+
 async def test_a_report_can_be_taken_away(page: Page) -> None:
     await opened(page, f"/runs/{QUICK}", "checkout, before")
     async with page.expect_download() as download:

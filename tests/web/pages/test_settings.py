@@ -68,6 +68,28 @@ async def test_a_url_with_a_password_is_refused_at_its_field(page: Page) -> None
     await expect(form.locator(".q-field--error")).to_contain_text("holds a password")
 
 
+async def test_usual_prices_are_set_and_what_is_none_is_named_at_its_field(page: Page, served: Served) -> None:
+    await opened(page, "/settings", "Settings")
+    usual = page.get_by_label("Usual prices", exact=True).first
+    await expect(usual).to_contain_text("no price")
+    await page.get_by_role("button", name="Set usual prices").click()
+    form = page.get_by_role("dialog", name="Usual prices")
+    await form.get_by_label("A worker, an hour").fill("0.25")
+    await form.get_by_label("Currency").fill("two words")
+    await form.get_by_role("button", name="Set", exact=True).click()
+    await expect(form.locator(".q-field--error")).to_contain_text("expected 1 to 10 characters")
+    await check_accessible(page)
+    await form.get_by_label("Currency").fill("EUR")
+    await form.get_by_role("button", name="Set", exact=True).click()
+
+    await expect(usual).to_contain_text("a worker: 0.25 EUR an hour")
+    async with open_store(served.store) as store:
+        kept = await store.notes.find("prices")
+        await store.notes.delete("prices")
+    assert kept is not None
+    assert kept.value == {"worker_hour": 0.25, "target_hour": None, "currency": "EUR"}
+
+
 async def test_prices_are_listed_with_where_they_are_set(page: Page) -> None:
     await opened(page, "/settings", "Settings")
 

@@ -84,21 +84,23 @@ class Scene:
                 worker = await self.store.membership.move(self.pool_id, worker.worker_id, name, status, "ready")
             self.workers.append(worker)
 
-    async def worked(self, seconds: int, names: Sequence[str] = (), phase: str = "MEASUREMENT", slow: float = 2.0) -> None:
-        """Each second of each worker: ten reads of two milliseconds and one failed write."""
+    async def worked(
+        self, seconds: int, names: Sequence[str] = (), phase: str = "MEASUREMENT", slow: float = 2.0, *, failing: bool = True
+    ) -> None:
+        """Each second of each worker: ten reads of two milliseconds and one failed write, unless none fails."""
         for _ in range(seconds):
             await self.clock.advance(SECOND)
             self._n += 1
             for worker in self.workers:
                 if not names or worker.worker_id in names:
-                    await self.store.membership.beat(self._beat(worker, phase, slow))
+                    await self.store.membership.beat(self._beat(worker, phase, slow, int(failing)))
 
-    def _beat(self, worker: Worker, phase: str, slow: float) -> Heartbeat:
+    def _beat(self, worker: Worker, phase: str, slow: float, errors: int = 1) -> Heartbeat:
         found = latencies(*[slow] * 10)
         packed = base64.b64encode(found.to_bytes()).decode()
-        kinds = {"read": {"operations": 10, "errors": 0, "response": packed}, "write": {"operations": 1, "errors": 1}}
+        kinds = {"read": {"operations": 10, "errors": 0, "response": packed}, "write": {"operations": 1, "errors": errors}}
         sample = Sample(
-            n=self._n, interval=SECOND, phase=phase, operations=11, errors=1, reads=10, writes=1, latency=found,
+            n=self._n, interval=SECOND, phase=phase, operations=11, errors=errors, reads=10, writes=1, latency=found,
             active=4, target=5, cpu_percent=40.0, memory_percent=20.0, extra={"kinds": kinds, "held": 5},
         )  # fmt: skip
         return Heartbeat(

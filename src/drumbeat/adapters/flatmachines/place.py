@@ -12,7 +12,7 @@ from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import AlreadyExists, InvalidSettings
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.settings import Settings, absolute
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import PoolChange, Store
 
 
 class Place:
@@ -62,7 +62,7 @@ class Place:
         pools = (await self.store()).pools
         found = await pools.get(await self.pool(name, thresholds))
         if found.thresholds.stale_after < thresholds.stale_after:
-            await pools.save(replace(found, thresholds=thresholds))
+            await pools.change(found.pool_id, PoolChange(thresholds=thresholds))
 
     async def close(self) -> None:
         async with self._opening:

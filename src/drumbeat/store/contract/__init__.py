@@ -15,6 +15,7 @@ from drumbeat.store.contract.jobs import JobsContract
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
+from drumbeat.store.contract.notes import NotesContract
 from drumbeat.store.contract.pools import PoolsContract
 from drumbeat.store.contract.queue import QueueContract
 from drumbeat.store.contract.results import ResultsContract
@@ -44,6 +45,7 @@ class StoreContract(
     TemplatesContract,
     ConnectionsContract,
     AnswersContract,
+    NotesContract,
     LogsContract,
     UpkeepContract,
 ):

@@ -109,6 +109,33 @@ class ClaimContract(Given):
 
         assert (await claimed(store, pool)).payload == "behind"
 
+    async def test_a_long_group_that_fills_with_this_claim_does_not_hide_those_behind_it(
+        self, store: Store, pool: Pool
+    ) -> None:
+        await pushed(store, pool, *range(500), group="g", group_limit=1)
+        await pushed(store, pool, *range(500), group="h", group_rate=RateLimit(count=2, per=10 * MINUTE))
+        await pushed(store, pool, *range(1000, 1020))
+
+        first = await store.queue.claim(claiming(pool, limit=10))
+        then = await store.queue.claim(claiming(pool, limit=10))
+
+        assert [(job.group, job.payload) for job in first] == [
+            ("g", 0),
+            ("h", 0),
+            ("h", 1),
+            *((None, n) for n in range(1000, 1007)),
+        ]
+        assert [job.payload for job in then] == [*range(1007, 1017)]
+
+    async def test_settling_claims_beyond_a_long_group_too(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, *range(300), group="g", group_limit=1)
+        await pushed(store, pool, *range(1000, 1010))
+        mine = await claimed(store, pool)
+
+        settled = await store.queue.settle(W1, [verdict(mine)], claiming(pool, limit=5))
+
+        assert [job.payload for job in settled.claimed] == [1, 1000, 1001, 1002, 1003]
+
     async def test_a_group_limit_holds_whoever_claims_at_once(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, *range(30), group="g", group_limit=3)
 

@@ -32,6 +32,9 @@ FAILED = {
 }
 
 
+_REFUSED = {"error_class": "DATABASE_ERROR"}
+
+
 def numbers(executions: Sequence[Execution]) -> list[int]:
     return [one.n for one in executions]
 
@@ -96,6 +99,11 @@ class ExecutionsContract(Given):
             ({"ok": True}, [1, 3, 5]),
             ({"worker_id": W2}, [4, 5]),
             ({"kind": "INSERT", "ok": False, "worker_id": W2}, [4]),
+            ({"error_class": "DATABASE_ERROR"}, [2, 4]),
+            ({"error": "40001"}, [2]),
+            ({"error_class": "DATABASE_ERROR", "error": "23505", "order": "duration_ms"}, [4]),
+            ({"error_class": "CONNECTION"}, []),
+            ({"error_class": "", "error": ""}, []),
             ({"order": "duration_ms"}, [3, 1, 5, 4, 2]),
             ({"order": "duration_ms", "ok": True, "limit": 2}, [3, 1]),
             ({"offset": 1, "limit": 2}, [2, 3]),
@@ -110,8 +118,8 @@ class ExecutionsContract(Given):
             5: {"duration_ms": 2.0, "worker_id": W2},
             3: {"duration_ms": 9.0, "kind": "INSERT"},
             1: {"duration_ms": 2.0},
-            4: {"duration_ms": 1.0, "kind": "INSERT", "ok": False, "worker_id": W2},
-            2: {"duration_ms": 0.5, "ok": False},
+            4: {"duration_ms": 1.0, "kind": "INSERT", "ok": False, "worker_id": W2, **_REFUSED, "error": "23505"},
+            2: {"duration_ms": 0.5, "ok": False, **_REFUSED, "error": "40001"},
         }
         await store.executions.load(execution(run_id, n, **known) for n, known in told.items())
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, Token
+from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, Given, new_pool, unique
@@ -132,6 +132,41 @@ class JobsContract(Given):
 
         assert dict(await store.jobs.demand(pool.pool_id)) == {"": 3, "gpu": 2}
         assert dict(await store.jobs.demand(pool.pool_id, most=2)) == {"": 2, "gpu": 2}
+
+    async def test_demand_counts_of_a_group_no_more_than_it_has_room_for(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, *range(6), group="one", group_limit=1)
+        await pushed(store, pool, 6, 7, group="one", group_limit=1, type="another")
+        await pushed(store, pool, *range(6), group="three", group_limit=3, capability="gpu")
+        await pushed(store, pool, *range(6), group="unlimited")
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"": 7, "gpu": 3}
+
+        await claimed(store, pool)
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"": 6, "gpu": 3}
+        await claimed(store, pool, capabilities=("gpu",))
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"": 6, "gpu": 2}
+
+    async def test_demand_counts_no_more_than_a_groups_rate_allows(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, *range(6), group="g", group_rate=RateLimit(count=2, per=10 * MINUTE))
+        first = await claimed(store, pool)
+        await store.queue.settle(W1, [verdict(first)])
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"": 1}
+
+        await elapse(11 * MINUTE)
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"": 2}
+
+    async def test_demand_counts_what_came_due_in_a_group(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, *range(6), group="g", group_limit=2, delay=MINUTE)
+        assert dict(await store.jobs.demand(pool.pool_id)) == {}
+
+        await elapse(2 * MINUTE)
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"": 2}
+
+    async def test_demand_sees_what_is_behind_many_others(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, *range(60), capability="gpu", priority=2)
+        await pushed(store, pool, *range(60), group="g", group_limit=1, priority=1)
+        await pushed(store, pool, "plain", "plain")
+
+        assert dict(await store.jobs.demand(pool.pool_id, most=3)) == {"": 3, "gpu": 3}
 
     async def test_a_pending_job_is_cancelled_at_once(self, store: Store, pool: Pool) -> None:
         ids = [*await pushed(store, pool, 1), *await pushed(store, pool, 2, delay=MINUTE)]

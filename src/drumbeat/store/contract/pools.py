@@ -29,7 +29,7 @@ from drumbeat.store.contract.given import (
     told,
     unique,
 )
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import PoolChange, Store
 
 
 class PoolsContract(Given):
@@ -108,6 +108,52 @@ class PoolsContract(Given):
     async def test_an_unknown_pool_is_not_saved(self, store: Store) -> None:
         with pytest.raises(NotFound):
             await store.pools.save(new_pool())
+
+    async def test_a_change_touches_only_what_it_names(self, store: Store, pool: Pool) -> None:
+        pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
+        kept = await store.pools.save(replace(pool, policy={"max": 3, "empty": [], "none": None}, paused_until=pause))
+        jobs = PRESETS[PoolKind.JOBS]
+
+        capped = await store.pools.change(pool.pool_id, PoolChange(policy={"max": 4, "new": {}}))
+        slow = await store.pools.change(pool.pool_id, PoolChange(thresholds=jobs))
+        resumed = await store.pools.change(pool.pool_id, PoolChange(resumed=True))
+
+        policy = {"max": 4, "empty": [], "none": None, "new": {}}
+        assert capped == replace(kept, policy=policy)
+        assert slow == replace(kept, policy=policy, thresholds=jobs)
+        assert resumed == replace(kept, policy=policy, thresholds=jobs, paused_until=None)
+        assert await store.pools.get(pool.pool_id) == resumed
+        assert (await store.pools.change(pool.pool_id, PoolChange(paused_until=pause))).paused_until == pause
+
+    async def test_a_change_may_drop_names_of_the_policy(self, store: Store, pool: Pool) -> None:
+        await store.pools.save(replace(pool, policy={"max": 3, "old": 1, "kept": [1]}))
+
+        changed = await store.pools.change(pool.pool_id, PoolChange(policy={"max": 4}, dropped=("old", "max", "unknown")))
+        dropped = await store.pools.change(pool.pool_id, PoolChange(dropped=["max"]))
+
+        assert (changed.policy, dropped.policy) == ({"max": 4, "kept": [1]}, {"kept": [1]})
+
+    async def test_changes_at_once_never_undo_each_other(self, store: Store, pool: Pool) -> None:
+        pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
+        changes = [PoolChange(policy={f"key {n}": n}) for n in range(12)]
+        changes.insert(6, PoolChange(paused_until=pause))
+        changes.insert(9, PoolChange(thresholds=PRESETS[PoolKind.JOBS]))
+
+        await asyncio.gather(*(store.pools.change(pool.pool_id, change) for change in changes))
+
+        found = await store.pools.get(pool.pool_id)
+        assert found.policy == {**pool.policy, **{f"key {n}": n for n in range(12)}}
+        assert (found.paused_until, found.thresholds) == (pause, PRESETS[PoolKind.JOBS])
+
+    async def test_an_unknown_pool_is_not_changed(self, store: Store) -> None:
+        with pytest.raises(NotFound):
+            await store.pools.change(PoolId(unique("never-made")), PoolChange(policy={"max": 5}))
+
+    async def test_an_outdated_controller_changes_no_pool(self, store: Store, pool: Pool, lease: Lease) -> None:
+        with pytest.raises(Fenced):
+            await store.pools.change(pool.pool_id, PoolChange(policy={"max": 5}), fence=await outdated(store, lease))
+
+        assert await store.pools.get(pool.pool_id) == pool
 
     async def test_the_holder_of_the_lease_may_save_a_pool(self, store: Store, pool: Pool, lease: Lease) -> None:
         await store.pools.save(replace(pool, policy={"max": 5}), fence=lease.fence)

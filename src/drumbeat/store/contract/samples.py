@@ -134,5 +134,15 @@ class SamplesContract(Given):
 
         assert [one.worker_id for one in await store.samples.list(pool.pool_id, worker_id=W2)] == [W2]
 
+    async def test_samples_that_count_errors_are_listed_alone(self, store: Store, pool: Pool) -> None:
+        worker, told = await joined(store, pool), {"kinds": {"a": {"errors": 0}, "b": {"errors": 7}}}
+        await keep(store, worker, *(sample(n, age=(9 - n) * SECOND, errors=n % 3, extra=told) for n in range(9)))
+
+        listed = await store.samples.list(pool.pool_id, failed=True)
+        first = await store.samples.list(pool.pool_id, failed=True, limit=2)
+
+        assert [one.n for one in listed] == [1, 2, 4, 5, 7, 8]
+        assert [one.n for one in first] == [1, 2]
+
     async def test_a_pool_nobody_made_has_no_samples(self, store: Store) -> None:
         assert await store.samples.list(PoolId("pool-nobody-made")) == []

@@ -5,7 +5,7 @@ A method given a ``fence`` refuses with Fenced once another controller has taken
 StoreUnavailable, after which the caller does not know whether the write happened: that is why every write is safe to repeat.
 """
 
-from drumbeat.store.interface.access import Answers, Connections
+from drumbeat.store.interface.access import Answers, Connections, Notes
 from drumbeat.store.interface.bench import (
     ExecutionOrder,
     Executions,
@@ -24,6 +24,7 @@ from drumbeat.store.interface.control import (
     Leases,
     Membership,
     Orders,
+    PoolChange,
     Pools,
     Workers,
 )
@@ -47,7 +48,9 @@ __all__ = [
     "Leases",
     "Logs",
     "Membership",
+    "Notes",
     "Orders",
+    "PoolChange",
     "Pools",
     "Queue",
     "Renewed",

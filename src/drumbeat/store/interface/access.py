@@ -1,11 +1,12 @@
-"""What callers leave with the store: connections to databases under test, and answers that are given once."""
+"""What callers leave with the store: connections to databases under test, answers that are given once, and notes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Protocol
+from typing import Any, Protocol
 
 from drumbeat.core.answer import Answer, KeptAnswer
 from drumbeat.core.connection import StoredConnection
+from drumbeat.core.note import Note
 
 
 class Connections(Protocol):
@@ -49,4 +50,22 @@ class Answers(Protocol):
 
     async def forget(self, key: str) -> None:
         """Let go of a key whose request came to nothing. Harmless when it is gone."""
+        ...
+
+
+class Notes(Protocol):
+    """Small documents by name that outlive whoever wrote them: usual prices, when a trigger last fired."""
+
+    async def put(self, name: str, value: Mapping[str, Any]) -> Note:
+        """Keep a note, in place of an earlier one of its name."""
+        ...
+
+    async def find(self, name: str) -> Note | None: ...
+
+    async def list(self, prefix: str = "") -> Sequence[Note]:
+        """Notes whose names begin so, by name."""
+        ...
+
+    async def delete(self, name: str) -> None:
+        """Harmless when it is gone already."""
         ...

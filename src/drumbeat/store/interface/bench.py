@@ -130,11 +130,13 @@ class Executions(Protocol):
         kind: str | None = None,
         ok: bool | None = None,
         worker_id: WorkerId | None = None,
+        error_class: str | None = None,
+        error: str | None = None,
         order: ExecutionOrder = "started_at",
         offset: int = 0,
         limit: int = 1000,
     ) -> Sequence[Execution]:
-        """A run's executions: the earliest first, or the longest."""
+        """A run's executions that are all that is asked: the earliest first, or the longest."""
         ...
 
     async def count(self, run_id: RunId) -> int: ...

@@ -1,18 +1,42 @@
 """Who is there, what they shall do, and who may say so: pools, workers, events, leases."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from drumbeat.core.event import Event, NewEvent, Target
 from drumbeat.core.lease import Fence, Lease
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.core.run import RunStatus
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 
 BATCH = 100  #: how many events one read brings at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolChange:
+    """What of a pool is to be another. What is not named stays as it is, whoever changes it at the same time."""
+
+    policy: Mapping[str, Any] = field(default_factory=dict)  #: joins what the pool has: a name that is there gets the new value
+    dropped: Collection[str] = ()  #: names that the policy has no longer, unless ``policy`` has them
+    thresholds: Thresholds | None = None
+    paused_until: datetime | None = None
+    resumed: bool = False  #: its pause is over
+
+    def policy_of(self, policy: Mapping[str, Any]) -> dict[str, Any]:
+        """A policy as it is with this change."""
+        return {**{name: value for name, value in policy.items() if name not in self.dropped}, **self.policy}
+
+    def of(self, pool: Pool) -> Pool:
+        """The pool as it is with this change."""
+        return replace(
+            pool,
+            policy=self.policy_of(pool.policy),
+            thresholds=self.thresholds or pool.thresholds,
+            paused_until=None if self.resumed else self.paused_until or pool.paused_until,
+        )
 
 
 class Pools(Protocol):
@@ -33,7 +57,11 @@ class Pools(Protocol):
         ...
 
     async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
-        """Replace a pool's thresholds, policy and pause. Raises NotFound."""
+        """Replace a pool's thresholds, policy and pause, whatever others made of them since. Raises NotFound."""
+        ...
+
+    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+        """Change only what is named: two changes of different things never undo each other. Raises NotFound."""
         ...
 
     async def delete(self, pool_id: PoolId) -> None:

@@ -121,7 +121,8 @@ class Jobs(Protocol):
         ...
 
     async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        """Ready jobs by the capability they need ('' for none), each up to ``most``."""
+        """Ready jobs by the capability they need ('' for none), each up to ``most``; of a group no more than its limit and its
+        rate have room for now. Jobs of which nobody may claim any more count for nothing."""
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:

@@ -40,9 +40,11 @@ class Samples(Protocol):
         since: datetime | None = None,
         until: datetime | None = None,
         worker_id: WorkerId | None = None,
+        failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
-        """Samples whose interval ended after ``since`` and not after ``until``, oldest first."""
+        """Samples whose interval ended after ``since`` and not after ``until``, oldest first; ``failed``: only those that
+        count errors."""
         ...
 
 

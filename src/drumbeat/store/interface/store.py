@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Protocol, Self
 
-from drumbeat.store.interface.access import Answers, Connections
+from drumbeat.store.interface.access import Answers, Connections, Notes
 from drumbeat.store.interface.bench import Executions, Results, Runs, Steps, Templates
 from drumbeat.store.interface.control import Events, Leases, Membership, Pools, Workers
 from drumbeat.store.interface.jobs import Jobs, Queue
@@ -94,6 +94,8 @@ class Store(Protocol):
     def connections(self) -> Connections: ...
     @property
     def answers(self) -> Answers: ...
+    @property
+    def notes(self) -> Notes: ...
     @property
     def logs(self) -> Logs: ...
     @property

@@ -16,6 +16,7 @@ from drumbeat.store.memory.jobs import MemoryJobs
 from drumbeat.store.memory.leases import MemoryLeases
 from drumbeat.store.memory.logs import MemoryLogs
 from drumbeat.store.memory.membership import MemoryMembership
+from drumbeat.store.memory.notes import MemoryNotes
 from drumbeat.store.memory.pools import MemoryPools
 from drumbeat.store.memory.queue import MemoryQueue
 from drumbeat.store.memory.results import MemoryResults
@@ -54,6 +55,7 @@ class MemoryStore:
         self.templates = MemoryTemplates(self._state)
         self.connections = MemoryConnections(self._state)
         self.answers = MemoryAnswers(self._state)
+        self.notes = MemoryNotes(self._state)
         self.queue = MemoryQueue(self._state)
         self.jobs = MemoryJobs(self._state)
         self.logs = MemoryLogs(self._state)

@@ -38,6 +38,8 @@ class MemoryExecutions(Table):
         kind: str | None = None,
         ok: bool | None = None,
         worker_id: WorkerId | None = None,
+        error_class: str | None = None,
+        error: str | None = None,
         order: ExecutionOrder = "started_at",
         offset: int = 0,
         limit: int = 1000,
@@ -46,7 +48,11 @@ class MemoryExecutions(Table):
         chosen = [
             one
             for one in (rows.executions.values() if rows else ())
-            if kind in (None, one.kind) and ok in (None, one.ok) and worker_id in (None, one.worker_id)
+            if kind in (None, one.kind)
+            and ok in (None, one.ok)
+            and worker_id in (None, one.worker_id)
+            and error_class in (None, one.error_class)
+            and error in (None, one.error)
         ]
         ordered = sorted(chosen, key=_earliest) if order == "started_at" else sorted(chosen, key=_longest)
         return ordered[offset : offset + limit]

@@ -74,7 +74,15 @@ class MemoryJobs(Table):
 
     @operation
     def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        needed = Counter(job.capability or "" for job in self._ready(pool_id))
+        rows = self._rows(pool_id)
+        in_order = sorted(self._ready(pool_id), key=lambda job: (-job.priority, rows.numbers[job.job_id]))
+        running = Counter(job.group for job in rows.jobs.values() if job.status is JobStatus.CLAIMED)
+        places, needed = Counter[str | None](), Counter[str]()
+        for job in in_order:
+            limited = job.group_limit is not None or job.group_rate is not None
+            places[job.group] += limited
+            if not limited or rows.has_room(job, running[job.group], self.state.now(), places[job.group]):
+                needed[job.capability or ""] += 1
         return {capability: min(count, most) for capability, count in needed.items()}
 
     @operation

@@ -6,6 +6,7 @@ from dataclasses import replace
 from drumbeat.core.errors import AlreadyExists, Refused
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory.state import PoolRows, State, Table, operation, plain
 
 
@@ -32,6 +33,14 @@ class MemoryPools(Table):
         self.state.admit(fence)
         rows = self.state.rows(pool.pool_id)
         rows.pool = replace(rows.pool, thresholds=pool.thresholds, policy=plain(pool.policy), paused_until=pool.paused_until)
+        return rows.pool
+
+    @operation
+    def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+        self.state.admit(fence)
+        rows = self.state.rows(pool_id)
+        changed = change.of(rows.pool)
+        rows.pool = replace(changed, policy=plain(changed.policy))
         return rows.pool
 
     @operation

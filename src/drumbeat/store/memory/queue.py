@@ -178,11 +178,8 @@ def _fits(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> bool:
         return False
     if job.capability is not None and job.capability not in claiming.capabilities:
         return False
-    if job.group is None:
-        return True
-    if job.group_limit is not None and rows.running(job.group) >= job.group_limit:
-        return False
-    return job.group_rate is None or rows.recent(job.group, job.group_rate, now) < job.group_rate.count
+    limited = job.group is not None and job.group_limit is not None
+    return rows.has_room(job, rows.running(job.group) if limited and job.group else 0, now)
 
 
 def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:

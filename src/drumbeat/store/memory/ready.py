@@ -69,6 +69,14 @@ class JobRows:
     def recent(self, group: str, rate: RateLimit, now: datetime) -> int:
         return sum(at > now - rate.per for at in self.claims.get(group, ()))
 
+    def has_room(self, job: Job, running: int, now: datetime, more: int = 1) -> bool:
+        """Whether its group, of which so many run, may have so many jobs more, by this one's limits."""
+        if job.group is None:
+            return True
+        if job.group_limit is not None and running + more > job.group_limit:
+            return False
+        return job.group_rate is None or self.recent(job.group, job.group_rate, now) + more <= job.group_rate.count
+
     def note_claim(self, group: str, rate: RateLimit, now: datetime) -> None:
         self.claims[group] = [*(at for at in self.claims.get(group, ()) if at > now - rate.per), now]
 

@@ -31,6 +31,7 @@ class MemorySamples(Table):
         since: datetime | None = None,
         until: datetime | None = None,
         worker_id: WorkerId | None = None,
+        failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
         rows = self.state.pools.get(pool_id)
@@ -40,6 +41,7 @@ class MemorySamples(Table):
             if (since is None or kept.row.at > since)
             and (until is None or kept.row.at <= until)
             and worker_id in (None, kept.row.worker_id)
+            and (kept.row.errors or not failed)
         ]
         chosen.sort(key=lambda kept: kept.row.at)
         return [replace(kept.row, latency=Histogram.from_bytes(kept.latency)) for kept in chosen[:limit]]

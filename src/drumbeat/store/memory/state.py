@@ -17,6 +17,7 @@ from drumbeat.core.event import Event, NewEvent
 from drumbeat.core.job import Job, JobId, JobStatus, Token
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.log import Log
+from drumbeat.core.note import Note
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, Step, Template
 from drumbeat.core.sample import StoredSample
@@ -78,6 +79,7 @@ class State:
     templates: dict[str, Template] = field(default_factory=dict)
     connections: dict[str, StoredConnection] = field(default_factory=dict)
     answers: dict[str, KeptAnswer] = field(default_factory=dict)
+    notes: dict[str, Note] = field(default_factory=dict)
     job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: ids of jobs are the whole store's
     news: News = field(default_factory=News)
     last_log: int = 0

@@ -57,6 +57,7 @@ class MemoryUpkeep(Table):
             "templates": len(self.state.templates),
             "connections": len(self.state.connections),
             "answers": len(self.state.answers),
+            "notes": len(self.state.notes),
             "jobs": sum(len(rows.jobs.jobs) for rows in pools),
             **{table: sum(len(getattr(rows, table)) for rows in pools) for table in _OF_POOLS},
         }

@@ -1,13 +1,15 @@
 """Between Redis and jobs: what a pusher said is one JSON document, what the store knows beside it one JSON object."""
 
+import logging
+import re
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any, TypeGuard
 
 import msgspec
 
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, StoreCorrupt
 from drumbeat.core.job import AlikeJobs, Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Verdict
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
@@ -16,6 +18,11 @@ from drumbeat.store.job_ids import job_id_of, refuse_own_form
 from drumbeat.store.redis.database import Argument
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
+log = logging.getLogger(__name__)
+
+_NONSENSE = (msgspec.DecodeError, ValueError, OverflowError, InvalidInput)
+_NUMBER = re.compile(rb'\{"n":(\d+)')
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 _USUAL = Backoff()
 _MOST_PLAIN = 10_000  #: each is an argument of its script
 _rare = attrgetter("job_id", "unique_key", "run_at", "delay", "max_attempts", "max_crashes")
@@ -188,11 +195,35 @@ def token_words(tokens: Sequence[Any]) -> bytes:
 
 
 def jobs_of(text: bytes) -> list[Job]:
-    return [_job(row) for row in _read_rows(text)]
+    """The jobs of a list. A row that cannot be read is passed over and logged; it stays where it is."""
+    try:
+        return [_job(row) for row in _read_rows(text)]
+    except _NONSENSE:
+        found = [_legible(each) for each in text[1:-1].split(b",\n")]
+        return [job for job in found if job is not None]
 
 
 def job_of(text: bytes) -> Job:
-    return _job(_read_row(text))
+    """Raises StoreCorrupt."""
+    try:
+        return _job(_read_row(text))
+    except _NONSENSE as exc:
+        raise StoreCorrupt(
+            f"{_named(text)} cannot be read: {exc}; set its fields right with redis-cli, or delete its pool"
+        ) from exc
+
+
+def _legible(text: bytes) -> Job | None:
+    try:
+        return job_of(text)
+    except StoreCorrupt as exc:
+        log.error("a row is passed over: %s", exc)
+        return None
+
+
+def _named(text: bytes) -> str:
+    number = _NUMBER.match(text)
+    return f"job {job_id_of(int(number[1]))}" if number else "a job"
 
 
 def _job(row: _Row) -> Job:
@@ -240,7 +271,13 @@ def _rate(count: int, per: int) -> RateLimit:
 
 
 def _moment(us: int | None) -> datetime | None:
-    return None if us is None else instant(us)
+    """A time no calendar has is the nearest that it does have: it came from a wait beyond all bounds."""
+    if us is None:
+        return None
+    try:
+        return instant(us)
+    except OverflowError:
+        return _FIRST if us < 0 else _LAST
 
 
 def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from math import isfinite
 
-from drumbeat.core.errors import NotFound
+from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
@@ -84,6 +85,8 @@ class RedisJobs:
         return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]
 
     async def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
+        if not isfinite(share):
+            raise InvalidInput(f"share: expected a number from 0 to 1, got {share}")
         said = (worker_id, token.job_id, token.epoch, float(share), note)
         return bool(await self._database.run("job_progress", *said))
 

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from drumbeat.core.errors import NotFound
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.rows import fence_words, pool_of, pool_words
+from drumbeat.store.redis.rows import change_words, fence_words, pool_of, pool_words
 
 
 class RedisPools:
@@ -19,7 +20,7 @@ class RedisPools:
     async def get(self, pool_id: PoolId) -> Pool:
         pool = await self.find(pool_id)
         if pool is None:
-            raise NotFound(f"no pool {pool_id}; create it first, or list the pools there are")
+            raise _no_pool(pool_id)
         return pool
 
     async def find(self, pool_id: PoolId) -> Pool | None:
@@ -33,5 +34,18 @@ class RedisPools:
     async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
         return pool_of(await self._database.run("pool_save", *fence_words(fence), pool.pool_id, *pool_words(pool)))
 
+    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+        while True:
+            row = await self._database.run("pool_find", pool_id)
+            if not row:
+                raise _no_pool(pool_id)
+            words = (*fence_words(fence), pool_id, *change_words(change, row))
+            if changed := await self._database.run("pool_change", *words):
+                return pool_of(changed)
+
     async def delete(self, pool_id: PoolId) -> None:
         await self._database.run("pool_delete", pool_id)
+
+
+def _no_pool(pool_id: PoolId) -> NotFound:
+    return NotFound(f"no pool {pool_id}; create it first, or list the pools there are")

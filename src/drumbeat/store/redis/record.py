@@ -62,10 +62,11 @@ class RedisSamples:
         since: datetime | None = None,
         until: datetime | None = None,
         worker_id: WorkerId | None = None,
+        failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
         between = ("-inf" if since is None else f"({at_us(since)}", "+inf" if until is None else at_us(until))
-        rows = await self._database.run("sample_list", pool_id, *between, worker_id, limit)
+        rows = await self._database.run("sample_list", pool_id, *between, worker_id, int(failed), limit)
         return [sample_of(pool_id, *row) for row in rows]
 
 

@@ -15,6 +15,7 @@ from drumbeat.core.log import Log, NewLog
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.redis.database import Argument
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -62,8 +63,19 @@ def fence_words(fence: Fence | None) -> tuple[Argument, Argument]:
 
 def pool_words(pool: Pool) -> tuple[Argument, ...]:
     """What of a pool may be changed."""
-    limits = {name: getattr(pool.thresholds, name).total_seconds() for name in Thresholds.__dataclass_fields__}
-    return dump(limits), dump(pool.policy), at_us(pool.paused_until)
+    return _limits(pool.thresholds), dump(pool.policy), at_us(pool.paused_until)
+
+
+def _limits(thresholds: Thresholds) -> bytes:
+    return dump({name: getattr(thresholds, name).total_seconds() for name in Thresholds.__dataclass_fields__})
+
+
+def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, ...]:
+    """Thresholds, whether a pause is over, another pause, and the policy as it was and is to be; nothing where it stays."""
+    was = fields(flat)["policy"]
+    policies = (was, dump(change.policy_of(load(was)))) if change.policy or change.dropped else (None, None)
+    thresholds = None if change.thresholds is None else _limits(change.thresholds)
+    return thresholds, int(change.resumed), at_us(change.paused_until), *policies
 
 
 def pool_of(flat: Sequence[bytes]) -> Pool:

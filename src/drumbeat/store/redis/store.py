@@ -13,6 +13,7 @@ from drumbeat.store.redis.events import RedisEvents
 from drumbeat.store.redis.jobs import RedisJobs
 from drumbeat.store.redis.leases import RedisLeases
 from drumbeat.store.redis.membership import RedisMembership
+from drumbeat.store.redis.notes import RedisNotes
 from drumbeat.store.redis.pools import RedisPools
 from drumbeat.store.redis.queue import RedisQueue
 from drumbeat.store.redis.record import RedisBeats, RedisLogs, RedisSamples
@@ -40,6 +41,7 @@ class RedisStore:
         self.jobs = RedisJobs(database)
         self.upkeep = RedisUpkeep(database)
         self.answers = RedisAnswers(database)
+        self.notes = RedisNotes(database)
         self.runs = self.results = self.steps = self.executions = self.templates = self.connections = NoBenchmarks()
 
     @property

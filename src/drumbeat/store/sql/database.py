@@ -32,8 +32,15 @@ class Bulk:
     records: Sequence[tuple[Any, ...]]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """Values for a query that takes something unique: where another was quicker nothing is done, and no row comes back."""
+
+    values: Values
+
+
 Rows = Sequence[Row]
-Step = tuple[str, Values | Bulk]
+Step = tuple[str, Values | Bulk | Trial]
 Script = Generator[Step, Rows, T]
 
 
@@ -91,7 +98,7 @@ def check_fence(fence: Fence | None) -> Script[None]:
         raise Fenced(f"the lease on {fence.name} was taken over since epoch {fence.epoch}; this controller must stop acting")
 
 
-async def driven(script: Script[T], perform: Callable[[str, Values | Bulk], Awaitable[Rows]]) -> T:
+async def driven(script: Script[T], perform: Callable[[str, Values | Bulk | Trial], Awaitable[Rows]]) -> T:
     """Run a script to its end, awaiting each query."""
     try:
         name, values = next(script)

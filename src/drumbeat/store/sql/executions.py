@@ -50,6 +50,8 @@ class SqlExecutions:
         kind: str | None = None,
         ok: bool | None = None,
         worker_id: WorkerId | None = None,
+        error_class: str | None = None,
+        error: str | None = None,
         order: ExecutionOrder = "started_at",
         offset: int = 0,
         limit: int = 1000,
@@ -59,6 +61,8 @@ class SqlExecutions:
             "kind": kind,
             "ok": None if ok is None else int(ok),
             "worker_id": worker_id,
+            "error_class": error_class,
+            "error": error,
             "offset": offset,
             "limit": limit,
         }

@@ -50,9 +50,21 @@ def there_already(pool_id: PoolId, job: Mapping[str, Any]) -> Script[JobId | Non
 
 
 def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
-    """Claim among limited groups, and note it for those that have a rate."""
+    """Claim among limited groups. One look sees so many jobs: while it gave too few, what lies behind the groups that it
+    has filled is looked at too."""
     yield "forget_claims", {"pool_id": values["pool_id"], "now": values["now"]}
-    rows = yield "claim_limited", values
+    taken: list[Row] = []
+    while len(taken) < values["limit"]:
+        rows = yield "claim_limited", {**values, "limit": values["limit"] - len(taken)}
+        if not rows:
+            break
+        taken += rows
+        yield from _note_claims(rows)
+    return taken
+
+
+def _note_claims(rows: Rows) -> Script[None]:
+    """For groups that have a rate."""
     for row in rows:
         if row["rate_count"] is not None and row["group_key"] is not None:
             yield (
@@ -66,7 +78,6 @@ def claim_limited(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
                     "until": row["claimed_at"] + row["rate_us"],
                 },
             )
-    return rows
 
 
 def settle_others(worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:

@@ -1,6 +1,8 @@
 """Jobs to look at and to decide about."""
 
-from collections.abc import Mapping, Sequence
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from drumbeat.core.errors import NotFound
@@ -8,10 +10,12 @@ from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.job_ids import number_of
-from drumbeat.store.sql.database import Database, RingingQueue, Row, Script
+from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
 from drumbeat.store.sql.job_rows import attempts_of, job_of, row_id, text
 from drumbeat.store.sql.rows import moment, to_us
 
+_AS_MANY = 10  #: times what is asked for is looked at before the whole queue is
+_ALL = 2_000_000_000
 _ENDED = (JobStatus.DONE, JobStatus.POISONED, JobStatus.CANCELLED)
 
 
@@ -59,8 +63,25 @@ class SqlJobs:
         return await self._database.transact(_count(pool_id, most))
 
     async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        rows = await self._database.read("count_demand", {"pool_id": pool_id})
-        return {row["capability"]: min(row["jobs"], most) for row in rows}
+        rows = await self._counted(pool_id, most)
+        needed = Counter[str]()
+        for row in rows:
+            needed[row["capability"]] += 0 if row["limited"] else row["jobs"]
+        if any(row["limited"] and row["due"] for row in rows):
+            await self._database.transact(_promote(pool_id))
+        if any(row["limited"] for row in rows):
+            for group in await self._database.read("list_limited", {"pool_id": pool_id, "most": most}):
+                needed.update(with_room(group))
+        return {capability: min(count, most) for capability, count in needed.items() if count}
+
+    async def _counted(self, pool_id: PoolId, most: int) -> Sequence[Row]:
+        """The first of the queue tell enough where they are as many and all alike; else all of it is looked through."""
+        some = most * _AS_MANY
+        rows = await self._database.read("count_demand", {"pool_id": pool_id, "most": some})
+        others = [row for row in rows if row["capability"] or row["limited"]]
+        if not others or all(sum(row["jobs"] for row in rows if row["due"] == due) < some for due in (0, 1)):
+            return rows
+        return await self._database.read("count_demand", {"pool_id": pool_id, "most": _ALL})
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return await self._database.transact(_cancel(job_ids))
@@ -87,6 +108,18 @@ class SqlJobs:
         if not rows:
             raise NotFound(f"there is no job {job_id!r}; see: drumbeat pool list")
         return rows[0]
+
+
+def with_room(group: Row) -> Iterator[str]:
+    """What those jobs of a group need that its limit and its rate have room for."""
+    for place, (capability, limit, rate) in enumerate(json.loads(group["firsts"]), 1):
+        if (limit is None or group["running"] + place <= limit) and (rate is None or group["recent"] + place <= rate):
+            yield capability or ""
+
+
+def _promote(pool_id: PoolId) -> Script[None]:
+    now = (yield "now", {})[0]["now"]
+    yield "promote_jobs", {"pool_id": pool_id, "now": now}
 
 
 def _listed(statuses: Sequence[JobStatus]) -> str:
@@ -134,7 +167,8 @@ def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[Jo
         wanted += [row] if row else []
     requeued: list[JobId] = []
     for row in wanted:
-        if (yield "requeue_job", {"seq": row["seq"], "pool_id": pool_id}):
+        values = {"seq": row["seq"], "pool_id": pool_id}
+        if (yield "requeue_job", values if row["unique_key"] is None else Trial(values=values)):
             requeued.append(row_id(row))
     return requeued
 

@@ -6,6 +6,7 @@ from typing import Any
 from drumbeat.core.errors import AlreadyExists, NotFound, Refused
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.sql.database import Database, Script, check_fence
 from drumbeat.store.sql.rows import at_us, dump, pool_of, thresholds_json
 
@@ -35,6 +36,9 @@ class SqlPools:
     async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
         return await self._database.transact(_save_pool(pool, fence))
 
+    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+        return await self._database.transact(_change_pool(pool_id, change, fence))
+
     async def delete(self, pool_id: PoolId) -> None:
         await self._database.transact(delete_pool(pool_id))
 
@@ -56,6 +60,16 @@ def _save_pool(pool: Pool, fence: Fence | None) -> Script[Pool]:
     if not rows:
         raise no_pool(pool.pool_id)
     return pool_of(rows[0])
+
+
+def _change_pool(pool_id: PoolId, change: PoolChange, fence: Fence | None) -> Script[Pool]:
+    """The row is locked when it is read, so nobody else changes it before it is saved."""
+    yield from check_fence(fence)
+    rows = yield "lock_pool", {"pool_id": pool_id}
+    if not rows:
+        raise no_pool(pool_id)
+    saved = yield "save_pool", _pool_values(change.of(pool_of(rows[0])))
+    return pool_of(saved[0])
 
 
 def _pool_values(pool: Pool) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from drumbeat.core.errors import AlreadyExists, DrumbeatError, InvalidInput, Inv
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Traits
-from drumbeat.store.sql.database import Bulk, Rows, Script, Values, driven
+from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values, driven
 from drumbeat.store.sql.postgres_bell import PostgresBell, channel_of
 from drumbeat.store.sql.postgres_lending import Borrowed, Lending
 from drumbeat.store.sql.postgres_line import Express, Line
@@ -199,9 +199,13 @@ class PostgresDatabase:
     async def _drive(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", script: Script[T]) -> T:
         return await driven(script, lambda name, values: self._perform(connection, self._queries[name], values))
 
-    async def _perform(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values | Bulk) -> Rows:
+    async def _perform(
+        self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, values: Values | Bulk | Trial
+    ) -> Rows:
         if isinstance(values, Bulk):
             return await self._load(connection, query, values)
+        if isinstance(values, Trial):
+            return await _try(connection, query, values)
         return await _run(connection, query, values)
 
     async def _load(self, connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, bulk: Bulk) -> Rows:
@@ -276,9 +280,9 @@ async def push_on(
     """
     known = _loaded(schema)
 
-    async def perform(name: str, values: Values | Bulk) -> Rows:
-        if isinstance(values, Bulk):
-            raise InvalidInput(f"expected values for {name}, got rows to copy")
+    async def perform(name: str, values: Values | Bulk | Trial) -> Rows:
+        if isinstance(values, Bulk | Trial):
+            raise InvalidInput(f"expected plain values for {name}, got a {type(values).__name__}")
         return await _run(connection, known[name], values)
 
     return await driven(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
@@ -296,6 +300,14 @@ async def _run(
     for statement in query.statements:
         rows = await connection.fetch(statement.text, *(values[name] for name in statement.parameters))
     return rows
+
+
+async def _try(connection: "asyncpg.pool.PoolConnectionProxy[Any]", query: Query, trial: Trial) -> Rows:
+    try:
+        async with connection.transaction():
+            return await _run(connection, query, trial.values)
+    except _driver().UniqueViolationError:
+        return ()
 
 
 async def _copy(connection: "asyncpg.pool.PoolConnectionProxy[Any]", bulk: Bulk, table: str, schema: str | None = None) -> None:

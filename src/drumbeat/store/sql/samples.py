@@ -27,10 +27,11 @@ class SqlSamples:
         since: datetime | None = None,
         until: datetime | None = None,
         worker_id: WorkerId | None = None,
+        failed: bool = False,
         limit: int = 10_000,
     ) -> Sequence[StoredSample]:
         span = {"since": at_us(since), "until": at_us(until)}
-        values = {"pool_id": pool_id, "worker_id": worker_id, "limit": limit} | span
+        values = {"pool_id": pool_id, "worker_id": worker_id, "failed": int(failed), "limit": limit} | span
         return [sample_of(row) for row in await self._database.read("list_samples", values)]
 
 

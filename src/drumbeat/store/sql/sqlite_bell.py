@@ -4,6 +4,7 @@ Where pipes cannot be made (another system, another file system) nobody hears an
 """
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -96,11 +97,13 @@ class SqliteBell:
 
 
 def _write_to(pipe: Path) -> None:
-    """A byte for whoever reads there; a pipe nobody reads was left by a process that died."""
+    """A byte for whoever reads there; a pipe nobody reads was left by a process that died. Others hear by looking."""
     try:
         writing = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-    except OSError:
-        pipe.unlink(missing_ok=True)
+    except OSError as exc:
+        if exc.errno == errno.ENXIO:
+            with suppress(OSError):
+                pipe.unlink()
         return
     with suppress(OSError):
         os.write(writing, b"!")

@@ -16,6 +16,7 @@ from drumbeat.store.sql.leases import SqlLeases
 from drumbeat.store.sql.logs import SqlLogs
 from drumbeat.store.sql.membership import SqlMembership
 from drumbeat.store.sql.migrate import LATEST, find_version, migrate
+from drumbeat.store.sql.notes import SqlNotes
 from drumbeat.store.sql.pools import SqlPools
 from drumbeat.store.sql.results import SqlResults
 from drumbeat.store.sql.rows import instant
@@ -48,6 +49,7 @@ class SqlStore:
         self.templates = SqlTemplates(database)
         self.connections = SqlConnections(database)
         self.answers = SqlAnswers(database)
+        self.notes = SqlNotes(database)
         self.queue = database.queue()
         self.jobs = SqlJobs(database, self.queue)
         self.logs = SqlLogs(database)

@@ -24,6 +24,7 @@ TABLES = (
     "templates",
     "connections",
     "answers",
+    "notes",
     "jobs",
     "job_attempts",
     "group_claims",
@@ -54,7 +55,7 @@ class SqlUpkeep:
             latest_version=LATEST,
             server=await self._database.describe(),
             now=instant((await self._database.read("now"))[0]["now"]),
-            rows=await self._row_counts() if version else {},
+            rows=await self._row_counts() if version >= LATEST else {},
             problems=problems,
         )
 

@@ -16,7 +16,7 @@ from drumbeat.web.api.answers import located, made, problems
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.paging import by_number
 from drumbeat.web.api.route import router as checked
-from drumbeat.web.api.shapes import After, Id, Limit, Page
+from drumbeat.web.api.shapes import After, Id, Limit, Moment, Page
 from drumbeat.web.api.shapes_pools import Counts, NewPool, Pause, PoolShape, PoolStanding
 from drumbeat.web.api.shapes_runs import BeatShape, EventShape, LogShape, SampleShape, WholeBeat, WorkerShape
 
@@ -148,11 +148,16 @@ async def logs(
 
 @router.get(f"{_POOL}/samples", operation_id="list_samples", responses=problems(404))
 async def samples(
-    pool_id: Id, plane: Plane, worker: Annotated[str | None, Query(max_length=200)] = None, limit: Limit = 100
+    pool_id: Id,
+    plane: Plane,
+    worker: Annotated[str | None, Query(max_length=200)] = None,
+    since: Annotated[Moment | None, Query(description="Measured after this.")] = None,
+    failed: Annotated[bool, Query(description="Only those that count errors.")] = False,
+    limit: Limit = 100,
 ) -> list[SampleShape]:
     """What a pool's workers measured, as they wrote it, oldest first; a run's course is at /runs/{run_id}/samples."""
     home, name = await _home(plane, pool_id), WorkerId(worker) if worker else None
-    rows = await plane.store.samples.list(home.pool_id, worker_id=name, limit=limit)
+    rows = await plane.store.samples.list(home.pool_id, worker_id=name, since=since, failed=failed, limit=limit)
     return [SampleShape.model_validate(each) for each in rows]
 
 

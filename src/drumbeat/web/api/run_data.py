@@ -1,6 +1,6 @@
 """What is in a run: its course, steps, decisions, workers, results, errors and single operations."""
 
-from collections import Counter
+import asyncio
 from typing import Annotated, Any, Literal
 
 from fastapi import Query, Request, Response
@@ -13,7 +13,7 @@ from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.paging import by_offset
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.series import thinned
-from drumbeat.web.api.shapes import After, Id, Limit, Page
+from drumbeat.web.api.shapes import LARGEST_INT, After, Id, Limit, Page
 from drumbeat.web.api.shapes_runs import (
     BeatShape,
     DecisionShape,
@@ -21,7 +21,6 @@ from drumbeat.web.api.shapes_runs import (
     ErrorsShape,
     EventShape,
     ExecutionShape,
-    FailureShape,
     LoadedShape,
     LogShape,
     ResultShape,
@@ -49,12 +48,16 @@ _WRITTEN: dict[int | str, dict[str, Any]] = {
 
 @router.get(f"{_RUN}/samples", operation_id="run_samples", responses=problems(404, 409))
 async def samples(
-    run_id: Id, plane: Plane, points: Annotated[int, Query(ge=1, le=5000, description="How many points at the most.")] = 300
+    run_id: Id,
+    plane: Plane,
+    points: Annotated[int, Query(ge=1, le=5000, description="How many points at the most.")] = 300,
+    since: Annotated[int, Query(ge=0, le=LARGEST_INT, description="From this second of the run.")] = 0,
+    until: Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="To before this second of the run.")] = None,
 ) -> Series:
     """A run's course over all its workers, thinned here: percentiles are of all operations a point stands for."""
-    record = await plane.bench().record(RunId(run_id))
-    seconds, found = thinned(record.timeline, points)
-    return Series(origin=record.origin, seconds=seconds, points=found)
+    origin, timeline = await plane.bench().seconds(RunId(run_id), since, until)
+    seconds, found = await asyncio.to_thread(thinned, timeline, points)
+    return Series(origin=origin, seconds=seconds, points=found)
 
 
 @router.get(f"{_RUN}/steps", operation_id="run_steps", responses=problems(404, 409))
@@ -67,7 +70,7 @@ async def steps(run_id: Id, plane: Plane, type: StepType | None = None) -> list[
 @router.get(f"{_RUN}/decisions", operation_id="run_decisions", responses=problems(404, 409))
 async def decisions(run_id: Id, plane: Plane) -> list[DecisionShape]:
     """What was decided and what befell, in order, with reasons."""
-    return [DecisionShape.model_validate(each) for each in (await plane.bench().record(RunId(run_id))).decisions]
+    return [DecisionShape.model_validate(each) for each in await plane.bench().decisions(RunId(run_id))]
 
 
 @router.get(f"{_RUN}/workers", operation_id="run_workers", responses=problems(404, 409))
@@ -117,18 +120,7 @@ async def results(run_id: Id, plane: Plane) -> list[ResultShape]:
 @router.get(f"{_RUN}/errors", operation_id="run_errors", responses=problems(404, 409))
 async def errors(run_id: Id, plane: Plane) -> ErrorsShape:
     """A run's errors, in sum and by example."""
-    record = await plane.bench().record(RunId(run_id))
-    by_kind: Counter[str] = Counter()
-    for second in record.timeline:
-        by_kind.update(second.errors_by_kind)
-    return ErrorsShape(
-        operations=record.whole.operations,
-        errors=record.whole.errors,
-        error_rate=record.whole.error_rate,
-        by_kind=dict(by_kind),
-        by_second={second.offset: round(second.errors) for second in record.timeline if second.errors >= 0.5},
-        examples=[FailureShape.model_validate(each) for each in record.failures],
-    )
+    return ErrorsShape.model_validate(await plane.bench().errors(RunId(run_id)))
 
 
 @router.get(f"{_RUN}/executions", operation_id="run_executions", responses=problems(404, 409))
@@ -140,6 +132,8 @@ async def executions(
     kind: Annotated[str | None, Query(max_length=200, description="Only this kind of operation.")] = None,
     ok: Annotated[bool | None, Query(description="Only those that went well, or that did not.")] = None,
     worker: Annotated[str | None, Query(max_length=200)] = None,
+    error_class: Annotated[str | None, Query(max_length=200, description="Only those that failed so: DATABASE_ERROR …")] = None,
+    error: Annotated[str | None, Query(max_length=200, description="Only those that failed with this SQLSTATE.")] = None,
     order: Annotated[
         Literal["started_at", "duration_ms"], Query(description="The earliest first, or the longest.")
     ] = "started_at",
@@ -148,9 +142,8 @@ async def executions(
 ) -> Page[ExecutionShape]:
     """Single operations of a run: from the store if they were copied there, else from files on this host."""
     await plane.store.runs.get(RunId(run_id))
-    rows = await plane.bench().executions(
-        RunId(run_id), kind=kind, ok=ok, worker_id=worker, order=order, offset=offset, limit=limit + 1
-    )
+    chosen = {"kind": kind, "ok": ok, "worker_id": worker, "error_class": error_class, "error": error, "order": order}
+    rows = await plane.bench().executions(RunId(run_id), **chosen, offset=offset, limit=limit + 1)
     return Page[ExecutionShape].model_validate(by_offset(request, response, rows, limit, offset), from_attributes=True)
 
 

@@ -11,7 +11,7 @@ from drumbeat.core.pool import PoolKind
 from drumbeat.web.api.shapes import LARGEST_INT, Body, Moment, Seconds, Shape
 from drumbeat.web.api.shapes_runs import WorkerShape
 
-Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\s\x00-\x1f\x7f]+$")]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f\x7f]+$")]
 Duration = Annotated[float, Field(ge=0, le=315_360_000, description="Seconds.")]
 Positive = Annotated[float, Field(gt=0, le=315_360_000, description="Seconds.")]
 Count = Annotated[int, Field(ge=1, le=LARGEST_INT)]

@@ -231,6 +231,7 @@ class ErrorsShape(Shape):
     errors: int
     error_rate: float
     by_kind: dict[str, int]
+    by_class: dict[str, int] = Field(description="CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …")
     by_second: dict[int, int] = Field(description="Seconds since the run's start in which operations failed.")
     examples: list[FailureShape]
 

@@ -26,8 +26,16 @@ log = logging.getLogger(__name__)
 _STRANGER = "expected a request signed with a webhook's secret"
 
 
+class LastFiredShape(Shape):
+    """The last time a trigger was pulled, by whomever, and what came of it."""
+
+    at: datetime
+    ok: bool
+    outcome: str
+
+
 class TriggerShape(Shape):
-    """A trigger, and when it comes due next if it has a schedule."""
+    """A trigger, when it last fired, and when it comes due next if it has a schedule."""
 
     name: str
     type: TriggerType
@@ -36,6 +44,7 @@ class TriggerShape(Shape):
     schedule: str | None
     timezone: str | None
     due: datetime | None
+    last_fired: LastFiredShape | None = Field(description="Null: it never fired.")
 
 
 class Fired(Shape):
@@ -56,12 +65,16 @@ class Delivered(Shape):
 async def list_triggers(house: InHouse) -> list[TriggerShape]:
     """The triggers of this server's file; none where it has no file."""
     desk = house.triggers
-    return [] if desk is None else [_shape(desk, each) for each in desk.triggers]
+    if desk is None:
+        return []
+    last = await desk.last_fired()
+    return [_shape(desk, each, last.get(each.name)) for each in desk.triggers]
 
 
-def _shape(desk: "TriggerDesk", trigger: Any) -> TriggerShape:
-    names = [name for name in TriggerShape.model_fields if name != "due"]
-    return TriggerShape(**{name: getattr(trigger, name) for name in names}, due=desk.due(trigger))
+def _shape(desk: "TriggerDesk", trigger: Any, last: Any) -> TriggerShape:
+    names = [name for name in TriggerShape.model_fields if name not in ("due", "last_fired")]
+    told = {name: getattr(trigger, name) for name in names}
+    return TriggerShape.model_validate({**told, "due": desk.due(trigger), "last_fired": last}, from_attributes=True)
 
 
 @router.post(f"{PREFIX}/triggers/{{name}}/fire", operation_id="fire_trigger", responses=problems(404, 409, 502))

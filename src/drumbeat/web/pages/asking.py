@@ -54,7 +54,7 @@ def say(words: str, *, wrong: bool = False) -> None:
 
 
 def button(text: str, deed: Deed, icon: str | None = None, *, name: str | None = None, danger: bool = False) -> ui.button:
-    """A button for a change; readers see it, and cannot press it. ``name``: what it is called where its text is not enough."""
+    """A button for a change; readers do not see it. ``name``: what it is called where its text is not enough."""
     made = ui.button(text, on_click=guarded(deed), icon=icon).props(
         "no-caps unelevated" + (" color=negative" if danger else "")
     )
@@ -62,7 +62,7 @@ def button(text: str, deed: Deed, icon: str | None = None, *, name: str | None =
         made.props(f'aria-label="{name}"')
     if not may_change():
         made.disable()
-        made.tooltip(READERS_MAY_NOT)
+        made.set_visibility(False)
     return made
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 from nicegui import ui
 
@@ -58,9 +59,13 @@ def _deed(action: Mapping[str, Any]) -> str:
     return f"{action.get('type')} {subject}: {action.get('reason')}{failed}".replace(" :", ":")
 
 
+def _way(beat: Beat) -> str:
+    return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}"
+
+
 BEATS = (
     Column(name="beat", read=lambda beat: beat.n, number=True),
-    Column(name="at", label="at (UTC)", read=lambda beat: beat.at, href=lambda beat: f"/fleet/{beat.pool_id}?beat={beat.n}"),
+    Column(name="at", label="at (UTC)", read=lambda beat: beat.at, href=_way),
     Column(name="wanted", read=lambda beat: beat.summary.get("wanted"), number=True),
     Column(name="live", read=lambda beat: living(beat), number=True),
     Column(name="did", loose=True, label="what it did, or why not", read=did),

@@ -25,7 +25,7 @@ _CARD = f"""<div class="col-12 q-pa-xs"><q-card flat bordered><q-card-section cl
 <div class="col-4 faint text-caption">{{{{ col.label }}}}</div>
 <div class="col-8">{_VALUE.replace("NAME", "col.name").replace("VALUE", "col.value")}</div>
 </div><!-- deeds --></q-card-section></q-card></div>"""
-_BUTTONS = """<q-btn v-for="deed in DEEDS" :key="deed.name" dense flat no-caps color="primary" :disable="OFF"
+_BUTTONS = """<q-btn v-for="deed in DEEDS" :key="deed.name" dense flat no-caps color="primary"
 :label="deed.label" :aria-label="deed.label + ' ' + props.row.called" @click="$parent.$emit(deed.name, props.row.key)" />"""
 _DEEDS = {"name": "deeds", "label": "", "field": "key", "align": "right"}
 _FALLING = frozenset({"poisoned", "error", "lost", "FAILED"})
@@ -52,7 +52,8 @@ class Table:
     def __init__(
         self, name: str, columns: Sequence[Column], key: Callable[[Any], str], *, deeds: Deeds | None = None, page: int = 0
     ) -> None:
-        """``deeds``: what may be done to a row, by the word on its button; each is given the row's key."""
+        """``deeds``: what operators may do to a row, by the word on its button; each is given the row's key."""
+        deeds = deeds if may_change() else None
         self._columns, self._key = columns, key
         shown = [*(_column(each) for each in columns), *([_DEEDS] if deeds else [])]
         self.element = ui.table(columns=shown, rows=[], row_key="key", pagination=page or None)
@@ -65,7 +66,7 @@ class Table:
             self._offer(label, deed)
         if deeds:
             offered = [{"name": _event(label), "label": label} for label in deeds]
-            buttons = _BUTTONS.replace("DEEDS", escape(json.dumps(offered))).replace("OFF", str(not may_change()).lower())
+            buttons = _BUTTONS.replace("DEEDS", escape(json.dumps(offered)))
             self.element.add_slot("body-cell-deeds", f"<q-td :props='props'>{buttons}</q-td>")
             self.element.add_slot("item", _CARD.replace("<!-- deeds -->", buttons))
 

@@ -1,5 +1,7 @@
 """Pools of jobs: all of them, and how to make the first."""
 
+from urllib.parse import quote
+
 from nicegui import ui
 
 from drumbeat.core.pool import PoolKind
@@ -58,6 +60,6 @@ def _new_button(house: House) -> None:
         pushed = await push_form(house, None)
         if pushed is not None:
             say(f"Job {pushed.job_id} is in {pushed.pool_id}.")
-            ui.navigate.to(f"/pools/{pushed.pool_id}")
+            ui.navigate.to(f"/pools/{quote(pushed.pool_id, safe='')}")
 
     button("Push a job", ask, icon="add")

@@ -1,6 +1,7 @@
 """One job: what it is, why it is where it is, and what was tried."""
 
 import json
+from urllib.parse import quote
 
 from nicegui import ui
 
@@ -27,7 +28,7 @@ def add(house: House) -> None:
     async def job(pool_id: str, job_id: str) -> None:
         desk = house.plane.pool(pool_id)
         found = await desk.job(job_id)
-        trail(("Pools", "/pools"), (pool_id, f"/pools/{pool_id}"))
+        trail(("Pools", "/pools"), (pool_id, f"/pools/{quote(pool_id, safe='')}"))
         with ui.row().classes("w-full items-center"):
             heading(f"Job {job_id}")
             badge(found.status)

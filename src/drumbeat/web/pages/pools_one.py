@@ -149,7 +149,7 @@ _JOBS = (
         name="job",
         loose=True,
         read=lambda job: job.job_id,
-        href=lambda job: f"/pools/{quote(job.pool_id, safe='')}/jobs/{job.job_id}",
+        href=lambda job: f"/pools/{quote(job.pool_id, safe='')}/jobs/{quote(job.job_id, safe='')}",
     ),
     Column(name="type", read=lambda job: job.type or None),
     Column(name="status", read=lambda job: job.status, is_status=True),

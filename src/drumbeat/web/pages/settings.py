@@ -1,11 +1,15 @@
 """Settings: connections to databases under test, what an hour costs, and the store."""
 
+from typing import Any
+from urllib.parse import quote
+
 from nicegui import ui
 
 from drumbeat import __version__
+from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
 from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, confirmed, say
+from drumbeat.web.pages.asking import button, confirmed, may_change, say
 from drumbeat.web.pages.fleet_one import is_scaled
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty, heading, page
@@ -98,8 +102,54 @@ async def _form(house: House) -> StoredConnection | None:
 
 
 async def _prices(house: House) -> None:
-    """What an hour costs, wherever it is said: each template and each fleet has its own."""
-    heading("Prices", 2)
+    """What an hour costs, wherever it is said: the usual prices, those of templates and those of fleets."""
+
+    async def change() -> None:
+        if await _usual_form(house) is not None:
+            await _say_usual(house, usual)
+
+    with ui.row().classes("w-full items-center"):
+        heading("Prices", 2)
+        ui.space()
+        if may_change():
+            button("Set usual prices", change, icon="edit")
+    usual = ui.label().props('aria-label="Usual prices"')
+    await _say_usual(house, usual)
+    await _other_prices(house)
+
+
+async def _say_usual(house: House, label: ui.label) -> None:
+    found = await house.plane.bench().prices()
+    said = [f"{of}: {words(each)} {found.currency} an hour" for of, each in _hours(found).items() if each is not None]
+    label.text = "Usual, where a template gives none: " + ("; ".join(said) or "no price")
+
+
+def _hours(prices: Prices) -> dict[str, float | None]:
+    return {"a worker": prices.worker_hour, "the database under test": prices.target_hour}
+
+
+async def _usual_form(house: House) -> Prices | None:
+    kept = await house.plane.bench().prices()
+    form = Form("Usual prices", "Set")
+    with form.card:
+        ui.label("For runs whose template gives none. A run keeps the prices it was made with.").classes("text-caption")
+        worker = form.field("worker_hour", ui.number("A worker, an hour", value=kept.worker_hour, min=0).props("clearable"))
+        target = form.field("target_hour", ui.number("The database, an hour", value=kept.target_hour, min=0).props("clearable"))
+        currency = form.field("currency", ui.input("Currency", value=kept.currency))
+
+    async def set_them() -> Prices:
+        prices = Prices(worker_hour=price_of(worker), target_hour=price_of(target), currency=text_of(currency))
+        return await house.plane.bench().set_prices(prices)
+
+    return await form.ask(set_them)
+
+
+def price_of(element: Any) -> float | None:
+    """What somebody typed; None: nothing."""
+    return None if element.value is None else float(element.value)
+
+
+async def _other_prices(house: House) -> None:
     templates = await house.plane.store.templates.list()
     rows: list[tuple[object, ...]] = []
     for each in templates:
@@ -109,11 +159,12 @@ async def _prices(house: House) -> None:
             rows.append((each.name, way, prices.get("worker_hour"), prices.get("target_hour"), prices.get("currency", "USD")))
     for pool in await house.plane.store.pools.list():
         if is_scaled(pool) and pool.policy.get("price_per_hour") is not None:
-            rows.append((pool.pool_id, f"/fleet/{pool.pool_id}/policy", pool.policy["price_per_hour"], None, None))
+            way = f"/fleet/{quote(pool.pool_id, safe='')}/policy"
+            rows.append((pool.pool_id, way, pool.policy["price_per_hour"], None, None))
     if rows:
         Table("Prices", _PRICES, key=lambda row: str(row[1])).show(rows)
     else:
-        ui.label("No template and no fleet has a price; set one in a template's prices, or a fleet's policy.").classes("faint")
+        ui.label("No template and no fleet has a price of its own.").classes("faint")
 
 
 async def _store(house: House) -> None:

@@ -1,13 +1,11 @@
-"""Triggers: what wakes beats, when each comes due, and a way to pull one now."""
+"""Triggers: what wakes beats, when each last fired and comes due, and a way to pull one now."""
 
-from collections.abc import Mapping
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from nicegui import ui
 
 from drumbeat.control_plane import triggers_file
-from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import say
 from drumbeat.web.pages.frame import empty, heading, page
@@ -44,25 +42,20 @@ def _desk(house: House) -> "TriggerDesk | None":
 
 async def _table(house: House, desk: "TriggerDesk") -> None:
     async def fire(name: str) -> None:
-        told = await desk.fire(name)
-        say(_outcome(name, told))
-        table.show(await _rows(house, desk))
+        await desk.fire(name)
+        rows = await _rows(desk)
+        said = next((last.outcome for trigger, last, _ in rows if trigger.name == name and last is not None), "")
+        say(f"{name} was fired. {said}")
+        table.show(rows)
 
     table = Table("Triggers", _TRIGGERS, key=lambda row: row[0].name, deeds={"Fire now": fire})
-    table.show(await _rows(house, desk))
+    table.show(await _rows(desk))
 
 
-async def _rows(house: House, desk: "TriggerDesk") -> list[tuple[Any, Any, Any]]:
-    """Each trigger, when its pool last had a beat, and when it comes due."""
-    return [(each, await _last_beat(house, each.pool_id), desk.due(each)) for each in desk.triggers]
-
-
-async def _last_beat(house: House, pool_id: str | None) -> datetime | None:
-    """When the pool, or any pool of jobs, was last looked after."""
-    store = house.plane.store
-    pools = [PoolId(pool_id)] if pool_id else [each.pool_id for each in await store.pools.list(PoolKind.JOBS)]
-    beats = [await store.beats.last(each) for each in pools]
-    return max((beat.at for beat in beats if beat is not None), default=None)
+async def _rows(desk: "TriggerDesk") -> list[tuple[Any, Any, Any]]:
+    """Each trigger, when it last fired, and when it comes due."""
+    last = await desk.last_fired()
+    return [(each, last.get(each.name), desk.due(each)) for each in desk.triggers]
 
 
 _TRIGGERS = (
@@ -72,22 +65,10 @@ _TRIGGERS = (
     Column(
         name="pool",
         read=lambda row: row[0].pool_id or _ANY,
-        href=lambda row: f"/pools/{row[0].pool_id}" if row[0].pool_id else None,
+        href=lambda row: f"/pools/{quote(row[0].pool_id, safe='')}" if row[0].pool_id else None,
     ),
     Column(name="schedule", read=lambda row: row[0].schedule),
-    Column(name="last", label="last beat (UTC)", read=lambda row: row[1]),
+    Column(name="last", label="last fired (UTC)", read=lambda row: row[1].at if row[1] else "never"),
+    Column(name="outcome", loose=True, read=lambda row: row[1].outcome if row[1] else None),
     Column(name="due", label="next due (UTC)", read=lambda row: row[2]),
 )
-
-
-def _outcome(name: str, told: Mapping[str, Any]) -> str:
-    """What a firing came to, in a line."""
-    if not told:
-        return f"{name}: there is no pool to look after."
-    said = [f"{pool}: {_did(report)}" for pool, report in told.items()]
-    return f"{name} was fired. " + "; ".join(said)
-
-
-def _did(report: Any) -> str:
-    actions = report.get("actions") or report.get("done") or ()
-    return f"{len(actions)} actions" if actions else str(report.get("why_not") or "nothing to do")

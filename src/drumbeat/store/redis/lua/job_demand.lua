@@ -1,14 +1,21 @@
--- needs: jobs, lanes
--- Ready jobs by the capability they need; a lane's jobs need the same one.
-local pool, most, demand, answer = ARGV[1], tonumber(ARGV[2]), {}, {}
-promote(pool, now())
+-- needs: jobs, lanes, claim
+-- Ready jobs by the capability they need; a lane's jobs need the same one. Of a group, whichever lanes its jobs lie in, no more
+-- than there is room for.
+local pool, most, at, demand, counted, answer = ARGV[1], tonumber(ARGV[2]), now(), {}, {}, {}
+promote(pool, at)
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
   local lane = string.sub(head, NUMBER + 1)
-  local capability = lane ~= '' and cjson.decode(lane)[1] or cjson.null
+  local needs = lane == '' and PLAIN or cjson.decode(lane)
+  local capability, group, jobs = needs[1], needs[3], call('ZCARD', lane_key(pool, lane))
   if capability == cjson.null then capability = '' end
-  demand[capability] = (demand[capability] or 0) + call('ZCARD', lane_key(pool, lane))
+  if group ~= cjson.null and (needs[4] ~= cjson.null or needs[5] ~= cjson.null) then
+    local before = counted[group] or 0
+    jobs = math.min(jobs, math.max(room_of_group(pool, needs, before + jobs, at) - before, 0))
+    counted[group] = before + jobs
+  end
+  demand[capability] = (demand[capability] or 0) + jobs
 end
 for capability, count in pairs(demand) do
-  answer[#answer + 1], answer[#answer + 2] = capability, math.min(count, most)
+  if count > 0 then answer[#answer + 1], answer[#answer + 2] = capability, math.min(count, most) end
 end
 return answer

@@ -1,12 +1,21 @@
--- Samples of an interval of time, oldest first, of a worker if one is named.
-local pool, since, till, worker, limit = unpack(ARGV)
+-- Samples of an interval of time, oldest first, of a worker if one is named, or only those that count errors.
+-- cmsgpack knows no bytes and cannot read a body; its count of errors stands before all that workers name themselves.
+local function counts_errors(body)
+  local _, last = string.find(body, '\166errors', 1, true)
+  return last and string.byte(body, last + 1) ~= 0
+end
+
+local pool, since, till, worker, failed, limit = unpack(ARGV)
 local rows, offset, suffix = {}, 0, given(worker) and (':' .. worker)
 limit = tonumber(limit)
 repeat
   local found = call('ZRANGEBYSCORE', key(pool, 'samples'), since, till, 'WITHSCORES', 'LIMIT', offset, 500)
   for i = 1, #found, 2 do
     if #rows < limit and (not suffix or string.sub(found[i], 17) == suffix) then
-      rows[#rows + 1] = {string.sub(found[i], 18), found[i + 1], call('HGET', key(pool, 'sample_bodies'), found[i])}
+      local body = call('HGET', key(pool, 'sample_bodies'), found[i])
+      if failed == '0' or counts_errors(body) then
+        rows[#rows + 1] = {string.sub(found[i], 18), found[i + 1], body}
+      end
     end
   end
   offset = offset + 500

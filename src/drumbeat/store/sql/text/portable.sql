@@ -36,7 +36,7 @@ RETURNING *;
 
 -- name: lock_pool
 -- Whoever changes the members of a pool holds its row, so that two changes see each other.
-SELECT pool_id FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
+SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
 
 -- name: count_live_workers
 SELECT COUNT(*) AS live FROM drumbeat.workers WHERE pool_id = :pool_id AND ended_at IS NULL;
@@ -176,6 +176,7 @@ SELECT * FROM drumbeat.samples
  WHERE pool_id = :pool_id AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
    AND (CAST(:until AS BIGINT) IS NULL OR at <= CAST(:until AS BIGINT))
    AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+   AND (CAST(:failed AS INTEGER) = 0 OR errors > 0)
  ORDER BY at, worker_id, n LIMIT CAST(:limit AS INTEGER);
 
 -- name: add_run
@@ -279,12 +280,14 @@ SELECT * FROM drumbeat.steps
 SELECT * FROM drumbeat.executions
  WHERE run_id = :run_id AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
    AND (CAST(:ok AS INTEGER) IS NULL OR ok = CAST(:ok AS INTEGER)) AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+   AND (CAST(:error_class AS TEXT) IS NULL OR error_class = :error_class) AND (CAST(:error AS TEXT) IS NULL OR error = :error)
  ORDER BY started_at, worker_id, n LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
 -- name: list_executions_by_duration_ms
 SELECT * FROM drumbeat.executions
  WHERE run_id = :run_id AND (CAST(:kind AS TEXT) IS NULL OR kind = :kind)
    AND (CAST(:ok AS INTEGER) IS NULL OR ok = CAST(:ok AS INTEGER)) AND (CAST(:worker_id AS TEXT) IS NULL OR worker_id = :worker_id)
+   AND (CAST(:error_class AS TEXT) IS NULL OR error_class = :error_class) AND (CAST(:error AS TEXT) IS NULL OR error = :error)
  ORDER BY duration_ms DESC, worker_id, n LIMIT CAST(:limit AS INTEGER) OFFSET CAST(:offset AS INTEGER);
 
 -- name: count_executions_of_run
@@ -376,6 +379,22 @@ UPDATE drumbeat.answers SET status = CAST(:status AS INTEGER), body = :body, loc
 -- name: forget_answer
 DELETE FROM drumbeat.answers WHERE request_key = :key;
 
+-- name: put_note
+-- The name is unique: of many that write it at once the last one's stays, whole.
+INSERT INTO drumbeat.notes (name, value, updated_at) VALUES (:name, CAST(:value AS @json), @now)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value, updated_at = excluded.updated_at
+RETURNING *;
+
+-- name: find_note
+SELECT * FROM drumbeat.notes WHERE name = :name;
+
+-- name: list_notes
+SELECT * FROM drumbeat.notes
+ WHERE substr(name, 1, length(CAST(:prefix AS TEXT))) = CAST(:prefix AS TEXT) ORDER BY name;
+
+-- name: delete_note
+DELETE FROM drumbeat.notes WHERE name = :name;
+
 -- name: take_log_numbers
 UPDATE drumbeat.pools SET next_log = next_log + CAST(:count AS BIGINT) WHERE pool_id = :pool_id
 RETURNING next_log - CAST(:count AS BIGINT) AS first;
@@ -448,6 +467,9 @@ SELECT COUNT(*) AS rows FROM drumbeat.connections;
 
 -- name: count_answers
 SELECT COUNT(*) AS rows FROM drumbeat.answers;
+
+-- name: count_notes
+SELECT COUNT(*) AS rows FROM drumbeat.notes;
 
 -- name: count_jobs
 SELECT COUNT(*) AS rows FROM drumbeat.jobs;
@@ -530,10 +552,20 @@ SELECT MIN(since) AS since
                           AND j.delayed = 1 AND j.not_before <= @now) b) c;
 
 -- name: count_demand
-SELECT capability, COUNT(*) AS jobs
-  FROM (SELECT COALESCE(j.capability, '') AS capability FROM drumbeat.jobs j
-         WHERE j.pool_id = :pool_id AND j.status = 'pending' AND (j.delayed = 0 OR j.not_before <= @now)) a
- GROUP BY capability;
+-- Of so many ready jobs, and of as many that came due before anybody has promoted them.
+SELECT capability, limited, due, COUNT(*) AS jobs
+  FROM (SELECT * FROM (SELECT COALESCE(j.capability, '') AS capability, 0 AS due,
+                              CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
+                                   THEN 1 ELSE 0 END AS limited
+                         FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                        LIMIT CAST(:most AS INTEGER)) a
+         UNION ALL
+        SELECT * FROM (SELECT COALESCE(j.capability, '') AS capability, 1 AS due,
+                              CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
+                                   THEN 1 ELSE 0 END AS limited
+                         FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                          AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) c
+ GROUP BY capability, limited, due;
 
 -- name: note_progress
 UPDATE drumbeat.jobs SET progress = CAST(:share AS @real), progress_note = :note

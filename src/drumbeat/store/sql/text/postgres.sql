@@ -97,13 +97,11 @@ SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS i
 RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
 
 -- name: push_jobs
--- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique.
-WITH moment AS MATERIALIZED (SELECT @now AS now)
-INSERT INTO drumbeat.jobs (pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
-                           unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
-SELECT :pool_id, j.given_id, j.type, CAST(j.payload AS json), CASE WHEN due > now THEN 1 ELSE 0 END, j.priority, j.max_attempts,
-       j.max_crashes, CAST(j.backoff AS json), j.timeout_us, j.unique_key, j.group_key, j.group_limit, j.rate_count, j.rate_us,
-       j.capability, CASE WHEN due > now THEN due END, now
+-- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique. Numbers are drawn in
+-- the order of the list, keys are taken in their own: two pushes of the same keys come one after the other, and never wait for
+-- each other.
+WITH moment AS MATERIALIZED (SELECT @now AS now), listed AS MATERIALIZED (
+SELECT j.*, due, now
   FROM moment, ROWS FROM (json_to_recordset(CAST(:jobs AS json)) AS (
            given_id text, type text, payload text, priority integer, max_attempts integer, max_crashes integer, backoff text,
            timeout_us bigint, unique_key text, group_key text, group_limit integer, rate_count integer, rate_us bigint,
@@ -112,6 +110,16 @@ SELECT :pool_id, j.given_id, j.type, CAST(j.payload AS json), CASE WHEN due > no
         rate_count, rate_us, capability, run_at, delay, place),
        LATERAL (SELECT GREATEST(j.run_at, moment.now + j.delay) AS due) d
  ORDER BY j.place
+), numbered AS MATERIALIZED (
+SELECT nextval((SELECT CAST(pg_get_serial_sequence('drumbeat.jobs', 'seq') AS regclass))) AS seq, listed.* FROM listed
+)
+INSERT INTO drumbeat.jobs (seq, pool_id, given_id, type, payload, delayed, priority, max_attempts, max_crashes, backoff, timeout_us,
+                           unique_key, group_key, group_limit, rate_count, rate_us, capability, not_before, created_at)
+SELECT j.seq, :pool_id, j.given_id, j.type, CAST(j.payload AS json), CASE WHEN due > now THEN 1 ELSE 0 END, j.priority,
+       j.max_attempts, j.max_crashes, CAST(j.backoff AS json), j.timeout_us, j.unique_key, j.group_key, j.group_limit, j.rate_count,
+       j.rate_us, j.capability, CASE WHEN due > now THEN due END, now
+  FROM numbered j
+ ORDER BY j.unique_key, CASE WHEN j.unique_key IS NULL THEN j.given_id END, j.place
 ON CONFLICT DO NOTHING
 RETURNING seq, given_id, unique_key;
 
@@ -238,6 +246,35 @@ UPDATE drumbeat.jobs j
        progress_note = NULL
  WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked))
 RETURNING j.*;
+
+-- name: list_limited
+-- Groups with limits that have ready jobs: from one group's name straight to the next, however many jobs it has. Of each group
+-- how many run, how many were claimed within its rate's time, and the first of its jobs.
+WITH RECURSIVE groups (group_key) AS (
+    SELECT MIN(j.group_key) FROM drumbeat.jobs j
+     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+       AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
+    UNION ALL
+    SELECT (SELECT MIN(j.group_key) FROM drumbeat.jobs j
+             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+               AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key > groups.group_key)
+      FROM groups WHERE groups.group_key IS NOT NULL
+)
+SELECT (SELECT COUNT(*) FROM drumbeat.jobs j
+         WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.group_key = groups.group_key AND j.status = 'claimed') AS running,
+       (SELECT COUNT(*) FROM drumbeat.group_claims c
+         WHERE c.pool_id = :pool_id AND c.group_key = groups.group_key AND c.at > @now - (
+               SELECT MAX(first.rate_us)
+                 FROM (SELECT j.rate_us FROM drumbeat.jobs j
+                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                          AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
+                        LIMIT 1) first)) AS recent,
+       (SELECT CAST(json_agg(json_build_array(first.capability, first.group_limit, first.rate_count)) AS text)
+          FROM (SELECT j.capability, j.group_limit, j.rate_count FROM drumbeat.jobs j
+                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                   AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
+                 LIMIT CAST(:most AS integer)) first) AS firsts
+  FROM groups WHERE groups.group_key IS NOT NULL LIMIT CAST(:most AS integer) * 10 + 100;
 
 -- name: note_claims
 INSERT INTO drumbeat.group_claims (pool_id, group_key, seq, n, at, until)

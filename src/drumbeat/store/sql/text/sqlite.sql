@@ -118,6 +118,35 @@ UPDATE jobs
      ORDER BY priority DESC, seq LIMIT :limit)
 RETURNING *;
 
+-- name: list_limited
+-- Groups with limits that have ready jobs: from one group's name straight to the next, however many jobs it has. Of each group
+-- how many run, how many were claimed within its rate's time, and the first of its jobs.
+WITH RECURSIVE groups (group_key) AS (
+    SELECT MIN(j.group_key) FROM jobs j
+     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+       AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
+    UNION ALL
+    SELECT (SELECT MIN(j.group_key) FROM jobs j
+             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+               AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key > groups.group_key)
+      FROM groups WHERE groups.group_key IS NOT NULL
+)
+SELECT (SELECT COUNT(*) FROM jobs j
+         WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.group_key = groups.group_key AND j.status = 'claimed') AS running,
+       (SELECT COUNT(*) FROM group_claims c
+         WHERE c.pool_id = :pool_id AND c.group_key = groups.group_key AND c.at > @now - (
+               SELECT MAX(first.rate_us)
+                 FROM (SELECT j.rate_us FROM jobs j
+                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                          AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
+                        LIMIT 1) first)) AS recent,
+       (SELECT json_group_array(json_array(first.capability, first.group_limit, first.rate_count))
+          FROM (SELECT j.capability, j.group_limit, j.rate_count FROM jobs j
+                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                   AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
+                 LIMIT :most) first) AS firsts
+  FROM groups WHERE groups.group_key IS NOT NULL LIMIT :most * 10 + 100;
+
 -- name: note_claims
 INSERT INTO group_claims (pool_id, group_key, seq, n, at, until)
 VALUES (:pool_id, :group_key, :seq, :n, :at, :until)

@@ -6,7 +6,7 @@ from nicegui import ui
 
 from drumbeat.core.run import Result, RunId
 from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, say, told
+from drumbeat.web.pages.asking import button, may_change, say, told
 from drumbeat.web.pages.run_live.figures import number
 
 FORMS = {"html": "html", "markdown": "md", "csv": "csv", "json": "json", "junit": "xml", "prometheus": "prom"}
@@ -16,7 +16,7 @@ class Closing:
     """Cost, enrichment, reports."""
 
     def __init__(self, house: House, run_id: RunId) -> None:
-        self._house, self._run_id = house, run_id
+        self._house, self._run_id, self._may_change = house, run_id, may_change()
         with ui.card().props("flat bordered").classes("w-full"), ui.row().classes("items-center w-full gap-4"):
             self._cost = ui.label()
             self._enrichment = ui.label()
@@ -38,7 +38,7 @@ class Closing:
         status = whole.enrichment_status if whole else None
         error = whole.enrichment_error if whole else None
         self._enrichment.text = f"Enrichment: {status or 'none'}" + (f" ({error})" if error else "")
-        self._retry.set_visibility(status in ("FAILED", "SKIPPED", "PENDING"))
+        self._retry.set_visibility(self._may_change and status in ("FAILED", "SKIPPED", "PENDING"))
 
     async def _enrich(self) -> None:
         found = await self._house.plane.bench().enrich(self._run_id)

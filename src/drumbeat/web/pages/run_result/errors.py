@@ -1,26 +1,24 @@
-"""What went wrong: how often by kind, an example of each sort, and the single operations behind it."""
+"""What went wrong: how often by kind and class, an example of each sort, and the single operations behind it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
 from drumbeat.bench.model import Failure, Watched
+from drumbeat.core.run import RunId
 from drumbeat.web.house import House
 from drumbeat.web.pages.parts import Column, Table
 from drumbeat.web.pages.run_live.figures import number, percent
+from drumbeat.web.pages.run_result.chosen import Chosen, only_failed, read_chosen
 from drumbeat.web.pages.run_result.executions import Operations
+from drumbeat.web.snapshot import whole_result
 
+_ID = "operations"  #: where a link to operations leads
+_SEEN = f"document.getElementById('{_ID}')?.scrollIntoView()"
 _COUNTS: list[Column] = [
     Column(name="kind", read=lambda row: row.kind),
     Column(name="errors", read=lambda row: row.errors, number=True),
     Column(name="share", read=lambda row: percent(row.errors / row.operations), number=True),
-]
-_EXAMPLES: list[Column] = [
-    Column(name="kind", read=lambda each: each.kind or "connecting"),
-    Column(name="class", read=lambda each: each.error_class),
-    Column(name="sqlstate", label="SQLSTATE", read=lambda each: each.sqlstate),
-    Column(name="example", read=lambda each: each.message),
-    Column(name="sql", label="SQL", read=lambda each: each.sql),
 ]
 COLUMNS: list[Column] = [
     Column(name="at", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
@@ -34,24 +32,49 @@ COLUMNS: list[Column] = [
 ]
 
 
+def _ways_in(run_id: RunId) -> tuple[list[Column], list[Column]]:
+    """Classes and examples, each of which leads to the operations that failed so."""
+
+    def of_class(each: tuple[str, int]) -> str:
+        return Chosen(error_class=each[0]).path(run_id)
+
+    def of_sort(each: Failure) -> str | None:
+        """None where no operation was begun."""
+        return Chosen(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id) if each.kind else None
+
+    classes = [
+        Column(name="class", read=lambda each: each[0], href=of_class),
+        Column(name="errors", read=lambda each: each[1], number=True),
+    ]
+    examples = [
+        Column(name="kind", read=lambda each: each.kind or "connecting"),
+        Column(name="class", read=lambda each: each.error_class, href=of_sort),
+        Column(name="sqlstate", label="SQLSTATE", read=lambda each: each.sqlstate),
+        Column(name="example", read=lambda each: each.message),
+        Column(name="sql", label="SQL", read=lambda each: each.sql),
+    ]
+    return classes, examples
+
+
 class Errors:
     """Counts, examples, operations."""
 
     def __init__(self, house: House, seen: Watched) -> None:
         kinds = [row for row in seen.results if row.worker_id is None and row.kind is not None]
         failed = [row for row in kinds if row.errors]
+        classes: Mapping[str, int] = _classes(seen)
+        by_class, by_sort = _ways_in(seen.run.run_id)
         ui.label("Errors").classes("text-h6").props("role=heading aria-level=2")
         if failed:
-            counts = Table("Errors by kind", _COUNTS, lambda row: str(row.kind))
-            counts.show(failed)
+            Table("Errors by kind", _COUNTS, lambda row: str(row.kind)).show(failed)
         else:
             ui.label("No operation failed in the measurement.").classes("faint")
-        self._examples = Table("Examples of errors", _EXAMPLES, lambda each: f"{each}")
+        if classes:
+            Table("Errors by class", by_class, lambda each: str(each[0])).show(list(classes.items()))
+        self._examples = Table("Examples of errors", by_sort, lambda each: f"{each}")
         self._examples.element.set_visibility(False)
         self._shown: Sequence[Failure] = ()
-        with ui.expansion("Single operations", icon="list").classes("w-full").props("header-class=text-primary") as opened:
-            operations = Operations(house, seen.run.run_id, COLUMNS, [str(row.kind) for row in kinds], failed=bool(failed))
-        opened.on_value_change(operations.opened)
+        self._operations = _operations(house, seen, [str(row.kind) for row in kinds], classes, failed=bool(failed))
 
     def show(self, failures: Sequence[Failure]) -> None:
         if failures != self._shown:
@@ -59,3 +82,29 @@ class Errors:
             sorts = {(each.kind, each.error_class, each.sqlstate): each for each in failures}
             self._examples.element.set_visibility(bool(sorts))
             self._examples.show(list(sorts.values()))
+            self._operations.know(failures)
+
+
+def _operations(house: House, seen: Watched, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool) -> Operations:
+    """Folded away, unless the address asks for some of them."""
+    asked = read_chosen(ui.context.client.request.query_params)
+    chosen = asked or Chosen(failed=only_failed(failed))
+    folded = ui.expansion("Single operations", icon="list", value=asked is not None).classes("w-full")
+    with folded.props(f"header-class=text-primary id={_ID}"):
+        operations = Operations(house, seen.run.run_id, COLUMNS, kinds, classes, chosen)
+    folded.on_value_change(operations.opened)
+
+    async def show() -> None:
+        await operations.opened()
+        ui.run_javascript(_SEEN)
+
+    if asked is not None:
+        ui.timer(0.0, show, once=True)
+    return operations
+
+
+def _classes(seen: Watched) -> dict[str, int]:
+    """How many operations failed of each class in the measurement, as far as the result kept it."""
+    whole = whole_result(seen)
+    kept = whole.custom_metrics.get("error_classes") if whole else None
+    return {str(name): int(count) for name, count in kept.items()} if isinstance(kept, Mapping) else {}

@@ -8,12 +8,9 @@ local function is_named(wanted, word)
   return false
 end
 
--- How many of a lane this worker may have now. A lane is [capability, type, group, limit, count, per].
-local function room_in(pool, lane, claiming, at)
-  local needs = lane == '' and PLAIN or cjson.decode(lane)
-  if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return 0 end
-  if needs[1] ~= cjson.null and not is_named(claiming.capabilities, needs[1]) then return 0 end
-  local room, group = claiming.limit, needs[3]
+-- How many more of its group's jobs a lane may give now, up to ``most``. A lane is [capability, type, group, limit, count, per].
+local function room_of_group(pool, needs, most, at)
+  local room, group = most, needs[3]
   if group == cjson.null then return room end
   if needs[4] ~= cjson.null then
     room = math.min(room, needs[4] - tonumber(call('HGET', key(pool, 'running'), group) or 0))
@@ -21,7 +18,17 @@ local function room_in(pool, lane, claiming, at)
   if needs[5] ~= cjson.null then
     room = math.min(room, needs[5] - call('ZCOUNT', key(pool, 'rate:' .. group), '(' .. int(at - needs[6]), '+inf'))
   end
-  return math.max(room, 0), group, needs[5] ~= cjson.null and needs[6]
+  return math.max(room, 0)
+end
+
+-- How many of a lane this worker may have now.
+local function room_in(pool, lane, claiming, at)
+  local needs = lane == '' and PLAIN or cjson.decode(lane)
+  if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return 0 end
+  if needs[1] ~= cjson.null and not is_named(claiming.capabilities, needs[1]) then return 0 end
+  local group = needs[3]
+  if group == cjson.null then return claiming.limit end
+  return room_of_group(pool, needs, claiming.limit, at), group, needs[5] ~= cjson.null and needs[6]
 end
 
 local function take(pool, number, claiming, at)

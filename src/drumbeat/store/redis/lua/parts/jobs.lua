@@ -90,6 +90,7 @@ local function as_json(number, row)
   return table.concat(parts)
 end
 
+-- No text has a line's end in it (JSON writes it as two signs), so one that cannot be read can be told from the others.
 local function as_list(texts)
-  return '[' .. table.concat(texts, ',') .. ']'
+  return '[' .. table.concat(texts, ',\n') .. ']'
 end

@@ -1,0 +1,15 @@
+"""A note: a small document by name that outlives whoever wrote it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One row of ``notes``."""
+
+    name: str
+    value: Mapping[str, Any]
+    updated_at: datetime

@@ -1,0 +1,101 @@
+"""What a worker does beside its jobs: renew what it holds, hear which are to be stopped, send progress."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.pool.attempt import Held
+from drumbeat.pool.claims import Claims
+from drumbeat.pool.hand import Hand
+from drumbeat.runtime.patience import describe
+
+log = logging.getLogger(__name__)
+
+_HEED_EVERY = timedelta(seconds=1)  #: how soon a job that runs hears that it is cancelled
+_PROGRESS_EVERY = timedelta(milliseconds=500)
+
+
+class Keeping:
+    """Three loops of one worker. None of them ends for what the store says: a row that cannot be read is not ours alone."""
+
+    def __init__(self, hand: Hand, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
+        """``changed`` is called when something in hand may have been stopped or lost."""
+        self._hand = hand
+        self._claims = claims
+        self._clock = clock
+        self._changed = changed
+        self.unsent = asyncio.Event()  #: progress was told
+
+    async def keep(self) -> None:
+        """Renew what is held, hear which are gone or to be stopped, and take back what silent workers held."""
+        while True:
+            await self._clock.sleep(self._claims.lease / 3)
+            await _tried(self._renew(), "leases could not be renewed")
+            await _tried(self._take_back(), "what silent workers held could not be taken back")
+
+    async def _renew(self) -> None:
+        tokens = self._hand.tokens()
+        if not tokens:
+            return
+        renewed = await self._claims.renew(tokens)
+        self._hand.renewed(tokens)
+        for token in renewed.stale:
+            if self._hand.forget(token):
+                log.warning("job %s is no longer this worker's; its handler is stopped", token.job_id)
+        self._hand.cancel(renewed.cancelled)
+        self._changed()
+
+    async def _take_back(self) -> None:
+        if expired := await self._claims.expire():
+            log.warning("%d jobs were taken back: nobody renewed their leases", expired)
+
+    async def heed(self) -> None:
+        """Hear soon which jobs somebody wants stopped; asked only while one has run for longer than that takes."""
+        while True:
+            await self._clock.sleep(_HEED_EVERY)
+            if self._hand.runs_since(self._clock.elapsed() - _HEED_EVERY) and not await self._hear():
+                await self._clock.sleep(self._claims.lease / 3)
+
+    async def _hear(self) -> bool:
+        """Stop what is to be stopped; False when the store's answer makes no sense."""
+        try:
+            unwanted = await self._claims.to_stop()
+        except StoreUnavailable as exc:
+            log.debug("%s; cancelled jobs are heard of later", exc)
+            return True
+        except Exception:
+            log.exception("which jobs are cancelled cannot be heard")
+            return False
+        if unwanted:
+            self._hand.cancel(unwanted)
+            self._changed()
+        return True
+
+    async def report(self) -> None:
+        """Send progress, the latest of each job, not too often."""
+        while True:
+            await self.unsent.wait()
+            self.unsent.clear()
+            for held, (share, note) in self._hand.take_progress():
+                await self._send(held, share, note)
+            await self._clock.sleep(_PROGRESS_EVERY)
+
+    async def _send(self, held: Held, share: float, note: str | None) -> None:
+        try:
+            await self._claims.tell_progress(held.token, share, note)
+        except Exception as exc:
+            cause = None if isinstance(exc, DrumbeatError) else exc
+            log.warning("the progress of job %s could not be kept: %s", held.job.job_id, describe(exc), exc_info=cause)
+
+
+async def _tried(call: Coroutine[Any, Any, None], otherwise: str) -> None:
+    try:
+        await call
+    except StoreUnavailable as exc:
+        log.warning("%s; %s", exc, otherwise)
+    except Exception:
+        log.exception("%s", otherwise)

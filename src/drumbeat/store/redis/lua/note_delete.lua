@@ -1,0 +1,2 @@
+-- Harmless when it is gone.
+call('HDEL', prefix .. 'notes', ARGV[1])
