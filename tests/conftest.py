@@ -4,19 +4,22 @@
 ``new_database``     a function that makes a fresh database and answers with its URL; dropped after the test
 ``postgres_url``     one such URL
 ``private_postgres`` a server of the test's own, to stop, kill and pause
+``clock``, ``store`` a clock that stands until it is moved, and a store in memory that goes by it
 ``pgbouncer``        transaction pooling before the shared server: ``pgbouncer.url(postgres_url)``
 """
 
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
 
 import scheduling
 import thorough  # noqa: F401  (how many examples there are)
+from drumbeat.core.clock import ManualClock
+from drumbeat.store.memory import MemoryStore
 from servers.pgbouncer import PgBouncer, Unavailable
 from servers.places import memory_folder
 from servers.postgres import PostgresServer
@@ -38,6 +41,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.ByPlace:
     return scheduling.ByPlace(config, log)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
+    async with MemoryStore(clock) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Parts of a run read from a store: what is asked for and nothing else, the same as its whole record tells."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from threading import Event
 from typing import Any, cast
@@ -23,29 +23,15 @@ from drumbeat.core.sample import StoredSample
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import Store
 from drumbeat.store.memory import MemoryStore
-from web.stream.scene import RUN, Scene
+from web.stream.scene import RUN, Scene, under_way
 
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING)
 OVER = (RunStatus.STOPPING, RunStatus.COMPLETED)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
-    async with MemoryStore(clock) as opened:
-        yield opened
-
-
-@pytest.fixture
 async def scene(store: MemoryStore, clock: ManualClock) -> Scene:
-    made = await Scene(store, clock).made()
-    await made.led_to(*UNDER_WAY)
-    await made.joined("a", "b")
-    return made
+    return await under_way(store, clock)
 
 
 class Noting:

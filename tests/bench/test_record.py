@@ -1,5 +1,5 @@
 import base64
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -30,17 +30,6 @@ PATH = {
     RunStatus.STOPPING: RunChange(status=RunStatus.STOPPING),
     RunStatus.COMPLETED: RunChange(status=RunStatus.COMPLETED, completion_reason="DURATION", ended=True),
 }
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
-    async with MemoryStore(clock) as opened:
-        yield opened
 
 
 def latencies(*milliseconds: float) -> Histogram:

@@ -1,6 +1,5 @@
 """Watching runs in a store: what is new is read once, what went before is read beside it."""
 
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,28 +18,14 @@ from drumbeat.core.worker import Health, WorkerId, WorkerStatus
 from drumbeat.store import open_store
 from drumbeat.store.interface import Store
 from drumbeat.store.memory import MemoryStore
-from web.stream.scene import PLAN, RUN, Scene
+from web.stream.scene import PLAN, RUN, Scene, under_way
 
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING)
 
 
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
-    async with MemoryStore(clock) as opened:
-        yield opened
-
-
-@pytest.fixture
 async def scene(store: MemoryStore, clock: ManualClock) -> Scene:
-    made = await Scene(store, clock).made()
-    await made.led_to(*UNDER_WAY)
-    await made.joined("a", "b")
-    return made
+    return await under_way(store, clock)
 
 
 async def test_a_look_tells_what_all_workers_do_now(scene: Scene, store: Store) -> None:

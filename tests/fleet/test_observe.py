@@ -67,6 +67,18 @@ async def test_a_view_holds_rows_instances_policy_and_time(watched: Watched) -> 
     assert seen.instances == (Seen(worker_id=WorkerId("worker-0"), running=True),)
 
 
+@pytest.mark.parametrize("unique", [True, False])
+async def test_where_two_may_have_one_name_an_instance_its_row_does_not_know_of_is_told(
+    watched: Watched, unique: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeSpawner, "traits", replace(watched.spawner.traits, unique_names=unique))
+    name = WorkerId("worker-0")
+    await watched.store.workers.add([Worker(pool_id=POOL, worker_id=name, slot=0)])
+    made = await watched.spawner.spawn(Order(pool_id=POOL, worker_id=name, slot=0, group_count=1))
+
+    assert (await watched.look()).unnoted == ({} if unique else {name: made.ref})
+
+
 async def test_a_pending_instance_counts_as_running_and_one_that_is_over_shows_its_code(watched: Watched) -> None:
     watched.spawner.faults.append(StartDelayed(by=seconds(60), worker_id=WorkerId("slow")))
     for name in ("slow", "dead"):

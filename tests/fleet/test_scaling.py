@@ -16,6 +16,7 @@ from drumbeat.fleet.model import (
     FleetPolicy,
     FleetState,
     FleetView,
+    LastBeat,
     NoteInstance,
     Provider,
     Schedule,
@@ -212,6 +213,22 @@ def test_an_instance_of_which_its_row_does_not_know_is_noted_before_anything_els
     assert isinstance(first, NoteInstance)
     assert (first.worker_id, first.ref) == ("worker-0", "pod-7")
     assert {type(each) for each in rest} == {Spawn}
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), [(200, 0), (220, 1)], ids=["it may have been hidden", "it would have been there"]
+)
+def test_a_list_that_came_too_soon_after_the_creation_is_not_one_of_the_two(asked: float, expected: int) -> None:
+    seen = queued(
+        worker(0, status=SPAWNING, silent=asked),
+        instances=(),
+        ready=1,
+        provider=Provider(unique_names=False, settle=seconds(180)),
+        state=FleetState(missing={"worker-0": NOW - seconds(30)}),
+        last=LastBeat(at=NOW - seconds(30), spawns=()),
+    )
+
+    assert scaling(seen) == (expected, 0)
 
 
 def test_a_partial_list_is_no_reason_to_create_again() -> None:

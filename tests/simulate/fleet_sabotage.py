@@ -63,6 +63,7 @@ def listing_before_a_retry(patch: Patch) -> None:
 
     patch.setattr(Hands, "_ask_again", at_once)
     patch.setattr(RunPodSpawner, "_adopt", unseen)
+    patch.setattr(_module("fleet.decide.crew"), "_was_due", lambda view, worker: True)
 
 
 def looking_twice(patch: Patch) -> None:

@@ -1,6 +1,6 @@
 """When triggers last fired: noted by whoever ran the beat, whatever came of it."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -13,17 +13,6 @@ from drumbeat.triggers.firings import last_fired, noted, outcome_of
 from drumbeat.triggers.model import Firing
 
 FIRING = Firing(trigger="often")
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
-    async with MemoryStore(clock) as opened:
-        yield opened
 
 
 async def went_well(_: Firing) -> Mapping[str, Any]:

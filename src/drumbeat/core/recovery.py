@@ -10,6 +10,8 @@ from datetime import datetime
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
+ASKED_AT = "asked_at"  #: of a row's notes: when its instance was asked for once more
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
@@ -196,6 +198,12 @@ def never_started(sight: Sight, staying: Sequence[Worker]) -> list[Worker]:
         return []
     seen = {each.worker_id for each in sight.instances}
     return [worker for worker in asked_for if worker.worker_id not in seen]
+
+
+def asked_at(row: Worker, now: datetime) -> datetime:
+    """When a worker's instance was last asked for."""
+    again = row.meta.get(ASKED_AT)
+    return datetime.fromisoformat(again) if isinstance(again, str) else row.created_at or now
 
 
 def next_number(sight: Sight) -> int:

@@ -80,6 +80,7 @@ def _provider(spawner: Spawner) -> Provider:
     return Provider(
         name=traits.name,
         unique_names=traits.unique_names,
+        settle=traits.settle,
         price_per_hour=traits.price_per_hour,
         billing_granule=traits.billing_granule,
         usual_start=traits.usual_start,

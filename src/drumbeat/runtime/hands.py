@@ -1,21 +1,19 @@
 """Doing what recovery decided, and starting workers: rows first, then the provider. Everything is safe to repeat."""
 
 import logging
-from datetime import datetime
 from functools import singledispatchmethod
 from typing import Any
 
 from drumbeat.core.errors import SpawnError, SpawnFailed, StaleWrite, StoreUnavailable
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery
+from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.interface import Instance, Order, Spawner
 from drumbeat.store.interface import Change, Store
 
 log = logging.getLogger(__name__)
 
-ASKED_AT = "asked_at"  #: of a row's notes: when its instance was asked for once more
 _PASSING = frozenset({"status", "gpus"})  #: of what a provider tells: true for the moment, so not kept
 
 
@@ -116,12 +114,6 @@ class Hands:
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
         except StaleWrite:
             return
-
-
-def asked_at(row: Worker, now: datetime) -> datetime:
-    """When a worker's instance was last asked for."""
-    again = row.meta.get(ASKED_AT)
-    return datetime.fromisoformat(again) if isinstance(again, str) else row.created_at or now
 
 
 def _told(refusal: SpawnFailed) -> dict[str, Any]:

@@ -1,4 +1,3 @@
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -8,17 +7,6 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.settings import Settings
 from drumbeat.store.memory import MemoryStore
 from web.stream.scene import Scene
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest.fixture
-async def store(clock: ManualClock) -> AsyncIterator[MemoryStore]:
-    async with MemoryStore(clock) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -132,3 +132,11 @@ def search_state(**known: Any) -> dict[str, Any]:
     """A controller's state in the middle of a search."""
     plain: dict[str, Any] = msgspec.to_builtins(ControllerState(), str_keys=True)
     return {**plain, "find_max": {"status": "STEPPING", "step": 2, "connections": 15, "next_connections": 25, **known}}
+
+
+async def under_way(store: Store, clock: ManualClock) -> Scene:
+    """A run that runs, with two workers."""
+    made = await Scene(store, clock).made()
+    await made.led_to(RunStatus.STARTING, RunStatus.RUNNING)
+    await made.joined("a", "b")
+    return made

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from drumbeat.core.recovery import Closing, EndStray, MarkLost, Recovered, never_started, recover, stays
+from drumbeat.core.recovery import Closing, EndStray, MarkLost, Recovered, asked_at, never_started, recover, stays
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, silence
 from drumbeat.fleet.decide.health import Illness, find_ill
 from drumbeat.fleet.model import (
@@ -213,7 +213,13 @@ def unstarted(view: FleetView, crew: Crew) -> list[Worker]:
     rows = never_started(view.sight, crew.starting)
     if view.provider.unique_names:
         return rows
-    return [worker for worker in rows if view.state is not None and worker.worker_id in view.state.missing]
+    return [worker for worker in rows if view.state and worker.worker_id in view.state.missing and _was_due(view, worker)]
+
+
+def _was_due(view: FleetView, worker: Worker) -> bool:
+    """Whether the last beat's list, too, would have shown an instance that was asked for."""
+    settle = view.provider.settle
+    return not settle or (view.last is not None and view.last.at - asked_at(worker, view.now) >= settle)
 
 
 def note(view: FleetView) -> list[NoteInstance]:

@@ -20,6 +20,7 @@ class Provider:
 
     name: str = ""
     unique_names: bool = True  #: it refuses a second instance of one name itself
+    settle: timedelta = timedelta()  #: so long may an instance that was asked for be in no list
     price_per_hour: float = 0.0
     billing_granule: timedelta = _SECOND
     usual_start: timedelta = _SECOND  #: the spawn lag until one was measured
