@@ -55,7 +55,7 @@ def _executions(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 
 def _skipped(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     if skipped := _total(workers, lambda worker: worker.extra.get("skipped")):
-        yield f"{skipped:,} operations were due and never sent: no connection was free for more than a second"
+        yield f"{skipped:,} operations were due and never sent by the end; how long they had waited is in the response times"
 
 
 def _late(workers: Sequence[WorkerRecord]) -> Iterator[str]:
