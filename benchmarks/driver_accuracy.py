@@ -2,8 +2,9 @@
 
 Percentiles of a fixed and a bimodal server, against what that server says it took (programs of the lowest kind keep the
 processors awake meanwhile: one that sleeps is late to wake); a stall of one second in ten in an open loop (what theory says of
-it), throughput × latency = connections in a closed loop, and how late operations are sent at 5,000 and 20,000 a second on a
-real PostgreSQL. The fixed server's connections keep step with one another and with the driver's own ticks, so that whatever
+it), throughput × latency = connections in a closed loop, and how late operations are sent at 5,000 and 20,000 a second, to
+a server that answers at once (the driver's own lateness) and to a real PostgreSQL (beside which it may have to wait for a
+processor). The fixed server's connections keep step with one another and with the driver's own ticks, so that whatever
 holds up one operation holds up eight: on two processors, of which the server spins on one, its p99.9 is the machine's.
 """
 
@@ -33,6 +34,10 @@ class FakeServer:
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._process.stdout is not None
         self.url = f"postgresql://x@127.0.0.1:{int(self._process.stdout.readline())}/x?sslmode=disable"
+
+    def end(self) -> None:
+        self._process.terminate()
+        self._process.communicate()
 
     def took_ms(self, seconds: float) -> dict[float, float]:
         """End it. Percentiles of what its answers took in the last so many seconds: what came before was warming up."""
@@ -90,6 +95,19 @@ def stalls(seconds: float) -> list[tuple[str, float, float]]:
     return [(f"stall {name}, ms", found[f"{name}_ms"], truth) for name, truth in (("p95", 505.0), ("p99", 905.0))]
 
 
+def sent_to_no_work(report: Report, seconds: float) -> None:
+    """How late the driver itself sends: the server answers at once, and on a processor of its own."""
+    for rate in (5_000, 20_000):
+        server = FakeServer("instant")
+        report.figures[f"open loop {rate}/s, instant server"] = _lag(drive(server.url, 64, seconds, rate=rate, bare=True))
+        server.end()
+
+
+def _lag(paced: dict[str, Any]) -> dict[str, float]:
+    lag = {f"send_lag_{name}": paced["send_lag"][name] for name in ("p50_ms", "p99_ms", "p99.9_ms")}
+    return {"throughput": paced["throughput"], **lag}
+
+
 def on_a_real_server(report: Report, seconds: float) -> None:
     with PostgresServer(max_connections=300) as server:
         command = [str(installation() / "bin" / "pgbench"), "-i", "-s", "1", "-q", "-h", "127.0.0.1", "-p", str(server.port)]
@@ -104,13 +122,7 @@ def on_a_real_server(report: Report, seconds: float) -> None:
             report.figures[f"client's share of the time at {connections} connections"] = little["client_share"]
         for rate in (5_000, 20_000):
             paced = drive(url, 64, seconds, rate=rate)
-            report.figures[f"open loop {rate}/s"] = {
-                "throughput": paced["throughput"],
-                "send_lag_p50_ms": paced["send_lag"]["p50_ms"],
-                "send_lag_p99_ms": paced["send_lag"]["p99_ms"],
-                "send_lag_p99.9_ms": paced["send_lag"]["p99.9_ms"],
-                "marked_intervals": paced["marked_intervals"],
-            }
+            report.figures[f"open loop {rate}/s"] = {**_lag(paced), "marked_intervals": paced["marked_intervals"]}
 
 
 def main() -> None:
@@ -124,6 +136,7 @@ def main() -> None:
         report.figures[name] = {"reported": found, "truth": truth}
         report.ratios[f"{name}: reported / truth"] = found / truth
     print_table(["what", "reported", "truth", "off by"], [[*row, off(row[1], row[2])] for row in rows])
+    sent_to_no_work(report, seconds)
     on_a_real_server(report, seconds)
     say("\n".join(f"{name}: {value}" for name, value in report.figures.items() if "open loop" in name))
     if chosen.plot:

@@ -36,7 +36,9 @@ async def main(url: str, connections: int, seconds: float, rate: float | None) -
         await runner.drain(timedelta(seconds=10))
         ticking.cancel()
     await runner.close()
-    print(json.dumps({"service": figures(runner.measured.service), "response": figures(runner.measured.response)}))
+    found = runner.measured
+    told = {"service": found.service, "response": found.response, "send_lag": found.lag}
+    print(json.dumps({name: figures(each) for name, each in told.items()} | {"throughput": found.operations / seconds}))
 
 
 if __name__ == "__main__":

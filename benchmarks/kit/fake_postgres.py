@@ -1,8 +1,8 @@
 """A server that speaks just enough PostgreSQL and takes exactly as long as it is told: fake_postgres.py SHAPE
 
 It spins, so that its answers leave within microseconds of when they are due. SHAPE: fixed (20 ms), bimodal (5 ms, every tenth
-50 ms), stall (5 ms, and one second out of every ten in which nothing is answered). Prints its port; when it is told to end
-(SIGTERM), how long each answer really took, in nanoseconds: no program decides alone when it gets its processor.
+50 ms), stall (5 ms, and one second out of every ten in which nothing is answered), instant (at once). Prints its port; when it
+is told to end (SIGTERM), how long each answer really took, in nanoseconds: no program decides alone when it gets its processor.
 """
 
 import heapq
@@ -66,6 +66,8 @@ class Server:
             self._greet(fd, connection, data)
         elif data.startswith(b"P"):
             connection.send(_PARSED)
+        elif data.startswith(b"B") and self._shape == "instant":
+            connection.send(_ANSWER)
         elif data.startswith(b"B"):
             n, now = next(self._served), time.monotonic_ns()
             heapq.heappush(self._due, (self._answer_at(n, now), n, now, connection))

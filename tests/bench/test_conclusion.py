@@ -87,6 +87,7 @@ def test_a_worker_is_lost_by_how_it_ended_not_by_what_failed_in_it(worker: Worke
     (whole,) = described(whole_run(RUN, [], ENDING, BEGAN), known, ControllerState(), ENDING)
 
     assert whole.custom_metrics["flags"] == flags
+    assert bool(whole.custom_metrics["doubts"]) == bool(flags)
 
 
 def test_the_time_a_worker_drained_is_no_time_it_measured() -> None:

@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.given import Said, invoke
+from drumbeat.cli.arriving import arriving
 from drumbeat.cli.main import app
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound
 
@@ -188,6 +193,11 @@ def test_a_pool_is_changed_only_when_asked_to(url: str) -> None:
         (("push", "p", ""), "expected JSON, got ''"),
         (("push", "p", "[" * 5000 + "]" * 5000), "expected JSON, got"),
         (("push", "p", "1", "--group-limit", "1"), "expected --group with --group-limit"),
+        (("push", "p", "1", "--group-rate", "10/1m"), "expected --group with --group-limit and --group-rate"),
+        (
+            ("push", "p", "1", "--group", "g", "--group-rate", "fast"),
+            "expected --group-rate as a number and a time, such as 10/1m",
+        ),
         (("push", "p", "1", "--key", "a\ud800"), "expected unique_key to be text"),
         (("push", "p", "-", "--id", "x"), "expected --id with a single payload"),
         (("import", "p", "no-such-file"), "expected to read jobs from no-such-file"),
@@ -229,6 +239,45 @@ def test_a_stream_is_text(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
 
     assert piped('"\u00fc"\n', "pool", "push", "p", "-", store=url).code == 0
     assert [job["payload"] for job in jobs(url)] == ["ü"]
+
+
+def test_what_a_slow_pipe_has_sent_is_pushed_before_more_comes(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    there: list[int] = []
+
+    def lines() -> Iterator[str | None]:
+        yield "1"
+        yield None
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as database:
+            there.extend(database.execute("SELECT count(*) FROM jobs").fetchone())
+        yield "2"
+
+    monkeypatch.setattr("drumbeat.cli.pool_push.standard_input", lines)
+
+    assert invoke("pool", "push", "p", "-", store=url).output == "pushed 2 jobs to p\n"
+    assert there == [1]
+
+
+def test_a_pause_in_a_pipe_is_told_and_no_line_is_cut_by_it() -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(reader, "rb") as source, os.fdopen(writer, "wb", buffering=0) as end:
+        lines = arriving(source)
+        end.write(b"a\nb")
+        before = [next(lines), next(lines)]
+        end.write(b"c\n\nd")
+        end.close()
+        after = [line for line in lines if line is not None]
+
+    assert before == [b"a", None]
+    assert after == [b"bc", b"", b"d"]
+
+
+def test_how_a_job_is_tried_again_is_said_with_it(url: str) -> None:
+    invoke("pool", "push", "p", "1", "--backoff", "10s", "--max-backoff", "1h", "--max-crashes", "5", store=url)
+    invoke("pool", "push", "p", "2", "--group", "g", "--group-rate", "10/1m", store=url)
+
+    retried, limited = jobs(url)
+    assert (retried["backoff"]["first"], retried["backoff"]["most"], retried["max_crashes"]) == ("PT10S", "PT3600S", 5)
+    assert limited["group_rate"] == {"count": 10, "per": "PT60S"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import Any
 
 from drumbeat.bench.cost import Method, cost_of
 from drumbeat.bench.curves import curves_of, written
+from drumbeat.bench.doubts import doubts
 from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
 from drumbeat.bench.timeline import histogram_of, kinds_of
 from drumbeat.bench.verdicts import verdicts
@@ -142,6 +143,7 @@ def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> di
         "slowest_worker": slowest,
         "client_limited": record.client_limited,
         "flags": _flags(record),
+        "doubts": [*record.notes, *doubts(record)],
         "phases": {phase.name: _figures(phase.whole) for phase in record.phases},
         "slo": [_verdict(each) for each in verdicts(record.plan.objectives, record.totals)],
         "cost": _cost(record),

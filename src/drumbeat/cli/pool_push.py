@@ -1,8 +1,6 @@
 """drumbeat pool push and import: jobs in, one or many, as JSON lines."""
 
-import io
 import json
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +8,7 @@ from typing import IO, Annotated, Any
 
 import typer
 
+from drumbeat.cli.arriving import standard_input
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
@@ -21,12 +20,12 @@ from drumbeat.core.pool import PoolId
 app = typer.Typer()
 
 Advance = Callable[[int], None]
-Line = tuple[int, str | InvalidInput]  #: its number, and what it says or why it says nothing
+Line = tuple[int, str | InvalidInput | None]  #: its number, and what it says or why it says nothing; None: none has come yet
 BATCH = 1000
 _BATCH_BYTES = 8 * 1024 * 1024
 
 BatchOption = Annotated[
-    int, typer.Option("--batch", min=1, max=100_000, help="How many jobs one transaction holds; 1: each line as it comes.")
+    int, typer.Option("--batch", min=1, max=100_000, help="How many jobs one transaction holds, at the most.")
 ]
 JobsOption = Annotated[
     bool, typer.Option("--jobs", help='Each line is a whole job, {"payload": …, "priority": …}, as pool list --json writes.')
@@ -43,12 +42,21 @@ def push(
     delay: Annotated[str | None, typer.Option("--delay", help="Not before so long from now, such as 10m.")] = None,
     run_at: Annotated[str | None, typer.Option("--at", help="Not before this moment, such as 2026-12-24T18:00:00Z.")] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Failures until it is poisoned. Else 3.")] = None,
+    max_crashes: Annotated[
+        int | None, typer.Option("--max-crashes", help="Workers it may take down until it is poisoned. Else 3.")
+    ] = None,
+    backoff: Annotated[str | None, typer.Option("--backoff", help="How long its first retry waits, such as 10s.")] = None,
+    max_backoff: Annotated[str | None, typer.Option("--max-backoff", help="How long any retry waits at the most.")] = None,
     timeout: Annotated[str | None, typer.Option("--timeout", help="How long an attempt may take, such as 90s.")] = None,
     unique_key: Annotated[
         str | None, typer.Option("--key", help="While one of this key is unfinished, this is that one.")
     ] = None,
     group: Annotated[str | None, typer.Option("--group", help="Jobs of a group share its limit.")] = None,
     group_limit: Annotated[int | None, typer.Option("--group-limit", help="How many of the group may run at once.")] = None,
+    group_rate: Annotated[
+        str | None,
+        typer.Option("--group-rate", metavar="N/TIME", help="How many of the group may begin in a time, such as 10/1m."),
+    ] = None,
     capability: Annotated[str | None, typer.Option("--capability", help="Only a worker that has it may claim it.")] = None,
     jobs: JobsOption = False,
     batch: BatchOption = BATCH,
@@ -57,20 +65,34 @@ def push(
 ) -> None:
     """Push a job, or with - one for each JSON line. The pool, and the store, are made if they are not there.
 
-    Lines are pushed in batches, in order. At a line that cannot be used everything before it is pushed, and its number told.
+    Lines are pushed in order, in batches or as they come. At a line that cannot be used everything before it is pushed,
+    and its number told.
     """
-    what = _given(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key, max_attempts=max_attempts)
+    what = _given(type=job_type, job_id=job_id, priority=priority, unique_key=unique_key)
+    tries = _given(max_attempts=max_attempts, max_crashes=max_crashes, backoff=_waits(backoff, max_backoff))
     when = _given(delay=delay and parse_age(delay), run_at=run_at, timeout=timeout and parse_age(timeout))
-    where = _given(group=group, group_limit=group_limit, capability=capability)
-    if group_limit is not None and group is None and not jobs:
-        raise InvalidInput("expected --group with --group-limit: the limit is the group's")
-    read = _reader(jobs, {**what, **when, **where})
+    where = _given(group=group, group_limit=group_limit, group_rate=group_rate and _rate(group_rate), capability=capability)
+    if (group_limit is not None or group_rate is not None) and group is None and not jobs:
+        raise InvalidInput("expected --group with --group-limit and --group-rate: the limit is the group's")
+    read = _reader(jobs, {**what, **tries, **when, **where})
     if payload == "-":
         _expect_no_id(job_id)
-        _push_lines(store, pool, enumerate(_standard_input(), start=1), read, batch, as_json=as_json)
+        _push_lines(store, pool, _numbered(standard_input()), read, batch, as_json=as_json)
     else:
         given = payload if payload.strip() else InvalidInput(f"expected JSON, got {payload!r}")
         _finish(pool, _push_lines(store, pool, [(1, given)], read, 1, as_json=True, alone=True), as_json=as_json)
+
+
+def _waits(first: str | None, most: str | None) -> dict[str, Any] | None:
+    found = _given(first=first and parse_age(first), most=most and parse_age(most))
+    return found or None
+
+
+def _rate(text: str) -> dict[str, Any]:
+    count, slash, per = text.partition("/")
+    if not slash or not count.strip().isdigit():
+        raise InvalidInput(f"expected --group-rate as a number and a time, such as 10/1m, got {text!r}")
+    return {"count": int(count), "per": parse_age(per)}
 
 
 def _expect_no_id(job_id: str | None) -> None:
@@ -107,10 +129,11 @@ def _reader(whole: bool, options: dict[str, Any]) -> Callable[[Any], NewJob]:
     return lambda value: job_from_line({**options, **value} if isinstance(value, dict) else value)
 
 
-def _standard_input() -> Iterable[str]:
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(encoding="utf-8-sig", errors="surrogateescape")
-    return sys.stdin
+def _numbered(lines: Iterable[str | None]) -> Iterator[Line]:
+    number = 0
+    for line in lines:
+        number += line is not None
+        yield number, line
 
 
 def _csv_lines(file: IO[str]) -> Iterator[Line]:
@@ -138,7 +161,7 @@ def _push_lines(
     size: int | None = None,
 ) -> Sequence[JobId]:
     async def work(plane: ControlPlane) -> Sequence[JobId]:
-        wake, pushed = plane.waker(), _Pushing(plane, pool, batch, as_json=as_json and not alone, keep=alone)
+        pushed = _Pushing(plane, pool, batch, as_json=as_json and not alone, keep=alone)
         try:
             with _progress(size) as advance:
                 failed = await pushed.all(lines, read, advance, alone=alone)
@@ -147,8 +170,7 @@ def _push_lines(
                 errors.print(f"the {pushed.count} jobs up to line {pushed.last} are pushed")
             raise
         finally:
-            if pushed.count:
-                await wake(PoolId(pool))
+            await pushed.wake()
         if failed is not None:
             before = f"; the {pushed.count} jobs before it are pushed" if pushed.count else "; nothing was pushed"
             raise InvalidInput(f"{failed}{'' if alone else before}") from failed
@@ -163,12 +185,13 @@ class _Pushing:
     """Pushes in batches, and tells each job's id if asked to."""
 
     def __init__(self, plane: ControlPlane, pool: str, batch: int, *, as_json: bool, keep: bool) -> None:
-        self._desk = plane.pool(pool)
+        self._desk, self._pool, self._waker = plane.pool(pool), PoolId(pool), plane.waker()
         self._batch = batch
         self._as_json = as_json
         self._keep = keep
         self._waiting: list[tuple[int, NewJob]] = []
         self._bytes = 0
+        self._woken = 0  #: jobs that were there when workers were last called
         self.last = 0  #: the line up to which all is pushed
         self.count = 0
         self.ids: list[JobId] = []
@@ -178,7 +201,10 @@ class _Pushing:
     ) -> InvalidInput | None:
         """Push every line up to the first that cannot be used; answers with what is wrong with that one."""
         for number, line in lines:
-            if isinstance(line, str) and not line.strip():
+            if line is None:
+                await self._flush()
+                await self.wake()
+            if line is None or (isinstance(line, str) and not line.strip()):
                 continue
             try:
                 self._waiting.append((number, read(_parsed(line))))
@@ -192,6 +218,12 @@ class _Pushing:
         await self._flush()
         return None
 
+    async def wake(self) -> None:
+        """Call for workers, if there are jobs they were not called for."""
+        if self.count > self._woken:
+            self._woken = self.count
+            await self._waker(self._pool)
+
     async def _flush(self) -> None:
         waiting, self._waiting, self._bytes = self._waiting, [], 0
         ids = await self._desk.push_jobs([job for _, job in waiting])
@@ -200,7 +232,7 @@ class _Pushing:
             self.ids.extend(ids)
         if self._as_json:
             for (number, _), job_id in zip(waiting, ids, strict=True):
-                print(json.dumps({"line": number, "job_id": job_id}))
+                print(json.dumps({"line": number, "job_id": job_id}), flush=True)
 
 
 def _parsed(line: str | InvalidInput) -> Any:

@@ -1,7 +1,7 @@
 """A job: one unit of work in a pool's queue, done as often as promised."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -29,13 +29,6 @@ class JobStatus(StrEnum):
     CANCELLED = "cancelled"
 
 
-JOB_MOVES: Mapping[JobStatus, frozenset[JobStatus]] = {
-    JobStatus.PENDING: frozenset({JobStatus.CLAIMED, JobStatus.CANCELLED}),
-    JobStatus.CLAIMED: frozenset({JobStatus.PENDING, JobStatus.DONE, JobStatus.POISONED, JobStatus.CANCELLED}),
-    JobStatus.DONE: frozenset(),
-    JobStatus.POISONED: frozenset({JobStatus.PENDING}),
-    JobStatus.CANCELLED: frozenset({JobStatus.PENDING}),
-}
 UNFINISHED = frozenset({JobStatus.PENDING, JobStatus.CLAIMED})
 
 

@@ -173,6 +173,7 @@ async def test_a_statement_that_fails_inside_a_transaction_is_rolled_back_and_lo
     assert await value_of(url, "SELECT sum(v) FROM t") == len(found) - len(failed)
     assert samples[0].error_class is ErrorClass.DATABASE_ERROR
     assert "BEGIN; UPDATE t" in samples[0].sql
+    assert samples[0].message == "division by zero (SQLSTATE 22012)"
 
 
 async def test_the_target_goes_up_and_down_under_load_and_no_query_is_cut(

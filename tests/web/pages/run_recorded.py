@@ -110,6 +110,7 @@ def _results(run_id: RunId, seconds: int, slow: float, status: RunStatus) -> lis
         qps=20.0, latency=latencies(slow), connections=4, enrichment_status="SKIPPED",
         enrichment_error="the database says nothing of itself",
         custom_metrics={"cost": {"total": 0.021, "currency": "USD", "per_1000_operations": 0.035},
+                        "doubts": ["120 operations were due and never sent by the end"],
                         "server": {"measurement": {"commits": 1234.0}},
                         "error_classes": {"CONNECTION": 1, "DATABASE_ERROR": seconds - 1}},
     )  # fmt: skip

@@ -37,6 +37,21 @@ class Block:
     def messages(self) -> int:
         return len(self.kinds)
 
+    def operations(self) -> list[tuple[int, list[bytes]]]:
+        """Each operation's kind and its messages."""
+        data = self.data.tobytes()
+        offsets, kinds, more = self.offsets.tolist(), self.kinds.tolist(), self.more.tolist()
+        found: list[tuple[int, list[bytes]]] = []
+        continued = False
+        for n, kind in enumerate(kinds):
+            piece = data[offsets[n] : offsets[n + 1]]
+            if continued:
+                found[-1][1].append(piece)
+            else:
+                found.append((kind, [piece]))
+            continued = bool(more[n])
+        return found
+
 
 def statement_name(operation: int, statement: int) -> str:
     return f"s{operation}_{statement}"

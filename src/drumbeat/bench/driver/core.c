@@ -20,6 +20,7 @@
 #define READ_SIZE 65536
 #define KEPT 192          /* of a message that must be looked into: CommandComplete, ErrorResponse */
 #define EVENTS_AT_ONCE 256
+#define COMPLAINTS 64     /* sorts of error whose words are kept */
 #define DEBTS 64          /* changes of the rate that what is overdue may stem from before */
 #define SWEEP_NS 50000000 /* how often running operations are checked against the limit */
 
@@ -70,6 +71,11 @@ typedef struct {
     int32_t next; /* in the queue of the idle, or of the thinking */
 } connection;
 
+typedef struct { /* what the server said when it first answered with this SQLSTATE */
+    char sqlstate[8];
+    char words[KEPT];
+} complaint;
+
 typedef struct { /* operations that fell due at a rate of before */
     double due, interval;
     int64_t count;
@@ -94,6 +100,8 @@ typedef struct {
     int32_t in_flight;
     _Atomic uint8_t accepting, epoch; /* may be set from another thread while core_run runs */
     uint8_t lifo;
+    complaint complaints[COMPLAINTS];
+    uint32_t complained;
     uint8_t scratch[READ_SIZE];
 } core;
 
@@ -471,16 +479,32 @@ static void note_rows(connection *k) {
     if (digits) k->rows += rows;
 }
 
-static void note_error(connection *k) {
-    uint32_t at = 0;
+/* The words that came with an SQLSTATE when it was first seen; NULL for none. */
+const char *core_said(core *c, const char *sqlstate) {
+    for (uint32_t n = 0; n < c->complained; n++)
+        if (!strncmp(c->complaints[n].sqlstate, sqlstate, 5)) return c->complaints[n].words;
+    return NULL;
+}
+
+static void note_words(core *c, const char *sqlstate, const uint8_t *words, uint32_t length) {
+    if (c->complained == COMPLAINTS || core_said(c, sqlstate)) return;
+    complaint *said = &c->complaints[c->complained++];
+    memcpy(said->sqlstate, sqlstate, 5);
+    memcpy(said->words, words, length);
+}
+
+static void note_error(core *c, connection *k) {
+    uint32_t at = 0, words = 0, length = 0;
     while (at < k->kept && k->body[at]) {
         uint8_t field = k->body[at++];
         uint32_t start = at;
         while (at < k->kept && k->body[at]) at++;
         if (field == 'C' && at - start == 5 && !k->sqlstate[0]) memcpy(k->sqlstate, k->body + start, 5);
+        if (field == 'M') words = start, length = at - start;
         at++;
     }
     if (!k->sqlstate[0]) memcpy(k->sqlstate, "XX000", 5);
+    note_words(c, k->sqlstate, k->body + words, length);
 }
 
 /* Walk through what was read, message by message. */
@@ -505,7 +529,7 @@ static void walk(core *c, int32_t i, const uint8_t *p, const uint8_t *end, int64
         if (k->left) return;
         k->have_header = 0;
         if (k->type == 'C') note_rows(k);
-        else if (k->type == 'E') note_error(k);
+        else if (k->type == 'E') note_error(c, k);
         else if (k->type == 'Z') ready(c, i, k->kept ? k->body[0] : 'I', now);
         if (k->state == DEAD || k->state == RETIRED) return;
     }

@@ -70,6 +70,10 @@ class Core(Protocol):
         """The records made since the last call, as the bytes of an array of RECORD: who drives has no time for more."""
         ...
 
+    def said(self, sqlstate: str) -> str:
+        """The server's words when it first answered with this; empty where it never did."""
+        ...
+
     @property
     def failed(self) -> int:
         """Operations that did not end well, of all so far."""

@@ -4,7 +4,7 @@ whoever drops it for a microsecond may wait for half a millisecond to have it ba
 import ctypes
 import logging
 from collections.abc import Mapping, Sequence
-from ctypes import c_double, c_int, c_int32, c_int64, c_uint8, c_uint32, c_void_p
+from ctypes import c_char_p, c_double, c_int, c_int32, c_int64, c_uint8, c_uint32, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,7 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_in_flight": (c_int32, (c_void_p,)),
     "core_backlog": (c_int64, (c_void_p,)),
     "core_failed": (c_int64, (c_void_p,)),
+    "core_said": (c_char_p, (c_void_p, c_char_p)),
     "core_take_records": (c_uint32, (c_void_p, c_void_p)),
     "core_take_news": (c_uint32, (c_void_p,)),
     "core_give_up": (None, (c_void_p,)),
@@ -139,6 +140,10 @@ class CCore:
         count = self._library.core_take_records(self._core, other)
         self._addresses = [other, full]
         return ctypes.string_at(full, count * RECORD.itemsize)
+
+    def said(self, sqlstate: str) -> str:
+        words: bytes | None = self._library.core_said(self._core, sqlstate.encode())
+        return (words or b"").decode(errors="replace")
 
     @property
     def failed(self) -> int:

@@ -11,6 +11,7 @@ from ssl import SSLSocket, SSLWantReadError, SSLWantWriteError
 import numpy as np
 
 from drumbeat.bench.driver import pgwire
+from drumbeat.bench.driver.answers import rows_of, rows_of_whole_answer
 from drumbeat.bench.driver.blocks import Block
 from drumbeat.bench.driver.core import ROOM, State
 from drumbeat.bench.driver.pacing import Pace
@@ -55,6 +56,7 @@ class PyCore:
         self._messages: deque[tuple[int, list[bytes]]] = deque()
         self._records: list[tuple[int, int, int, int, int, int, int, int, bytes]] = []
         self._news: list[tuple[int, State]] = []
+        self._words: dict[str, str] = {}  #: by SQLSTATE, of the first answer with it
         self._limit_ns = self._think_ns = self._next_sweep = 0
         self._hottest_first = False
         self._pace = Pace()
@@ -162,7 +164,7 @@ class PyCore:
 
     def _has_messages(self) -> bool:
         if not self._messages and self._blocks:
-            self._messages.extend(_operations(self._blocks.popleft()))
+            self._messages.extend(self._blocks.popleft().operations())
         return bool(self._messages)
 
     def _begin_what_is_due(self, now: int) -> None:
@@ -210,7 +212,7 @@ class PyCore:
             if not data:
                 self._lose(index, LOST)
                 return
-            rows = -1 if connection.unread else _rows_of_whole_answer(data)
+            rows = -1 if connection.unread else rows_of_whole_answer(data)
             if rows >= 0:
                 connection.rows += rows
                 self._ready(index, connection, b"I")
@@ -225,13 +227,20 @@ class PyCore:
         for message in pgwire.split(connection.unread):
             match message.type:
                 case b"C":
-                    connection.rows += _rows(message.body)
+                    connection.rows += rows_of(message.body)
                 case b"E":
-                    connection.sqlstate = connection.sqlstate or pgwire.error_of(message.body).sqlstate.encode()
+                    self._note_error(connection, pgwire.error_of(message.body))
                 case b"Z":
                     self._ready(index, connection, message.body)
             if connection.state in (State.DEAD, State.RETIRED):
                 return
+
+    def _note_error(self, connection: _Connection, complaint: pgwire.ServerSaid) -> None:
+        connection.sqlstate = connection.sqlstate or complaint.sqlstate.encode()
+        self._words.setdefault(complaint.sqlstate, complaint.words)
+
+    def said(self, sqlstate: str) -> str:
+        return self._words.get(sqlstate, "")
 
     def _ready(self, index: int, connection: _Connection, transaction: bytes) -> None:
         if connection.state is not State.BUSY:
@@ -318,42 +327,3 @@ class PyCore:
         late = [i for i, each in self._all.items() if each.state is State.BUSY and now - each.start > self._limit_ns]
         for index in late:
             self._lose(index, TIMED_OUT)
-
-
-def _operations(block: Block) -> list[tuple[int, list[bytes]]]:
-    """A block as operations, each its kind and its messages."""
-    data = block.data.tobytes()
-    offsets, kinds, more = block.offsets.tolist(), block.kinds.tolist(), block.more.tolist()
-    operations: list[tuple[int, list[bytes]]] = []
-    continued = False
-    for n, kind in enumerate(kinds):
-        piece = data[offsets[n] : offsets[n + 1]]
-        if continued:
-            operations[-1][1].append(piece)
-        else:
-            operations.append((kind, [piece]))
-        continued = bool(more[n])
-    return operations
-
-
-_READY_IDLE = b"Z\x00\x00\x00\x05I"
-
-
-def _rows_of_whole_answer(data: bytes) -> int:
-    """The usual answer at a glance: it came whole, ended well, and the server is idle. −1 for anything else.
-
-    An error would stand where the CommandComplete does: right before the ReadyForQuery, and nothing follows that.
-    """
-    if not data.endswith(_READY_IDLE):
-        return -1
-    end = len(data) - len(_READY_IDLE)
-    begin = data.rfind(b"C\x00\x00\x00", 0, end)
-    if begin < 0 or begin + 1 + data[begin + 4] != end or data.count(b"Z\x00\x00\x00\x05", 0, end):
-        return -1
-    return _rows(data[begin + 5 : end])
-
-
-def _rows(tag: bytes) -> int:
-    """The last word of a command's tag, if it is a number: "SELECT 5", "INSERT 0 5"."""
-    word = tag.rstrip(b"\0").rsplit(b" ", 1)[-1]
-    return int(word) if word.isdigit() else 0

@@ -18,11 +18,12 @@ from ssl import SSLSocket
 
 import numpy as np
 
-from drumbeat.bench.driver.blocks import Block, BlockMaker
+from drumbeat.bench.driver.blocks import BlockMaker
 from drumbeat.bench.driver.cancels import Cancels
 from drumbeat.bench.driver.core import Core, State
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
+from drumbeat.bench.driver.feeding import Feeder
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.pgwire import ServerSaid
 from drumbeat.bench.driver.places import Places
@@ -38,9 +39,6 @@ log = logging.getLogger(__name__)
 
 BUDGET = 25_000_000  #: nanoseconds in the core between two visits to Python
 _ANSWER_WITHIN = 5.0  #: seconds; the driving thread comes by far sooner, unless it has ended
-_BLOCKS_AHEAD = 3
-_SMALLEST_BLOCK, _LARGEST_BLOCK = 512, 16_384  #: operations
-_BLOCK_LASTS = 0.5  #: seconds
 _BACKOFF = (0.1, 5.0)  #: seconds, doubling, before a lost connection is tried again
 _SWITCH_INTERVAL = 0.0001  #: so that the driving thread never waits long for another to let go of Python
 
@@ -52,14 +50,13 @@ class PostgresEngine:
         self._address = address
         self._load = together(load)
         self._settings = settings
-        self._maker = BlockMaker(self._load, draw)
         self._core: Core | None = None
         self._places = Places()
         self._arriving: list[Session] = []  #: opened, and not yet taken over by the driving thread
         self._orders: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
-        self._blocks: queue.Queue[Block] = queue.Queue(_BLOCKS_AHEAD)
         self._taken: deque[bytes] = deque()
         self._stop = threading.Event()
+        self._feeder = Feeder(BlockMaker(self._load, draw), self._stop, lambda: self._ended)
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._connects: ThreadPoolExecutor | None = None
@@ -81,7 +78,7 @@ class PostgresEngine:
         self._places.wanted = 1
         self._connects = ThreadPoolExecutor(self._settings.parallel_connects, thread_name_prefix="connect")
         sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
-        for work, name in ((self._make_blocks, "bench-maker"), (self._drive, "bench-driver")):
+        for work, name in ((self._feeder.run, "bench-maker"), (self._drive, "bench-driver")):
             thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -221,25 +218,6 @@ class PostgresEngine:
             self.failure = exc
             self._stop.set()
 
-    def _make_blocks(self) -> None:
-        """The feeding thread: messages ahead of time, in blocks that last about half a second at the rate they are used."""
-        size, began, ended = _SMALLEST_BLOCK, time.monotonic(), 0
-        while not self._stop.is_set():
-            self._offer(self._maker.make(size))
-            passed, used = time.monotonic() - began, self._ended - ended
-            if passed >= _BLOCK_LASTS:
-                size = min(max(round(used / passed * _BLOCK_LASTS), _SMALLEST_BLOCK), _LARGEST_BLOCK)
-                began, ended = began + passed, ended + used
-
-    def _offer(self, block: Block) -> None:
-        """Wait until the block is wanted."""
-        while not self._stop.is_set():
-            try:
-                self._blocks.put(block, timeout=0.1)
-            except queue.Full:
-                continue
-            return
-
     def _drive(self) -> None:
         """The driving thread."""
         core = self._core
@@ -247,7 +225,7 @@ class PostgresEngine:
             return
         while not self._stop.is_set():
             self._obey(core)
-            self._feed(core)
+            self._feeder.feed(core)
             core.run(BUDGET)
             self._empty(core)
             if not self._accepting and not self._in_flight:
@@ -266,13 +244,6 @@ class PostgresEngine:
             self._orders.get()(core)
         self._adjust(core)
 
-    def _feed(self, core: Core) -> None:
-        while core.blocks() < 2:
-            try:
-                core.feed(self._blocks.get(block=core.blocks() == 0, timeout=0.1))
-            except queue.Empty:
-                return
-
     def _empty(self, core: Core) -> None:
         """Take its records, and see what it runs and whom it lost. Nothing here that could be done by another thread."""
         if records := core.take():
@@ -281,14 +252,14 @@ class PostgresEngine:
         given_up: set[int] = set()
         if core.failed > self._failed:
             self._failed = core.failed
-            given_up = self._look_into(np.frombuffer(records, dtype=RECORD))
+            given_up = self._look_into(core, np.frombuffer(records, dtype=RECORD))
         self._in_flight, self._backlog = core.in_flight, core.backlog
         for place, state in core.collect():
             self._let_go(place, state, given_up=place in given_up)
 
-    def _look_into(self, records: Records) -> set[int]:
+    def _look_into(self, core: Core, records: Records) -> set[int]:
         """Keep examples of what failed; answers with the connections whose operation was given up, and may still run."""
-        self._samples.add(records)
+        self._samples.add(records, core.said)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 
     def _let_go(self, place: int, state: State, *, given_up: bool) -> None:

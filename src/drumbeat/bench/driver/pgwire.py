@@ -19,11 +19,12 @@ _MOST_ITERATIONS = 1_000_000
 
 
 class ServerSaid(Exception):
-    """An ErrorResponse, with its SQLSTATE."""
+    """An ErrorResponse: its SQLSTATE and its words."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.sqlstate = fields.get("C", "XX000")
-        super().__init__(f"{fields.get('M', 'unknown error')} (SQLSTATE {self.sqlstate})")
+        self.words = fields.get("M", "unknown error")
+        super().__init__(f"{self.words} (SQLSTATE {self.sqlstate})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +86,6 @@ def split(buffer: bytearray) -> Iterator[Message]:
 def error_of(body: bytes) -> ServerSaid:
     fields = {part[:1].decode(): part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
     return ServerSaid(fields)
-
-
-def parameter_types(body: bytes) -> list[int]:
-    """The types a ParameterDescription names."""
-    (count,) = struct.unpack_from("!h", body)
-    return list(struct.unpack_from(f"!{count}I", body, 2))
 
 
 def md5_password(user: str, password: str, salt: bytes) -> bytes:

@@ -10,6 +10,8 @@ from drumbeat.bench.driver.session_kinds import Failure, Values
 from drumbeat.bench.model import ErrorClass, Load
 
 _EACH = 10
+_ABOUT_VALUES = ("22", "P0")  #: data exceptions, and what PL/pgSQL raises
+_QUOTED = re.compile(r'"[^"]*("|$)')
 
 Classify = Callable[[int, str], ErrorClass | None]
 
@@ -61,11 +63,13 @@ class RecordSamples:
     def all(self) -> Sequence[ErrorSample]:
         return [sample for samples in list(self._samples.values()) for sample in samples]
 
-    def add(self, records: Records) -> None:
+    def add(self, records: Records, said: Callable[[str], str]) -> None:
+        """``said`` tells the words that came with an SQLSTATE."""
         for record in records[records["outcome"] != OK][:_EACH]:
-            self._keep(int(record["kind"]), int(record["outcome"]), bytes(record["sqlstate"]).decode())
+            sqlstate = bytes(record["sqlstate"]).decode()
+            self._keep(int(record["kind"]), int(record["outcome"]), sqlstate, unquoted(sqlstate, said(sqlstate)))
 
-    def _keep(self, kind: int, outcome: int, sqlstate: str) -> None:
+    def _keep(self, kind: int, outcome: int, sqlstate: str, words: str) -> None:
         error_class = self._classify(outcome, sqlstate) or ErrorClass.FATAL
         kept = self._samples.setdefault((error_class, sqlstate), [])
         if len(kept) < _EACH:
@@ -73,10 +77,15 @@ class RecordSamples:
                 kind=self._kinds[kind],
                 error_class=error_class,
                 sqlstate=sqlstate,
-                message=sqlstate or error_class,
+                message=f"{words} (SQLSTATE {sqlstate})" if words else sqlstate or error_class,
                 sql=self._sql[kind],
             )
             kept.append(sample)
+
+
+def unquoted(sqlstate: str, words: str) -> str:
+    """PostgreSQL quotes names and values alike; in complaints about data, and in a function's own, they may be values."""
+    return _QUOTED.sub("?", words) if sqlstate.startswith(_ABOUT_VALUES) else words
 
 
 def without_values(message: str, values: Values) -> str:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from drumbeat.bench.compare.configuration import flattened, without_secrets
 from drumbeat.bench.cost import Cost, Method, cost_of
+from drumbeat.bench.doubts import doubts
 from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
 from drumbeat.bench.report import words
-from drumbeat.bench.report.doubts import doubts
 from drumbeat.bench.report.table import Table
 from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, gate_of, verdicts_of
 from drumbeat.core.run import RunStatus, Step

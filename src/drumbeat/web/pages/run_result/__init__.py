@@ -1,4 +1,4 @@
-"""What a run came to: by kind, as a histogram, errors down to single operations, the server's own figures, cost, reports."""
+"""What a run came to: what there is to doubt, kinds, a histogram, errors down to single ones, the server's figures, cost."""
 
 from nicegui import ui
 
@@ -6,6 +6,7 @@ from drumbeat.bench.model import Course, Watched
 from drumbeat.core.run import RunId
 from drumbeat.web.house import House
 from drumbeat.web.pages.run_result.closing import Closing
+from drumbeat.web.pages.run_result.doubts import doubts_card
 from drumbeat.web.pages.run_result.errors import Errors
 from drumbeat.web.pages.run_result.kinds import kinds_table
 from drumbeat.web.pages.run_result.server import Server
@@ -31,6 +32,7 @@ class RunResult:
             self._closing.show(whole_result(seen))
 
     def _make(self, seen: Watched) -> None:
+        doubts_card(whole_result(seen))
         self._closing = Closing(self._house, self._run_id)
         kinds_table(seen)
         self._errors = Errors(self._house, seen)

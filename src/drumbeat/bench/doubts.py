@@ -5,7 +5,6 @@ from typing import Any
 
 from drumbeat.bench.model.little import off_because
 from drumbeat.bench.model.record import RunRecord, WorkerRecord
-from drumbeat.bench.report import words
 from drumbeat.core.worker import WorkerStatus
 
 _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
@@ -62,7 +61,7 @@ def _late(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     late = sum(worker.late_seconds for worker in workers)
     if late:
         lags = [lag for worker in workers if (lag := _block(worker, "send_lag").get("p99_ms")) is not None]
-        worst = f" (send lag p99 {words.ms(max(lags))})" if lags else ""
+        worst = f" (send lag p99 {max(lags):,.1f} ms)" if lags else ""
         yield f"in {late:,} intervals operations were sent late or waited for a connection{worst}"
 
 
