@@ -1,6 +1,7 @@
 """Every command, under its name: where the command line is put together."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -29,6 +30,15 @@ COMMANDS: Mapping[str, str] = {"worker": "worker:worker", "serve": "serve:serve"
 @cache
 def whole() -> typer.Typer:
     """The whole command line."""
+    return _with((*GROUPS, *COMMANDS))
+
+
+def asked(words: Sequence[str]) -> typer.Typer:
+    """As much of it as these words need: a group or command that is named at once is all that is loaded."""
+    return _with(words[:1]) if words and words[0] in {*GROUPS, *COMMANDS} else whole()
+
+
+def _with(names: Sequence[str]) -> typer.Typer:
     app = typer.Typer(
         name="drumbeat",
         no_args_is_help=True,
@@ -38,10 +48,11 @@ def whole() -> typer.Typer:
         "2 the store did not answer, 130 interrupted. A worker has its own: see drumbeat worker --help.",
     )
     app.callback()(root)
-    for name, place in GROUPS.items():
-        app.add_typer(_at(place), name=name)
-    for name, place in COMMANDS.items():
-        app.command(name)(_at(place))
+    for name in names:
+        if name in GROUPS:
+            app.add_typer(_at(GROUPS[name]), name=name)
+        else:
+            app.command(name)(_at(COMMANDS[name]))
     return app
 
 
@@ -69,7 +80,7 @@ def root(
 def run() -> tuple[int, str]:
     """Do what the command line asks; its exit code, and what is wrong with its arguments."""
     try:
-        return int(whole()(prog_name="drumbeat", standalone_mode=False) or 0), ""
+        return int(asked(sys.argv[1:])(prog_name="drumbeat", standalone_mode=False) or 0), ""
     except typer.TyperException as exc:
         return 1, _usage(exc)
     except typer.Abort:

@@ -63,6 +63,8 @@ _NOT_THE_PLANS = ("once", "drain", "worker_id", "store", "as_json")
 
 def command(words: Sequence[str]) -> Callable[[], int] | None:
     """What the words ask for, if it is one of these commands and spelt plainly."""
+    if list(words) == ["--version"]:
+        return _version
     try:
         if list(words[:1]) == ["worker"]:
             return _worker(words[1:])
@@ -71,6 +73,13 @@ def command(words: Sequence[str]) -> Callable[[], int] | None:
     except _Unclear:
         return None
     return None
+
+
+def _version() -> int:
+    from drumbeat import __version__
+
+    print(f"drumbeat {__version__}")
+    return 0
 
 
 def _worker(words: Sequence[str]) -> Callable[[], int]:

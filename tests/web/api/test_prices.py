@@ -40,7 +40,13 @@ async def test_a_run_keeps_the_prices_of_its_day(api: httpx.AsyncClient, furnish
 
 @pytest.mark.parametrize(
     ("body", "field"),
-    [({"worker_hour": -1}, "worker_hour"), ({"currency": "a b"}, "currency"), ({"nonsense": 1}, "nonsense")],
+    [
+        ({"worker_hour": -1}, "worker_hour"),
+        ({"target_hour": False}, "target_hour"),
+        ({"target_hour": "2"}, "target_hour"),
+        ({"currency": "a b"}, "currency"),
+        ({"nonsense": 1}, "nonsense"),
+    ],
 )
 async def test_what_is_no_price_is_refused(api: httpx.AsyncClient, body: dict[str, Any], field: str) -> None:
     answer = await api.put(PRICES, json=body)

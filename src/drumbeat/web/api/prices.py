@@ -13,7 +13,7 @@ from drumbeat.web.api.shapes import Body, Shape
 router = checked("prices")
 
 PRICES = f"{PREFIX}/prices"
-Hour = Annotated[float, Field(ge=0, le=1e9)]
+Hour = Annotated[float, Field(ge=0, le=1e9, strict=True)]
 
 
 class NewPrices(Body):
