@@ -1,8 +1,9 @@
 """A server that speaks just enough PostgreSQL and takes exactly as long as it is told: fake_postgres.py SHAPE
 
 It spins, so that its answers leave within microseconds of when they are due. SHAPE: fixed (20 ms), bimodal (5 ms, every tenth
-50 ms), stall (5 ms, and one second out of every ten in which nothing is answered), instant (at once). Prints its port; when it
-is told to end (SIGTERM), how long each answer really took, in nanoseconds: no program decides alone when it gets its processor.
+50 ms), stall (5 ms, and one second out of every ten in which nothing is answered), instant (at once, and without spinning).
+Prints its port; when it is told to end (SIGTERM), how long each answer really took, in nanoseconds: no program decides alone
+when it gets its processor.
 """
 
 import heapq
@@ -42,8 +43,9 @@ class Server:
         return int(self._listening.getsockname()[1])
 
     def run(self) -> None:
+        patience = -1 if self._shape == "instant" else 0
         while True:
-            for fd, _ in self._poll.poll(0):
+            for fd, _ in self._poll.poll(patience):
                 self._attend(fd)
             now = time.monotonic_ns()
             while self._due and self._due[0][0] <= now:
