@@ -7,6 +7,10 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.offline import fleet_policy
+from drumbeat.store.contract.given import joined, moved
 from web.given import Web
 
 JOBS = "/api/v1/pools/jobs/jobs"
@@ -153,6 +157,23 @@ class TestFleet:
         assert (drained.status_code, drained.json()) == (202, {"workers": ["w1"]})
         assert killed.json()["status"] == "terminated"
         assert again.status_code == 422
+
+    async def test_workers_that_are_elsewhere_are_asked_for_there_or_not_at_all(
+        self, api: httpx.AsyncClient, furnished: Web
+    ) -> None:
+        fleet, store = "elsewhere", furnished.plane.store
+        policy = fleet_policy(None, {"policy": "lag_aware", "provider": "runpod", "price_per_hour": "2"})
+        home = await furnished.plane.create_fleet(fleet, policy)
+        await moved(store, await joined(store, home, WorkerId("w1")), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
+        answers = [
+            await api.get(f"/api/v1/fleet/{fleet}/plan"),
+            await api.get(f"/api/v1/fleet/{fleet}/spend"),
+            await api.post(f"/api/v1/fleet/{fleet}/workers/w1/kill"),
+        ]
+
+        assert {answer.status_code for answer in answers} == {422}
+        assert {"RunPod's pods can reach" in answer.json()["detail"] for answer in answers} == {True}
+        assert [each.status for each in await store.workers.list(PoolId(fleet))] == [WorkerStatus.ACTIVE]
 
     async def test_a_trace_of_jobs_that_take_no_time_is_simulated_too(self, api: httpx.AsyncClient) -> None:
         jobs = [{"arrival": 1000, "duration": 1e-300}, {"arrival": 1000, "duration": 0}]

@@ -1,8 +1,6 @@
 """Fleets: how many workers a pool has, why, what they cost, and what another policy would have done."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -177,7 +175,7 @@ async def explain(
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", responses=problems(404, 409, 502))
 async def plan(pool_id: Id, plane: Plane) -> Explained:
     """What a beat would do now. Nothing is written or changed."""
-    async with _spawner(plane) as spawner:
+    async with plane.fleet_spawner(pool_id) as spawner:
         return _explained(await (await _desk(plane, pool_id)).plan(spawner))
 
 
@@ -189,7 +187,7 @@ def _explained(found: Any) -> Explained:
 @router.get(f"{_FLEET}/spend", operation_id="spend_fleet", responses=problems(404, 409, 502))
 async def spend(pool_id: Id, plane: Plane) -> SpentShape:
     """What the workers have cost in this hour, day and month, and what they may."""
-    async with _spawner(plane) as spawner:
+    async with plane.fleet_spawner(pool_id) as spawner:
         return SpentShape.model_validate(await (await _desk(plane, pool_id)).spend(spawner))
 
 
@@ -202,8 +200,8 @@ async def drain(pool_id: Id, body: Drain, plane: Plane) -> Asked:
 
 @router.post(f"{_FLEET}/workers/{{worker_id}}/kill", operation_id="kill_worker", responses=problems(404, 409, 502))
 async def kill(pool_id: Id, worker_id: Id, plane: Plane) -> WorkerShape:
-    """End a worker of this machine now; its jobs go back to the queue."""
-    async with _spawner(plane) as spawner:
+    """End a worker now, wherever it runs; its jobs go back to the queue."""
+    async with plane.fleet_spawner(pool_id) as spawner:
         found = await (await _desk(plane, pool_id)).kill(worker_id, spawner)
     status = await plane.fleet(pool_id).status()
     return worker_shape(found, status.now, status.pool)
@@ -214,12 +212,6 @@ async def _desk(plane: ControlPlane, pool_id: str) -> "FleetDesk":
     if (await plane.store.pools.get(PoolId(pool_id))).kind is PoolKind.BENCH:
         raise InvalidInput(f"pool_id: expected a fleet or a pool of jobs, got {pool_id!r}, which is a run's")
     return plane.fleet(pool_id)
-
-
-@asynccontextmanager
-async def _spawner(plane: ControlPlane) -> AsyncIterator[Any]:
-    async with plane.local_spawner(survive=True) as spawner:
-        yield spawner
 
 
 @router.post(f"{PREFIX}/simulate", operation_id="simulate_fleet")
