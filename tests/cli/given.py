@@ -32,6 +32,13 @@ from drumbeat.store.interface import Change
 PATIENCE = 120.0  #: seconds for anything a real process shall do
 COMMAND = (sys.executable, "-m", "drumbeat")
 POOL = PoolId("p")
+SUMMARY = {
+    "wanted": 2,
+    "timestamp": "2026-11-15T19:08:58Z",
+    "wishes": [{"rule": "queue", "workers": 5, "reason": "15 ready jobs, 3 to a worker"}],
+    "limits": [{"name": "policy max_workers", "before": 5, "after": 2, "reason": "at most 2 are kept"}],
+    "state": {"wanted": []},
+}
 MS = 1_000_000  #: nanoseconds
 
 FAST = replace(
@@ -194,6 +201,6 @@ async def _logs_and_beats(store: Store) -> None:
     await store.logs.append(POOL, lines)
     spawned = {"type": "Spawn", "worker_id": "w-new", "reason": "1 of 2 workers are here", "error": "no capacity"}
     view: dict[str, Any] = {"workers": []}
-    await store.beats.append(POOL, NewBeat(owner="me", epoch=1, view=view, actions=[spawned], summary={"wanted": 2}))
+    await store.beats.append(POOL, NewBeat(owner="me", epoch=1, view=view, actions=[spawned], summary=SUMMARY))
     await store.beats.append(POOL, NewBeat(owner="me", epoch=1, view=view, why_not="2 of 2 workers are here"))
     await store.beats.append(POOL, NewBeat(owner="me", epoch=1, view=None, error="observe: no answer"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cli.given import POOL, bare_pool, invoke, make_store, scene
+from cli.given import POOL, SUMMARY, bare_pool, invoke, make_store, scene
 from drumbeat.core.errors import InvalidInput
 
 READING: list[tuple[str, list[str], list[str]]] = [
@@ -124,7 +124,8 @@ def test_a_beat_is_shown_whole(full: str) -> None:
 
     assert "beat 1 at " in said
     assert "by me, epoch 1" in said
-    assert "saw: wanted 2\n" in said
+    assert "saw: wanted 2\nrule queue wanted 5: 15 ready jobs, 3 to a worker\n" in said
+    assert "limit policy max_workers made that 2: at most 2 are kept\n" in said
     assert "did: Spawn w-new: 1 of 2 workers are here  [not done: no capacity]\n" in said
 
 
@@ -139,7 +140,7 @@ def test_the_last_beat_is_shown_if_none_is_named(full: str) -> None:
 def test_a_beat_is_shown_as_json(full: str) -> None:
     beat = json.loads(invoke("beats", "show", "p", "1", "--json", store=full).output)
 
-    assert (beat["n"], beat["epoch"], beat["summary"]) == (1, 1, {"wanted": 2})
+    assert (beat["n"], beat["epoch"], beat["summary"]) == (1, 1, SUMMARY)
     assert beat["actions"][0]["reason"] == "1 of 2 workers are here"
 
 

@@ -1,8 +1,8 @@
 """The reading commands: what is in the store, as tables or JSON."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -175,13 +175,22 @@ def show_beat(
 
 def _print_beat(beat: Beat) -> None:
     say(f"beat {beat.n} at {text(beat.at)} UTC by {beat.owner}, epoch {beat.epoch}, took {text(beat.duration)}")
-    say("saw: " + ", ".join(f"{name} {value}" for name, value in beat.summary.items()))
+    say(f"saw: {_seen(beat.summary)}")
+    for wish in beat.summary.get("wishes") or ():
+        say(f"rule {wish['rule']} wanted {wish['workers']}: {wish['reason']}")
+    for limit in beat.summary.get("limits") or ():
+        say(f"limit {limit['name']} made that {limit['after']}: {limit['reason']}")
     for action in beat.actions:
         say(f"did: {sentence(action)}")
     if beat.why_not:
         say(f"did nothing: {beat.why_not}")
     if beat.error:
         say(f"failed: {beat.error}", style="red")
+
+
+def _seen(summary: Mapping[str, Any]) -> str:
+    """The counts of a beat's summary; what they lead to is told line by line, the rest only as JSON."""
+    return ", ".join(f"{name} {value}" for name, value in summary.items() if isinstance(value, int | float))
 
 
 @runs.command("list")
