@@ -50,7 +50,8 @@ def arguments(group: int = 0, count: int = 1, run_id: str = POOL) -> WorkerArgum
 async def test_a_fleet_is_a_pool_that_has_been_told_to_start(plane: ControlPlane) -> None:
     made = await plane.create_fleet("p", FleetPolicy(workers=3, target=2))
 
-    assert (made.kind, made.thresholds) == (PoolKind.FLEET, PRESETS[PoolKind.FLEET])
+    limits = replace(PRESETS[PoolKind.FLEET], controller_gone_after=timedelta(minutes=10))
+    assert (made.kind, made.thresholds) == (PoolKind.FLEET, limits)
     assert FleetPolicy.from_json(made.policy) == FleetPolicy(workers=3, target=2)
     (told,) = await plane.store.events.read(POOL, 0)
     assert (told.type, told.payload) == (EventType.START, {"expected_workers": 3})
@@ -67,7 +68,7 @@ CHANGES: Mapping[str, Callable[[ControlPlane], Awaitable[object]]] = {
 async def test_a_pause_in_the_midst_of_another_policy_stays(
     plane: ControlPlane, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = await plane.pool(POOL).create(workers=1, keep_idle=5)
+    made = await plane.pool(POOL).create(workers=1, keep_idle=5, policy="queue_cover")
     monkeypatch.setenv("MACHINES_TO_KEEP_IDLE", "2")
 
     async def overtaken(_: object) -> Pool:

@@ -27,7 +27,7 @@ from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, publ
 from drumbeat.spawn.interface import Spawner
 from drumbeat.spawn.leash import hold_leash
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Joining, PoolChange
+from drumbeat.store.interface import Joining
 
 if TYPE_CHECKING:
     from drumbeat.bench.compare import Comparison as Comparison
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from drumbeat.fleet.desk import FleetDesk as FleetDesk
     from drumbeat.fleet.desk import FleetStatus as FleetStatus
     from drumbeat.fleet.explain import Explanation as Explanation
+    from drumbeat.fleet.keeping import FleetKept as FleetKept
     from drumbeat.fleet.model import Action, FleetPolicy, FleetView
     from drumbeat.pool.checker import Checker as Checker
     from drumbeat.pool.desk import PoolDesk as PoolDesk
@@ -131,29 +132,94 @@ class ControlPlane:
         async with self.spawner(chosen) as spawner:
             yield spawner
 
-    async def heed_environment(self, name: str) -> "FleetPolicy":
-        """A pool's policy, with what this process's variables set written into it. Raises NotFound, InvalidSettings."""
-        from drumbeat.fleet.settings import from_environment, with_settings
+    async def heeded_policy(self, name: str, **told: Any) -> "FleetPolicy":
+        """What a beat of this process would go by: a pool's policy, over it this process's variables, over them what is told.
 
-        policy, told = await self.fleet(name).policy(), from_environment(os.environ)
-        heeded = with_settings(policy, told) if told else policy
-        if heeded != policy:
-            home = await self.store.pools.get(PoolId(name))
-            changed = PoolChange(policy=heeded.to_json(), dropped=_fields(policy, home))
-            await self.store.pools.change(home.pool_id, changed)
-        return heeded
+        Nothing is written. Raises NotFound, InvalidInput when the pool is no fleet, InvalidSettings.
+        """
+        return (await self._heeded(name, told))[1]
+
+    async def heed_environment(self, name: str, **told: Any) -> "FleetPolicy":
+        """The same, and written into the pool's policy once it is checked."""
+        from drumbeat.fleet.keeping import keep_policy
+
+        home, policy = await self._heeded(name, told)
+        await keep_policy(self.store, home, policy)
+        return policy
+
+    async def _heeded(self, name: str, told: Mapping[str, Any]) -> "tuple[Pool, FleetPolicy]":
+        from drumbeat.fleet.keeping import check_policy, heeded_policy
+
+        home = await self.store.pools.get(PoolId(name))
+        policy = heeded_policy(home, os.environ, told)
+        await check_policy(self.store, home, policy)
+        return home, policy
 
     async def create_fleet(self, name: str, policy: "FleetPolicy", thresholds: Thresholds | None = None) -> Pool:
-        """A pool whose workers start as soon as they are ready."""
-        limits = thresholds or PRESETS[PoolKind.FLEET]
-        made = await self.store.pools.create(pool(name, PoolKind.FLEET, limits, **policy.to_json()))
+        """A pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
+        from drumbeat.fleet.keeping import check_price, policy_to_keep
+
+        check_price(policy)
+        limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
+        made = await self.store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_to_keep(policy)))
         await self.store.events.append(made.pool_id, [start(expected_workers=policy.workers)])
         return made
 
-    async def set_fleet_policy(self, pool_id: PoolId, policy: "FleetPolicy") -> Pool:
-        """What the next beat will decide by."""
+    async def set_fleet_policy(self, pool_id: PoolId, policy: "FleetPolicy", thresholds: Thresholds | None = None) -> Pool:
+        """What the next beat will decide by. Raises NotFound, InvalidSettings."""
+        from drumbeat.fleet.keeping import check_policy, keep_policy
+
         kept = await self.store.pools.get(pool_id)
-        return await self.store.pools.change(pool_id, PoolChange(policy=policy.to_json(), dropped=tuple(kept.policy)))
+        await check_policy(self.store, kept, policy)
+        return await keep_policy(self.store, kept, policy, thresholds)
+
+    async def keep_fleet(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        *,
+        file: Path | None = None,
+        preset: str | None = None,
+        handlers: Mapping[str, str] | None = None,
+    ) -> "FleetKept":
+        """Have a pool follow a policy. One that is a fleet already changes only in what is told; a file is the whole.
+
+        Raises InvalidInput, InvalidSettings.
+        """
+        from drumbeat.fleet import keeping
+        from drumbeat.fleet.settings import load_thresholds
+
+        home = await self.store.pools.find(PoolId(name))
+        is_new = home is None or not home.is_scaled
+        policy = keeping.wanted_policy(home, os.environ, file, settings)
+        turns = home is not None and keeping.changes_provider(home, policy)
+        limits = load_thresholds(policy, file, preset, is_new=is_new or turns)
+        made = await self._made(name, home, policy, limits, handlers)
+        return keeping.FleetKept(
+            pool=made,
+            is_new=is_new,
+            changed=() if home is None else keeping.differences(home.policy, made.policy),
+            overruled=keeping.overruled(made, os.environ),
+        )
+
+    async def _made(
+        self,
+        name: str,
+        home: Pool | None,
+        policy: "FleetPolicy",
+        limits: Thresholds | None,
+        handlers: Mapping[str, str] | None,
+    ) -> Pool:
+        from drumbeat.fleet.keeping import check_kind
+        from drumbeat.pool.work import WorkPlan, plan_of
+
+        if home is not None and home.kind is PoolKind.FLEET:
+            check_kind(home, policy, has_handlers=handlers is not None)
+            return await self.set_fleet_policy(home.pool_id, policy, limits)
+        if home is None and policy.policy == "fixed" and handlers is None:
+            return await self.create_fleet(name, policy, limits)
+        plan = replace(plan_of(home) if home else WorkPlan(), concurrency=policy.concurrency)
+        return await self.scale_pool(name, policy, replace(plan, handlers=handlers) if handlers else plan, limits)
 
     def fleet_loop(
         self,
@@ -176,7 +242,7 @@ class ControlPlane:
             leadership=Leadership(self.store, pool_id, process_name(), lease or every * 5, self._clock),
             clock=self._clock,
             every=every,
-            observe=partial(observe, self.store, spawner, pool_id),
+            observe=partial(observe, self.store, spawner, pool_id, every=every, clock=self._clock),
             decide=decide,
             act=FleetActor(self.store, spawner, pool_id).act,
             on_beat=on_beat,
@@ -192,16 +258,20 @@ class ControlPlane:
     async def scale_pool(
         self, name: str, policy: "FleetPolicy", plan: "WorkPlan | None" = None, thresholds: Thresholds | None = None
     ) -> Pool:
-        """Have a pool of jobs scaled by a fleet's policy, and its workers stay for more. It is made if it is not there."""
+        """Have a pool of jobs scaled by a fleet's policy, and its workers stay for more. It is made if it is not there.
+
+        Raises InvalidInput when it is no pool of jobs, InvalidSettings.
+        """
+        from drumbeat.fleet.keeping import check_policy, check_price, keep_policy
         from drumbeat.pool.work import Mode, plan_of
 
+        check_price(policy)
         made = await self.pool(name).create(exist_ok=True)
+        await check_policy(self.store, made, policy)
         work = replace(plan or plan_of(made), mode=Mode.LOOP)
         if policy.concurrency > 1:
             work = replace(work, concurrency=policy.concurrency)
-        wanted = {**policy.to_json(), **work.to_json()}
-        scaled = PoolChange(policy=wanted, dropped=_fields(policy, made), thresholds=thresholds)
-        return await self.store.pools.change(made.pool_id, scaled)
+        return await keep_policy(self.store, made, policy, thresholds, work.to_json())
 
     def pool_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None
@@ -403,11 +473,6 @@ class ControlPlane:
             host=socket.gethostname(),
             pid=os.getpid(),
         )
-
-
-def _fields(policy: "FleetPolicy", home: Pool) -> tuple[str, ...]:
-    """What of a pool's policy is a fleet's, whatever it is now."""
-    return tuple(name for name in home.policy if hasattr(policy, name.removesuffix("_seconds")))
 
 
 def _check_folder(folder: Path) -> None:

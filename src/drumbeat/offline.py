@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.pool import Thresholds
 from drumbeat.extras import bench_part
 
 if TYPE_CHECKING:
@@ -48,21 +47,22 @@ def fleet_policy(file: Path | None, settings: Mapping[str, Any]) -> "FleetPolicy
     return load_policy(os.environ, file, **settings)
 
 
-def fleet_thresholds(policy: "FleetPolicy", file: Path | None, preset: str | None) -> Thresholds | None:
-    """The limits a fleet's pool shall have; None: those it has. Raises InvalidSettings."""
-    from drumbeat.fleet.settings import load_thresholds
-
-    return load_thresholds(policy, file, preset)
-
-
 def simulate_trace(
-    trace: Path, policy: str, settings: Mapping[str, Any], file: Path | None = None, **around: Any
+    trace: Path, policy: str | None, settings: Mapping[str, Any], file: Path | None = None, **around: Any
 ) -> "Simulated":
     """A trace's jobs under a policy, on virtual time; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
     from drumbeat.fleet.laboratory import policy_for, simulate_file
     from drumbeat.fleet.simulate import Surroundings
 
     return simulate_file(trace, policy_for(policy, settings, file), Surroundings(**around))
+
+
+def trace_jobs(trace: Path) -> Sequence[tuple[float, float]]:
+    """The jobs of a trace, each its arrival and duration in seconds. Raises InvalidInput."""
+    from drumbeat.fleet.trace import read_trace
+
+    load = read_trace(trace)
+    return list(zip(load.arrivals, load.durations, strict=True))
 
 
 def simulate_jobs(
@@ -79,8 +79,8 @@ def simulate_jobs(
     return simulate_load(load, chosen, Surroundings(**around))
 
 
-def sentences(found: "Explanation") -> Sequence[str]:
-    """Why a beat did what it did, to read."""
+def sentences(found: "Explanation", deeds: str = "done:") -> Sequence[str]:
+    """Why a beat did what it did, to read; ``deeds`` is what its list of actions is headed by."""
     from drumbeat.fleet.explain import sentences as spelt
 
-    return spelt(found)
+    return spelt(found, deeds)

@@ -49,6 +49,14 @@ def test_settings_change_a_simulation(trace: Path) -> None:
     assert few["wait_p95_s"] > many["wait_p95_s"]
 
 
+def test_a_simulation_goes_by_the_files_policy(trace: Path, tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yml"
+    file.write_text("policy: queue_cover\nmin_workers: 0\n")
+
+    assert simulated(trace, "--file", str(file))["policy"] == "queue_cover"
+    assert simulated(trace, "--file", str(file), "--policy", "lag_aware")["policy"] == "lag_aware"
+
+
 def test_a_simulation_is_drawn_for_people(trace: Path, tmp_path: Path) -> None:
     said = invoke("fleet", "simulate", "--trace", str(trace), "--plot", str(tmp_path / "plot.svg"))
 
@@ -63,6 +71,8 @@ def test_a_simulation_is_drawn_for_people(trace: Path, tmp_path: Path) -> None:
         (["--policy", "best"], InvalidInput, "got the policy 'best'"),
         (["--set", "max_workers"], InvalidInput, "expected --set FIELD=VALUE, got 'max_workers'"),
         (["--set", "colour=red"], InvalidSettings, "has no colour"),
+        (["--set", "every=0"], InvalidSettings, "every to be 0.1 s or more"),
+        (["--set", "max_workers=0"], InvalidInput, "got one that allows 0"),
         (["--spawn-lag", "soon"], InvalidInput, "got 'soon'"),
         (["--plot", "plot.png"], InvalidInput, r"end in \.html or \.svg"),
     ],
@@ -86,6 +96,91 @@ def test_a_pool_of_jobs_is_scaled_and_keeps_how_its_workers_work(url: str) -> No
         "handlers": {"": "command:cat"},
         "mode": "loop",
     }
+
+
+PRICED = ("--set", "min_workers=0", "--set", "max_per_day=20", "--set", "price_per_hour=0.5")
+
+
+def policy_of(url: str) -> Any:
+    return json.loads(invoke("fleet", "status", "p", "--json", store=url).output)["policy"]
+
+
+def test_a_fleet_changes_only_in_what_is_given_and_says_in_what(url: str) -> None:
+    invoke("fleet", "create", "p", "--provider", "runpod", *PRICED, store=url)
+    before = policy_of(url)
+
+    said = invoke("fleet", "create", "p", "--set", "max_workers=5", "--set", "idle_timeout=5m", store=url).output
+
+    assert "pool p, changed: max_workers 10 → 5, idle_timeout 600 s → 300 s" in said
+    assert policy_of(url) == before | {"max_workers": 5, "idle_timeout_seconds": 300.0}
+    assert "pool p, changed: nothing" in invoke("fleet", "create", "p", store=url).output
+
+
+def test_a_fixed_fleets_workers_are_changed(url: str) -> None:
+    invoke("fleet", "create", "p", "--policy", "fixed", "--set", "workers=2", store=url)
+
+    assert "workers 2 → 5" in invoke("fleet", "create", "p", "--set", "workers=5", store=url).output
+
+
+@pytest.mark.parametrize("command", ["beat", "run", "plan"])
+def test_a_pool_that_nobody_made_a_fleet_keeps_its_workers(url: str, command: str) -> None:
+    invoke("pool", "create", "p", "--handler", "command:cat", store=url)
+
+    with pytest.raises(InvalidInput, match="make it one with: drumbeat fleet create p"):
+        invoke("fleet", command, "p", store=url)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["file=x"], "has no file"),
+        (["max_per_day=0.01"], "set price_per_hour, or drop the ceiling"),
+        (["provider=gcp"], "expected the provider local or runpod"),
+        (["needs_gpu=perhaps"], "needs_gpu to be true or false"),
+    ],
+)
+def test_a_fleet_that_cannot_be_is_not_made(url: str, settings: list[str], said: str) -> None:
+    with pytest.raises(InvalidSettings, match=said):
+        invoke("fleet", "create", "p", *(word for each in settings for word in ("--set", each)), store=url)
+    assert json.loads(invoke("pool", "list", "--json", store=url).output) == []
+
+
+def test_no_is_no(url: str) -> None:
+    invoke("fleet", "create", "p", "--set", "needs_gpu=true", store=url)
+    assert policy_of(url)["needs_gpu"] is True
+
+    invoke("fleet", "create", "p", "--set", "needs_gpu=false", store=url)
+    assert "needs_gpu" not in policy_of(url)
+
+
+def test_a_plan_heeds_the_environment_as_a_beat_does(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    invoke("fleet", "create", "p", "--set", "min_workers=1", store=url)
+    monkeypatch.setenv("MIN_ACTIVE_GPUS", "3")
+
+    plan = invoke("fleet", "plan", "p", store=url).output
+
+    assert "wanted: 3 workers" in plan
+    assert "to do:\n  Spawn worker-0" in plan
+    assert policy_of(url)["min_workers"] == 1
+
+
+def test_what_the_environment_will_overrule_is_said(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAX_ACTIVE_GPUS", "9")
+
+    said = invoke("fleet", "create", "p", "--set", "max_workers=2", store=url).output
+
+    assert "count more in fleet run, beat and plan: max_workers 2 → 9" in said.replace("\n", " ")
+
+
+def test_a_beat_with_a_provider_there_is_not_leaves_no_trace(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    invoke("fleet", "create", "p", "--set", "min_workers=0", store=url)
+    monkeypatch.setenv("DRUMBEAT_PROVIDER", "nope")
+    with pytest.raises(InvalidSettings, match="got 'nope'"):
+        invoke("fleet", "beat", "p", store=url)
+    monkeypatch.delenv("DRUMBEAT_PROVIDER")
+
+    assert "wanted: 0 workers" in invoke("fleet", "plan", "p", store=url).output
+    assert json.loads(invoke("fleet", "beat", "p", "--json", store=url).output)["led"]
 
 
 def test_a_plan_writes_nothing_and_says_what_each_rule_wants(url: str) -> None:

@@ -8,7 +8,7 @@ from drumbeat.web.app import make_api
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 MARK = "<!-- From here on written by: python tests/docs/api_page.py -->\n"
-_COMMON = {"400", "401", "403", "413", "421", "422", "429", "503"}
+_COMMON = {"400", "401", "403", "413", "415", "421", "422", "429", "503"}
 
 
 def schema() -> dict[str, Any]:

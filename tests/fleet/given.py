@@ -87,8 +87,9 @@ def ready_worker(name: int, age: float = 7200, **fields: Any) -> Worker:
 
 
 def idle_for(**spans: float) -> FleetState:
-    """What a beat remembers that saw workers idle: ``worker_0=700``."""
-    return FleetState(idle_since={name.replace("_", "-"): NOW - seconds(span) for name, span in spans.items()})
+    """What a beat remembers that saw workers idle, and all the while jobs to claim: ``worker_0=700``."""
+    idle_since = {name.replace("_", "-"): NOW - seconds(span) for name, span in spans.items()}
+    return FleetState(idle_since=idle_since, claimable_since=min(idle_since.values(), default=None))
 
 
 def queued(
@@ -97,7 +98,8 @@ def queued(
     """A pool with a queue; fields of the policy are given with those of the view."""
     names = {each.name for each in dataclass_fields(FleetPolicy)} - {"provider"}
     rules = {"min_workers": 0} | {name: fields.pop(name) for name in [*fields] if name in names}
-    queue = Queue(ready=ready, claimed=len(held), oldest_ready=NOW - seconds(oldest) if ready else None)
+    since, demand = NOW - seconds(oldest) if ready else None, {"": ready} if ready else {}
+    queue = Queue(ready=ready, claimed=len(held), oldest_ready=since, demand=demand)
     chosen = FleetPolicy(policy=PolicyName(policy), **rules)
     shown: dict[str, Any] = {"policy": chosen, "queue": queue, "held": held, "state": FleetState()}
     return view(*workers, **(shown | fields))

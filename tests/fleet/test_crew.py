@@ -1,8 +1,12 @@
-"""Everybody is judged once: who is busy, idle, starting, leaving."""
+"""Everybody is judged once: who is busy, idle, starting, leaving, and whose provider is another."""
+
+from dataclasses import replace
 
 from drumbeat.core.worker import WorkerStatus
+from drumbeat.fleet.decide import decide
 from drumbeat.fleet.decide.crew import judge_crew
-from fleet.given import NOW, job, queued, ready_worker, worker
+from drumbeat.fleet.model import AskToDrain, FleetState, MarkLost, Provider, Reap, Spawn, Warn
+from fleet.given import NOW, idle_for, job, queued, ready_worker, runs, worker
 
 
 def test_a_worker_that_starts_is_neither_idle_nor_busy_and_one_that_leaves_is_none_of_them() -> None:
@@ -16,3 +20,35 @@ def test_a_worker_that_starts_is_neither_idle_nor_busy_and_one_that_leaves_is_no
     assert [each.worker_id for each in crew.starting] == ["worker-2"]
     assert [each.worker_id for each in crew.staying] == ["worker-0", "worker-1", "worker-2"]
     assert [each.worker_id for each in crew.living] == ["worker-0", "worker-1", "worker-2", "worker-3"]
+
+
+LOCAL = Provider(name="local")
+
+
+def test_what_another_provider_has_is_not_said_to_be_gone_but_warned_of() -> None:
+    ended = [worker(n, status=WorkerStatus.LOST, provider=name) for n, name in enumerate(["runpod", "local", None])]
+
+    actions = decide(queued(*ended, provider=LOCAL)).actions
+
+    assert [each.worker_id for each in actions if isinstance(each, Reap)] == ["worker-1", "worker-2"]
+    assert [(each.worker_id, each.rule) for each in actions if isinstance(each, Warn)] == [("worker-0", "other_provider")]
+
+
+def test_nor_is_it_missed_in_lists_it_is_not_in_nor_started_here() -> None:
+    silent = ready_worker(0, silent=61, provider="runpod")
+    asked = worker(1, status=WorkerStatus.SPAWNING, silent=61, provider="runpod")
+    seen = queued(silent, asked, ready=1, provider=LOCAL, instances=(), max_workers=2)
+
+    actions = decide(replace(seen, state=FleetState(missing={"worker-0": NOW, "worker-1": NOW}))).actions
+
+    assert [each for each in actions if isinstance(each, MarkLost | Spawn)] == []
+
+
+def test_where_the_provider_gave_no_list_whatever_hangs_on_it_comes_last() -> None:
+    ended, idle = worker(0, status=WorkerStatus.LOST), [ready_worker(n) for n in (1, 2)]
+    seen = queued(ended, *idle, max_workers=1, instances=runs(1, 2), state=idle_for(worker_1=700, worker_2=700))
+
+    known, partial = decide(seen).actions, decide(replace(seen, instances_partial=True)).actions
+
+    assert [type(each) for each in known] == [Reap, AskToDrain, AskToDrain]
+    assert [type(each) for each in partial] == [AskToDrain, Reap]

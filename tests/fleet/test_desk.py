@@ -2,23 +2,27 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.errors import InvalidInput, NotFound, SpawnError
 from drumbeat.core.job import JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.desk import FleetDesk
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.runtime.beat import encode_action
+from drumbeat.fleet.observe import observe
+from drumbeat.runtime.beat import encode, encode_action
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Instance, Order
 from drumbeat.store.contract.given import heartbeat, joined, moved
 from drumbeat.store.interface import Claiming
 from drumbeat.store.memory import MemoryStore
+from drumbeat.store.memory.beats import MemoryBeats
 from fleet.given import seconds
 
 POOL = PoolId("p")
@@ -41,8 +45,13 @@ class OnlyLists(FakeSpawner):
 
 
 @pytest.fixture
-async def store() -> MemoryStore:
-    made = MemoryStore(ManualClock())
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+async def store(clock: ManualClock) -> MemoryStore:
+    made = MemoryStore(clock)
     policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, price_per_hour=3600.0, max_per_day=1e6)
     await made.pools.create(pool(POOL, PoolKind.JOBS, **policy.to_json()))
     return made
@@ -102,6 +111,17 @@ async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
         await desk(store).kill("a", spawner)
 
 
+async def test_nobody_is_killed_by_another_provider_than_its_own(store: MemoryStore) -> None:
+    await store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("a"), slot=0, provider="runpod")])
+    spawner = FakeSpawner(ManualClock())
+
+    with pytest.raises(SpawnError, match="--provider runpod"):
+        await desk(store).kill("a", spawner)
+
+    assert (await store.workers.get(POOL, WorkerId("a"))).is_live
+    assert spawner.asked("terminate") == []
+
+
 async def test_draining_by_hand_asks_once_and_only_who_is_there(store: MemoryStore) -> None:
     await active(store, "a")
 
@@ -131,3 +151,107 @@ async def test_without_beats_there_is_nothing_to_explain(store: MemoryStore) -> 
 async def test_the_policy_is_the_pools(store: MemoryStore) -> None:
     assert (await desk(store).policy()).policy is PolicyName.LAG_AWARE
     assert replace(await desk(store).policy(), min_workers=1).min_workers == 1
+
+
+async def test_draining_by_hand_within_no_time_is_within_no_time(store: MemoryStore) -> None:
+    await active(store, "worker-0")
+
+    await desk(store).drain([], seconds(0))
+
+    assert (await store.workers.get(POOL, WorkerId("worker-0"))).drain_deadline == await store.now()
+
+
+class Counting(MemoryBeats):
+    """Counts how many views were read, and at once."""
+
+    read = 0
+    most = 0
+
+    async def list(self, pool_id: PoolId, **which: Any) -> Sequence[Beat]:
+        found = await super().list(pool_id, **which)
+        Counting.read, Counting.most = Counting.read + len(found), max(Counting.most, len(found))
+        return found
+
+
+@pytest.fixture
+def counted(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> type[Counting]:
+    monkeypatch.setattr(store.beats, "__class__", Counting)
+    Counting.read = Counting.most = 0
+    return Counting
+
+
+async def beats(store: MemoryStore, clock: ManualClock, count: int) -> None:
+    seen = encode(await observe(store, FakeSpawner(clock), POOL, seconds(0)))
+    for n in range(count):
+        did = [{"type": "Spawn", "worker_id": f"w{n}", "reason": "so"}] if n % 10 == 0 else []
+        await store.beats.append(POOL, NewBeat(owner="a", epoch=1, view={**seen, "last_number": n}, actions=did))
+        await clock.advance(seconds(1))
+
+
+async def test_a_beat_of_long_ago_is_explained_without_reading_the_others(
+    clock: ManualClock, store: MemoryStore, counted: type[Counting]
+) -> None:
+    begun = await store.now()
+    await beats(store, clock, 200)
+
+    explained = await desk(store).explain(begun + seconds(20.5))
+
+    assert explained.actions == ("Spawn w20: so",)
+    assert counted.read == 0
+
+
+async def test_deeds_are_read_without_what_was_seen(clock: ManualClock, store: MemoryStore, counted: type[Counting]) -> None:
+    await beats(store, clock, 200)
+
+    found = await desk(store).deeds()
+
+    assert ([beat.n for beat in found], {beat.view is None for beat in found}) == ([*range(1, 200, 10)], {True})
+    assert counted.read == 0
+
+
+async def test_a_long_record_is_replayed_a_page_at_a_time(
+    clock: ManualClock, store: MemoryStore, counted: type[Counting]
+) -> None:
+    await beats(store, clock, 200)
+
+    replayed = await desk(store).replay(seconds(9999), {})
+
+    assert (replayed.beats, replayed.same, len(replayed.differences), replayed.spawns_before) == (200, 180, 20, 20)
+    assert counted.read == 200
+    assert counted.most <= 50
+
+
+@pytest.mark.parametrize(
+    ("price", "ago", "is_read"),
+    [
+        pytest.param(3600.0, timedelta(days=40), False, id="what was paid for last month is not read again"),
+        pytest.param(3600.0, timedelta(hours=30), True, id="what counts for this month is"),
+        pytest.param(None, timedelta(hours=30), False, id="who costs nothing is not, a day later"),
+        pytest.param(None, timedelta(hours=20), True, id="but until then, for what it tells of a start"),
+    ],
+)
+async def test_workers_gone_long_ago_are_not_read_and_their_names_not_used_again(
+    clock: ManualClock, price: float | None, ago: timedelta, is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, spawner = MemoryStore(clock), FakeSpawner(clock)
+    await clock.advance(timedelta(days=9))
+    policy = FleetPolicy(policy=PolicyName.QUEUE_COVER, min_workers=0, price_per_hour=price)
+    await made.pools.create(pool(POOL, PoolKind.JOBS, **policy.to_json()))
+    await active(made, "worker-7")
+    first = await observe(made, spawner, POOL, seconds(0))
+    await made.workers.move(await made.workers.get(POOL, WorkerId("worker-7")), WorkerStatus.LOST, "silent")
+    await made.workers.mark_reaped(POOL, WorkerId("worker-7"))
+    await made.beats.append(POOL, NewBeat(owner="a", epoch=1, view=encode(first)))
+    await clock.advance(ago)
+    read: list[WorkerId] = []
+    listing = made.workers.list
+
+    async def listed(pool_id: PoolId, **which: Any) -> Sequence[Worker]:
+        found = await listing(pool_id, **which)
+        read.extend(each.worker_id for each in found)
+        return found
+
+    monkeypatch.setattr(made.workers, "list", listed)
+    seen = await observe(made, spawner, POOL, seconds(0))
+
+    assert (seen.last_number, read) == (7, ["worker-7"] if is_read else [])

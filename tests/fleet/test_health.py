@@ -67,15 +67,36 @@ RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
     ),
     (
         "the policy's own limit on silence",
-        queued(ready_worker(0, silent=101), ready=1, heartbeat_timeout=seconds(100)),
+        queued(ready_worker(0, silent=271), ready=1, heartbeat_timeout=seconds(270)),
         [MarkLost],
     ),
+    (
+        "is not shorter than the pool's workers can keep",
+        queued(ready_worker(0, silent=259), ready=1, heartbeat_timeout=seconds(20)),
+        [],
+    ),
+    ("but as short as that", queued(ready_worker(0, silent=261), ready=1, heartbeat_timeout=seconds(20)), [MarkLost]),
     ("getting ready in time", queued(joined(0, 1199)), []),
     ("never ready", queued(joined(0, 1201)), [Fail]),
     ("installing takes longer", queued(joined(0, 1799, phase="deps_installing")), []),
     ("but not for ever", queued(joined(0, 1801, phase="deps_installing")), [Fail]),
     ("a job in time", queued(ready_worker(0), held=(job("j", 0, 299),)), []),
     ("a stuck job", queued(ready_worker(0), held=(job("j", 0, 301),)), [Fail, ReleaseJobs]),
+    (
+        "by its lease, where nothing else is told (C75)",
+        queued(ready_worker(0), held=(job("j", 0, 9999),), policy="lag_aware"),
+        [],
+    ),
+    (
+        "unless a limit is told",
+        queued(ready_worker(0), held=(job("j", 0, 301),), policy="lag_aware", stuck_timeout=seconds(300)),
+        [Fail, ReleaseJobs],
+    ),
+    (
+        "or a timeout",
+        queued(ready_worker(0), held=(job("j", 0, 100, timeout=seconds(60)),), policy="queue_cover"),
+        [Fail, ReleaseJobs],
+    ),
     ("its own timeout is longer (C75)", queued(ready_worker(0), held=(job("j", 0, 1000, timeout=seconds(3600)),)), []),
     ("its own timeout is over", queued(ready_worker(0), held=(job("j", 0, 100, timeout=seconds(60)),)), [Fail, ReleaseJobs]),
     (

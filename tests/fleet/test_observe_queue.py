@@ -22,7 +22,7 @@ from drumbeat.fleet.observe import in_sight, observe
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails
-from drumbeat.store.contract.given import active
+from drumbeat.store.contract.given import active, heartbeat
 from drumbeat.store.interface import Claiming
 from drumbeat.store.memory import MemoryStore
 from fleet.given import NOW, POOL, ready_worker, seconds, worker
@@ -90,7 +90,7 @@ async def test_the_queue_is_in_the_view(stage: Stage) -> None:
     seen = await stage.look()
 
     assert seen.queue is not None
-    assert (seen.queue.ready, seen.queue.claimed, seen.queue.types) == (4, 1, {"image": 2, "": 2})
+    assert (seen.queue.ready, seen.queue.blocked, seen.queue.claimed, seen.queue.types) == (2, 2, 1, {"image": 2, "": 2})
     assert seen.queue.demand == {"": 2, "gpu": 2}
     assert [(each.job_id, each.worker_id, each.claimed_at) for each in seen.held] == [(job.job_id, W0, job.claimed_at)]
 
@@ -119,6 +119,35 @@ async def test_how_long_jobs_took_is_seen_when_they_are_over(stage: Stage, outco
     assert [(each.worker_id, each.type, each.took, each.ok) for each in seen] == (
         [] if ok is None else [(W0, "image", seconds(30), ok)]
     )
+
+
+@pytest.mark.parametrize(
+    ("ended", "failed", "ill"),
+    [(9, 9, True), (2, 2, False), (9, 8, False), (9, 0, False)],
+    ids=["all", "two", "not all", "none"],
+)
+async def test_jobs_that_fail_between_two_beats_are_counted_too(stage: Stage, ended: int, failed: int, ill: bool) -> None:
+    row = await active(stage.store, await stage.store.pools.get(POOL), W0)
+    await stage.store.membership.beat(heartbeat(row, operations=20, errors=5))
+    await stage.beats(1)
+    await stage.store.membership.beat(heartbeat(row, operations=20 + ended, errors=5 + failed))
+
+    seen = await stage.look()
+
+    found = [each.rule for each in decide(seen).actions if isinstance(each, Fail)]
+    assert found == (["task_failures"] if ill else [])
+    assert all(not each.ok for each in seen.finished)
+
+
+async def test_they_are_not_counted_twice(stage: Stage) -> None:
+    row = await active(stage.store, await stage.store.pools.get(POOL), W0)
+    await stage.push(1)
+    (job,) = await stage.claim(W0)
+    await stage.beats(1)
+    await stage.store.queue.settle(W0, [Verdict(token=job.token, outcome=Outcome.FAILED)])
+    await stage.store.membership.beat(heartbeat(row, operations=1, errors=1))
+
+    assert [each.ok for each in (await stage.look()).finished] == [False]
 
 
 async def test_a_queue_that_cannot_be_read_is_not_empty(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +239,7 @@ async def test_a_memory_that_cannot_be_read_is_forgotten(stage: Stage, monkeypat
     last = await stage.store.beats.last(POOL)
     assert last is not None
 
-    async def garbled(*_: object) -> object:
+    async def garbled(*_: object, **__: object) -> object:
         return replace(last, summary={"state": {"wanted": "many"}})
 
     monkeypatch.setattr(type(stage.store.beats), "last", garbled)

@@ -44,6 +44,11 @@ def long_idle(count: int, span: float = 700) -> FleetState:
     return idle_for(**{f"worker_{n}": span for n in range(count)})
 
 
+def unneeded(count: int, span: float) -> FleetState:
+    """Workers idle for so long, and so many that have not been needed for a day."""
+    return replace(long_idle(count, span), counted_from=NOW - timedelta(days=1), levels=((False, 0.0),) * count)
+
+
 def busy(count: int) -> tuple[Any, ...]:
     return tuple(job(f"j{n}", n) for n in range(count))
 
@@ -75,6 +80,22 @@ SCENARIOS: list[tuple[str, FleetView, tuple[int, int]]] = [
         (0, 2),
     ),
     ("and the busy are asked too", queued(*crew(5), max_workers=3, held=busy(5)), (0, 2)),
+    ("lag_aware weighs itself whom to keep", queued(*crew(5), policy="lag_aware", state=unneeded(5, 300)), (0, 5)),
+    (
+        "but an idle_timeout that was set is a floor",
+        queued(*crew(5), policy="lag_aware", idle_timeout=seconds(3600), state=unneeded(5, 3599)),
+        (0, 0),
+    ),
+    (
+        "and no more than that",
+        queued(*crew(5), policy="lag_aware", idle_timeout=seconds(3600), state=unneeded(5, 3600)),
+        (0, 5),
+    ),
+    (
+        "also the one above the maximum",
+        queued(*crew(5), policy="lag_aware", max_workers=3, overcapacity_idle_timeout=seconds(90), state=unneeded(5, 89)),
+        (0, 0),
+    ),
     ("a warm buffer of one", queued(*crew(1), held=busy(1), keep_idle=1), (1, 0)),
     ("the oldest waits too long", queued(*crew(1), ready=3, oldest=400, held=busy(1), wait_slo=seconds(300)), (3, 0)),
     ("a step up is limited", queued(ready=30, step_up=2), (2, 0)),

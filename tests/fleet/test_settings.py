@@ -1,6 +1,6 @@
 """A fleet's policy from a file, from the seed's variables and by hand."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from drumbeat.fleet.settings import (
     LATER,
     SEED,
     VARIABLES,
+    changed_policy,
     load_policy,
     load_thresholds,
     poll_interval,
@@ -42,9 +43,11 @@ def test_every_variable_of_the_seed_is_there_with_its_default() -> None:
 
 def test_every_variable_sets_a_field_and_means_it() -> None:
     for each in VARIABLES:
-        text = "x" if each.default == "" else "7"
-        told = getattr(load_policy({each.name: text}, min_workers=None if each.field == "min_workers" else 0), each.field)
-        assert told == ("x" if each.default == "" else seconds(7 * each.unit) if each.unit else 7), each.name
+        text = {"provider": "runpod", "contract": "x", "failure_rate": "0.7"}.get(each.field, "7")
+        told = getattr(
+            load_policy({each.name: text}, **({} if each.field == "min_workers" else {"min_workers": 0})), each.field
+        )
+        assert told == (text if each.default == "" else seconds(7 * each.unit) if each.unit else float(text)), each.name
 
 
 def test_the_defaults_of_later_variables_are_the_policys() -> None:
@@ -112,7 +115,33 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"idle_timeout": True}, "expected idle_timeout"),
         ({"max_workers": "many"}, "expected numbers"),
         ({"max_workers": 1.5}, "expected numbers"),
-        ({"policy": "magic"}, "expected numbers"),
+        ({"policy": "magic"}, "expected the policy fixed, queue_ratio, queue_cover, lag_aware; got 'magic'"),
+        ({"policy": ["fixed"]}, "got policy"),
+        ({"provider": "gcp"}, "expected the provider local or runpod, got 'gcp'"),
+        ({"needs_gpu": "maybe"}, "needs_gpu to be true or false"),
+        ({"needs_gpu": 2}, "needs_gpu to be true or false"),
+        ({"max_workers": True}, "expected numbers"),
+        ({"max_workers": 1e23}, "max_workers to be 100000 at the most"),
+        ({"contract": {"x": 1}}, "contract to be a text"),
+        ({"failure_rate": 80}, "failure_rate to be 1 at the most"),
+        ({"storage_max_percent_used": 850}, "storage_max_percent_used to be 100 at the most"),
+        ({"every": 0}, "every to be 0.1 s or more, got 0 s"),
+        ({"every": "99999d"}, "every to be 3.1536e.09 s at the most"),
+        ({"heartbeat_timeout": 0}, "heartbeat_timeout to be 0.001 s or more"),
+        ({"spawning_timeout": "0s"}, "spawning_timeout to be 0.001 s or more"),
+        ({"stuck_timeout": 0}, "stuck_timeout to be 0.001 s or more"),
+        ({"file": "x"}, "has no file"),
+        ({"schedules": [{"from": "08:75", "to": "18:00"}]}, "expected a time like"),
+        ({"schedules": [{"from": "-08:00", "to": "18:00"}]}, "expected a time like"),
+        ({"schedules": [{"from": "08:00", "to": "25:00"}]}, "expected a time like"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "utc_offset": "99:00"}]}, "expected a time like"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "utc_offset": "+15:00"}]}, "between -14:00 and .14:00"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "min_workers": 9, "max_workers": 2}]}, "min_workers ≤ max_workers"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "min_workers": 19}]}, "set both in the schedule"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "max_workers": -4}]}, "max_workers from 0 to 100000, got -4"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "min_workers": 2.5}]}, "expected numbers"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "days": 5}]}, "expected days"),
+        ({"schedules": [{"from": "08:00", "to": "18:00", "days": ["monkey"]}]}, "expected days"),
         ({"max_workers": 1}, "min_workers ≤ max_workers"),
         ({"schedules": "always"}, "list of schedules"),
         ({"schedules": [{"from": "08:00"}]}, "from and to"),
@@ -127,6 +156,63 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused(settings: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidSettings, match=said):
         read_policy(settings)
+
+
+def test_a_schedules_bounds_are_numbers_however_they_are_written() -> None:
+    (made,) = read_policy({"schedules": [{"from": "08:00", "to": "24:00", "min_workers": "2"}]}).schedules
+
+    assert (made.min_workers, made.end) == (2, 1440)
+
+
+def test_a_schedule_may_count_on_anothers_maximum() -> None:
+    day, peak = {"from": "08:00", "to": "18:00", "max_workers": 20}, {"from": "12:00", "to": "13:00", "min_workers": 15}
+
+    assert len(read_policy({"max_workers": 10, "schedules": [day, peak]}).schedules) == 2
+
+
+@pytest.mark.parametrize(
+    ("told", "meant"),
+    [("true", True), ("Yes", True), ("1", True), (True, True), ("false", False), ("no", False), (0, False), (False, False)],
+)
+def test_yes_and_no_are_what_they_say(told: Any, meant: bool) -> None:
+    assert read_policy({"needs_gpu": told}).needs_gpu is meant
+
+
+def test_no_time_to_drain_is_none_and_not_the_usual_time() -> None:
+    limits = read_policy({"graceful_shutdown_timeout": 0}).limits(PRESETS[PoolKind.JOBS])
+
+    assert limits.drain_within == seconds(0)
+
+
+@pytest.mark.parametrize("name", ["file", "environment"])
+def test_a_field_there_is_not_is_named_whatever_it_is_called(name: str) -> None:
+    with pytest.raises(InvalidSettings, match=f"has no {name}"):
+        load_policy({}, None, **{name: "x"})
+
+
+def test_what_was_kept_changes_only_in_what_is_set() -> None:
+    kept = read_policy({"policy": "lag_aware", "max_per_day": 20, "price_per_hour": 0.5, "min_workers": 0}).to_json()
+
+    changed = changed_policy(kept, {"max_workers": "5", "max_per_day": None})
+
+    assert changed == FleetPolicy(policy=PolicyName.LAG_AWARE, price_per_hour=0.5, min_workers=0, max_workers=5)
+
+
+def test_a_policy_that_becomes_the_seeds_gets_the_seeds_defaults_beneath() -> None:
+    changed = changed_policy({"policy": "lag_aware", "max_workers": 4}, {"policy": "queue_ratio"})
+
+    assert changed == with_settings(seed_policy(), {"max_workers": 4})
+
+
+@pytest.mark.parametrize(("every", "gone"), [(seconds(30), seconds(600)), (timedelta(minutes=10), timedelta(minutes=50))])
+def test_workers_stay_alone_for_some_beats_and_ten_minutes_at_least(every: timedelta, gone: timedelta) -> None:
+    policy = FleetPolicy(every=every)
+    jobs, gpu = load_thresholds(policy, preset="jobs"), load_thresholds(policy, preset="gpu")
+
+    assert jobs is not None
+    assert gpu is not None
+    assert jobs.controller_gone_after == gone
+    assert gpu.controller_gone_after == max(gone, timedelta(minutes=30))
 
 
 @pytest.mark.parametrize(
@@ -173,7 +259,7 @@ def test_a_file_names_a_provider_and_a_preset(tmp_path: Path) -> None:
     policy = load_policy({}, file)
 
     assert (policy.provider, load_policy({"DRUMBEAT_PROVIDER": "local"}, file).provider) == ("runpod", "local")
-    assert load_thresholds(policy, file) == PRESETS[PoolKind.JOBS]
+    assert load_thresholds(policy, file) == replace(PRESETS[PoolKind.JOBS], controller_gone_after=seconds(600))
     assert load_thresholds(policy, file, "gpu") == load_thresholds(policy)
 
 
@@ -182,6 +268,18 @@ def test_where_gpus_are_rented_their_preset_is_the_usual_one(provider: str, star
     found = load_thresholds(FleetPolicy(provider=provider))
 
     assert (found.start_within if found else None) == (seconds(start) if start else None)
+
+
+def test_a_fleet_that_is_there_keeps_its_limits_unless_a_preset_is_told() -> None:
+    assert load_thresholds(FleetPolicy(provider="runpod"), is_new=False) is None
+
+
+def test_a_preset_that_is_no_name_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "fleet.yml"
+    file.write_text("preset: [a]\n")
+
+    with pytest.raises(InvalidSettings, match=r"expected a preset of jobs, gpu, got \['a'\]"):
+        load_thresholds(FleetPolicy(), file)
 
 
 def test_a_preset_there_is_not_is_named() -> None:

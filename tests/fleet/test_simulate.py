@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.laboratory import policy_for, simulate_load
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.fleet.simulate import Load, Orders, Outcome, Surroundings, World, oracle_seconds, simulate
+from drumbeat.fleet.simulate import Load, Orders, Outcome, Surroundings, World, course, oracle_seconds, simulate
 from drumbeat.fleet.simulate.course import flaps
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
 from drumbeat.fleet.simulate.values import percentile
@@ -134,11 +135,47 @@ def test_the_seeds_policy_keeps_its_two_workers() -> None:
     assert found.worker_hours == pytest.approx(2 * found.hours, rel=0.05)
 
 
-def test_jobs_that_nobody_will_serve_are_an_error() -> None:
-    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=0, every=timedelta(seconds=30))
+def test_jobs_that_nobody_will_serve_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("drumbeat.fleet.simulate.course.PATIENCE", 200)
+    money = {"price_per_hour": 1.0, "max_per_hour": 0.0}
+    policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=1, **money)  # type: ignore[arg-type]
 
     with pytest.raises(InvalidInput, match="1 jobs wait and no worker comes"):
         simulate_load(load((0, 60)), policy, Surroundings())
+
+
+@pytest.mark.parametrize("settings", [{"max_workers": 0}, {"policy": "fixed", "workers": 0}])
+def test_a_policy_that_allows_nobody_is_refused_before_it_begins(settings: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="expected a policy that starts workers, got one that allows 0"):
+        simulate_load(load((0, 60)), policy_for(None, settings), Surroundings())
+
+
+def test_a_simulation_that_would_not_end_is_refused_before_it_begins() -> None:
+    with pytest.raises(InvalidInput, match="expected a simulation of 1000000 beats at the most, one in 30 s"):
+        simulate_load(load((0, 1e9)), policy_for(None, {}), Surroundings())
+
+
+def test_a_simulation_ends_after_so_many_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(course, "MOST_BEATS", 50)
+
+    with pytest.raises(InvalidInput, match="expected a simulation of 50 beats"):
+        simulate_load(load(*((n * 20, 45) for n in range(100))), policy_for(None, {}), Surroundings())
+
+
+@pytest.mark.parametrize(("told", "meant"), [(None, "queue_cover"), ("lag_aware", "lag_aware")])
+def test_the_files_policy_counts_unless_another_is_told(tmp_path: Path, told: str | None, meant: str) -> None:
+    file = tmp_path / "fleet.yml"
+    file.write_text("policy: queue_cover\nkeep_idle: 1\n")
+
+    policy = policy_for(told, {}, file)
+
+    assert (policy.policy, policy.keep_idle) == (meant, 1)
+
+
+@pytest.mark.parametrize("around", [{"spawn_lag": timedelta(days=999)}, {"price_per_hour": float("nan")}])
+def test_surroundings_that_cannot_be_are_refused(around: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="366 days or less and a price of 0 or more"):
+        Surroundings(**around)
 
 
 @pytest.mark.parametrize(
@@ -149,6 +186,7 @@ def test_jobs_that_nobody_will_serve_are_an_error() -> None:
         ([2.0, 1.0], [1.0, 1.0], "order of their arrival"),
         ([1.0], [-1.0], "durations 0 or more"),
         ([float("nan")], [1.0], "expected arrivals"),
+        ([1.7e12], [1.0], "at most 1e.10"),
     ],
 )
 def test_a_load_that_is_none_is_refused(arrivals: list[float], durations: list[float], message: str) -> None:

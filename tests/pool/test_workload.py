@@ -9,7 +9,8 @@ import pytest
 
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.job import LONGEST_WAIT, JobStatus, NewJob, Outcome
-from drumbeat.core.worker import ExitCode, WorkerStatus
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
 from drumbeat.pool.context import JobContext, JobFailure
 from drumbeat.pool.work import ExecutorKind, Mode
 from pool.working import ME, POOL, Shop, seconds, settle
@@ -851,3 +852,42 @@ async def test_two_workers_never_do_the_same_job(shop: Shop) -> None:
     )
 
     assert sorted(done) == list(range(300))
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+async def test_an_idle_worker_that_is_asked_to_drain_leaves_at_once_and_not_with_its_next_heartbeat(
+    shop: Shop, concurrency: int
+) -> None:
+    async with shop.working(shop.workload(Gate(), concurrency=concurrency)) as life:
+        await shop.passes(2)
+        await shop.store.workers.ask_to_drain(POOL, [ME], "scale down", seconds(600))
+        late = await shop.desk.push("late")
+        await shop.passes(3)
+        left = await shop.store.workers.get(POOL, ME)
+
+        assert (left.status, left.exit_code, life.work_is_done) == (WorkerStatus.TERMINATED, ExitCode.CLEAN, False)
+        assert await shop.status(late) is JobStatus.PENDING
+
+
+async def test_a_worker_whose_neighbour_is_asked_to_drain_stays(shop: Shop) -> None:
+    async with shop.working(shop.workload(Gate(), worker_id="w2"), "w2"), shop.working(shop.workload(Gate())):
+        await shop.store.workers.ask_to_drain(POOL, [WorkerId("w2")], "scale down", seconds(600))
+        for _ in range(3):
+            await shop.passes(1)
+
+        rows = {row.worker_id: row.status for row in await shop.store.workers.list(POOL)}
+        assert rows == {"w2": WorkerStatus.TERMINATED, ME: WorkerStatus.ACTIVE}
+
+
+async def test_where_no_news_can_be_heard_a_worker_leaves_after_its_wait(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def deaf(pool_id: PoolId, within: timedelta) -> bool:
+        await shop.clock.sleep(within)
+        return False
+
+    monkeypatch.setattr(shop.store.queue, "wait", deaf)
+    async with shop.working(shop.workload(Gate())):
+        await shop.store.workers.ask_to_drain(POOL, [ME], "scale down", seconds(600))
+        for _ in range(12):
+            await shop.passes(1)
+
+        assert (await shop.store.workers.get(POOL, ME)).status is WorkerStatus.TERMINATED

@@ -1,6 +1,8 @@
 """A controller's hands: what a provider tells is kept, and nothing is asked for twice while it may still turn up."""
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +12,10 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import SpawnAmbiguous, SpawnError, StaleWrite
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolKind, pool
+from drumbeat.core.recovery import Reap
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.hands import Hands
-from drumbeat.runtime.sight import look
+from drumbeat.runtime.sight import LIST_WITHIN, look
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails
 from drumbeat.spawn.interface import Instance, Order, Traits
 from drumbeat.store.memory import MemoryStore
@@ -139,3 +142,40 @@ async def test_a_look_without_a_list_is_partial_if_that_will_do(store: MemorySto
     sight = await look(store, spawner, home, seconds(0), unlisted_too=True)
 
     assert (sight.partial, sight.instances, [row.worker_id for row in sight.workers]) == (True, (), [W])
+
+
+class Hangs(FakeSpawner):
+    """A provider that never answers."""
+
+    async def list(self, pool_id: Any) -> list[Instance]:
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets it")
+
+
+async def test_a_list_that_never_comes_is_given_up_well_before_the_beat_is(store: MemoryStore, clock: ManualClock) -> None:
+    home = await store.pools.get(POOL)
+    await store.workers.add([ROW])
+
+    async with asyncio.TaskGroup() as group:
+        looking = group.create_task(look(store, Hangs(clock), home, seconds(0), unlisted_too=True, clock=clock))
+        await clock.advance(LIST_WITHIN - seconds(1))
+        assert not looking.done()
+        await clock.advance(seconds(1))
+
+    assert (looking.result().partial, looking.result().instances) == (True, ())
+    assert [each.worker_id for each in looking.result().workers] == [W]
+
+
+@pytest.mark.parametrize(("provider", "is_ours"), [("fake", True), (None, True), ("runpod", False)])
+async def test_no_provider_is_asked_to_end_what_another_has(
+    store: MemoryStore, clock: ManualClock, provider: str | None, is_ours: bool
+) -> None:
+    await store.workers.add([replace(ROW, provider=provider)])
+    await store.workers.move(await store.workers.get(POOL, W), WorkerStatus.LOST, "silent")
+    spawner, held = FakeSpawner(clock), await fence(store)
+
+    with nullcontext() if is_ours else pytest.raises(SpawnError, match="expected runpod to end worker worker-0"):
+        await Hands(store, spawner, POOL).recover(Reap(worker_id=W, reason="it ended"), held)
+
+    assert (spawner.asked("terminate") == [W]) is is_ours
+    assert ((await store.workers.get(POOL, W)).reaped_at is not None) is is_ours

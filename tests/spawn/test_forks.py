@@ -47,6 +47,7 @@ def become(words):
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     print("leash", hold_leash(), flush=True)
     print("place", os.getcwd(), os.environ["EXTRA"], os.environ["DRUMBEAT_WORKER_ID"], sys.path[0], flush=True)
+    print("tokens", *sorted(name for name in os.environ if "TOKEN" in name), flush=True)
     print("ready", *words, flush=True)
     while True:
         signal.pause()
@@ -122,10 +123,13 @@ async def test_it_has_the_folder_the_environment_and_the_path_of_who_asked(
     spawner: LocalSpawner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    for name in ("DRUMBEAT_TOKEN", "DRUMBEAT_READ_TOKEN", "OWN_TOKEN"):
+        monkeypatch.setenv(name, "17")
 
     await spawner.spawn(order())
 
     assert await asyncio.to_thread(said, spawner.log_path(P, W), "place") == [str(tmp_path), "1", W, str(tmp_path)]
+    assert await asyncio.to_thread(said, spawner.log_path(P, W), "tokens") == ["OWN_TOKEN"]
 
 
 @pytest.mark.parametrize("survive", [False, True])

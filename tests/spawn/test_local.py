@@ -21,6 +21,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.contract import OrderFactory, SpawnerContract
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Spawner
 from drumbeat.spawn.local import WORKER_COMMAND, LocalSpawner
+from drumbeat.web.settings import READ_TOKEN_VARIABLE, TOKEN_VARIABLE
 from spawn.programs import (
     CONTROLLER,
     LEASHED,
@@ -105,6 +106,17 @@ class TestStart:
 
         assert (environment["EXTRA"], environment["DRUMBEAT_STORE"], environment["PATH"]) == ("1", SECRET, os.environ["PATH"])
         assert (environment["DRUMBEAT_POOL_ID"], environment["DRUMBEAT_WORKER_ID"]) == (P, W)
+
+    async def test_what_lets_people_in_at_the_server_is_not_inherited(
+        self, spawner: LocalSpawner, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in (TOKEN_VARIABLE, READ_TOKEN_VARIABLE, "MINE"):
+            monkeypatch.setenv(name, "17")
+
+        environment = process_of((await spawner.spawn(local_order(command=()))).ref).environ()
+
+        assert environment["MINE"] == "17"
+        assert not environment.keys() & {TOKEN_VARIABLE, READ_TOKEN_VARIABLE}
 
     async def test_what_it_prints_is_kept_and_a_second_start_appends(self, spawner: LocalSpawner) -> None:
         program = "import os, sys; print('to stdout', flush=True); print('to stderr', file=sys.stderr)"

@@ -1,11 +1,15 @@
 """PostgreSQL behind PgBouncer in transaction mode keeps the store's promises too."""
 
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
+from drumbeat.core.pool import Pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.given import MINUTE, W1, active
+from drumbeat.store.contract.given_jobs import claiming
 from servers.pgbouncer import PgBouncer
 from servers.postgres import PostgresServer
 from store.timeshift import elapse_through
@@ -32,4 +36,12 @@ class TestPostgresStoreBehindPgBouncer(StoreContract):
 
 
 class TestPostgresPoolBehindPgBouncer(PoolContract):
-    """Every promise about jobs."""
+    """Every promise about jobs; only news that are of no job are not heard, for nobody can listen behind it."""
+
+    async def test_whoever_waits_hears_that_somebody_shall_drain(self, store: Store, pool: Pool) -> None:
+        await active(store, pool)
+        await store.queue.claim(claiming(pool))
+        await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
+
+        assert not await store.queue.wait(pool.pool_id, timedelta())
+        assert (await store.workers.get(pool.pool_id, W1)).drain_deadline is not None

@@ -105,7 +105,7 @@ async def test_to_arrive_unsent_is_harmless() -> None:
 async def test_the_process_is_on_its_own_and_not_taken_for_its_parents_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in (LEASH_FD, SCOPE, POOL, WORKER):
+    for name in (LEASH_FD, SCOPE, POOL, WORKER, "DRUMBEAT_TOKEN", "DRUMBEAT_READ_TOKEN"):
         monkeypatch.setenv(name, "17")
     said = "import os; print(os.getsid(0) == os.getpid(), [n for n in os.environ if n.startswith('DRUMBEAT')], flush=True)"
 

@@ -81,7 +81,8 @@ REFUSED: list[tuple[str, dict[str, str], bytes, HTTPStatus, str]] = [
     ("another body", headers(), b"{}", HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it is not"),
     ("another secret", headers(secret="x" * 20), BODY, HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it is not"),
     ("another key", headers(key="a") | {KEY: "b"}, BODY, HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it is not"),
-    ("the key left out", headers(key="a") | {KEY: ""}, BODY, HTTPStatus.BAD_REQUEST, f"{KEY}: expected 1 to 100"),
+    ("the key left out", headers(key="a") | {KEY: ""}, BODY, HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it is not"),
+    ("an empty key", headers(key=""), BODY, HTTPStatus.BAD_REQUEST, f"{KEY}: expected 1 to 100"),
     ("not hex", headers() | {SIGNATURE: "sha256=\u00e9"}, BODY, HTTPStatus.UNAUTHORIZED, f"{SIGNATURE}: it is not"),
     (
         "too old",

@@ -105,6 +105,10 @@ class TestHosts:
         settings = replace(LOCKED, names=("drums.example",))
 
         assert (await calling(settings, clock).get("/", headers=bearer(TOKEN))).status_code == 200
+        shouted = await calling(settings, clock).post(
+            "/", headers={**bearer(TOKEN), "Host": "DRUMS.example", "Origin": "https://Drums.Example"}
+        )
+        assert shouted.status_code == 200
         other = await calling(settings, clock).get("/", headers={**bearer(TOKEN), "Host": "evil.example"})
         assert other.status_code == 421
 
@@ -282,6 +286,28 @@ class TestSessions:
         assert answer.status_code == 401
         assert "<script>" not in answer.text
 
+    @pytest.mark.parametrize(
+        ("wanted", "written"),
+        [
+            ("/compare?runs=a,b&x=%22", "/compare?runs=a,b&amp;x=%22"),
+            ("/runs/a%20b%2Fc", "/runs/a%20b/c"),
+            ("/login", "/"),
+            ("/logout", "/"),
+        ],
+    )
+    async def test_where_somebody_wanted_to_go_is_kept_whole(self, clock: ManualClock, wanted: str, written: str) -> None:
+        answer = await calling(LOCKED, clock).get(wanted, headers=PAGE)
+
+        assert f'name="next" value="{written}"' in answer.text
+
+    async def test_where_somebody_wanted_to_go_outlives_a_wrong_token(self, clock: ManualClock) -> None:
+        fields = {"token": "wrong", "next": "/compare?runs=a,b"}
+        ours = await calling(LOCKED, clock).post("/login", data=fields, headers=PAGE)
+        theirs = await calling(LOCKED, clock).post("/login", data={**fields, "next": "//evil.example"}, headers=PAGE)
+
+        assert 'name="next" value="/compare?runs=a,b"' in ours.text
+        assert 'name="next" value="/"' in theirs.text
+
 
 class TestGuessing:
     async def test_whoever_guesses_has_to_wait_and_nobody_else(self, clock: ManualClock) -> None:
@@ -304,6 +330,18 @@ class TestGuessing:
 
         assert (await guesser.get("/", headers=bearer("guess"))).status_code == 429
         assert (await guesser.post("/login", data={"token": TOKEN})).status_code == 429
+        assert (await guesser.get("/", headers=bearer(TOKEN))).status_code == 429
+        await clock.advance(WINDOW + timedelta(seconds=1))
+        assert (await guesser.get("/", headers=bearer(TOKEN))).status_code == 200
+
+    async def test_whoever_is_logged_in_goes_on_while_others_at_the_address_guess(self, clock: ManualClock) -> None:
+        gate = Gate(inside, LOCKED, clock)
+        guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.7")
+        await logged_in(other)
+        for n in range(WRONG_AT_MOST):
+            await guesser.get("/", headers=bearer(f"guess-{n}"))
+
+        assert (await other.get("/")).status_code == 200
 
     async def test_whoever_gives_no_token_does_not_guess(self, clock: ManualClock) -> None:
         caller = calling(LOCKED, clock)

@@ -10,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from drumbeat.control_plane import open_control_plane
+from drumbeat.core.pool import PoolId
+from drumbeat.settings import Settings
 from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, sign
 from web.given import LOCKED, TOKEN, Web, bearer, web
 
@@ -24,6 +27,11 @@ triggers:
     type: cron
     schedule: "0 3 * * *"
     machine: stale_worker_reaper
+"""
+WAITING = """\
+triggers:
+  - {name: push, type: subprocess}
+  - {name: beside, type: in-loop}
 """
 HOOK = "/hooks/reap"
 
@@ -76,15 +84,37 @@ async def test_a_signed_delivery_wakes_its_beat_once(sender: httpx.AsyncClient) 
         ("reap", signed(b"other")),
         ("reap", signed(b"{}", at=1)),
         ("reap", {TIMESTAMP: "x", SIGNATURE: "y"}),
+        ("reap", {KEY: "no key at all"}),
+        ("nowhere", {KEY: "no key at all"}),
+        ("nowhere", {}),
         ("nightly", signed(b"{}")),
         ("nowhere", signed(b"{}")),
     ],
 )
 async def test_whoever_does_not_sign_learns_nothing(sender: httpx.AsyncClient, name: str, headers: dict[str, str]) -> None:
     answer = await sender.post(f"/hooks/{name}", content=b"{}", headers=headers)
+    nobody = await sender.post("/hooks/nobody", content=b"{}")
 
     assert answer.status_code == 401
     assert answer.headers["Content-Type"] == "application/problem+json"
+    assert (answer.content, answer.headers) == (nobody.content, nobody.headers)
+
+
+async def test_a_signature_is_checked_also_where_there_is_no_such_webhook(
+    sender: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that how long the answer takes tells nothing either."""
+    checked: list[str] = []
+
+    def digest(one: bytes, other: bytes) -> bool:
+        checked.append(str(other))
+        return one == other
+
+    monkeypatch.setattr("drumbeat.triggers.webhook.hmac.compare_digest", digest)
+    for name in ("reap", "nightly", "nowhere"):
+        await sender.post(f"/hooks/{name}", content=b"{}", headers=signed(b"other"))
+
+    assert len(checked) == 3
 
 
 @pytest.mark.parametrize(
@@ -157,3 +187,29 @@ async def test_whatever_is_sent_the_server_stands(
 
     assert answer.status_code < 500
     assert good or answer.status_code >= 400
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/api/v1/pools/heard/jobs", {"payload": 1}), ("/api/v1/pools/heard/jobs/many", {"jobs": [{"payload": 1}]})],
+)
+async def test_a_push_pulls_the_triggers_of_the_servers_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, object]
+) -> None:
+    """Those that run beside it are waited for at its end."""
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: sent.append(tuple(command)))
+    (tmp_path / "elsewhere.yml").write_text(WAITING)
+    sent: list[tuple[str, ...]] = []
+    async with open_control_plane(
+        Settings(store=f"sqlite:///{tmp_path}/drumbeat.db", state_dir=tmp_path), create=True
+    ) as plane:
+        await plane.pool("heard").create(max_workers=0)
+        async with (
+            web(tmp_path, replace(LOCKED, triggers=tmp_path / "elsewhere.yml")) as made,
+            made.client(bearer(TOKEN)) as api,
+        ):
+            answer = await api.post(path, json=body)
+
+        assert answer.status_code == 201
+        assert [json.loads(command[-1])["trigger"] for command in sent] == ["push"]
+        assert await plane.store.beats.last(PoolId("heard")) is not None

@@ -31,6 +31,10 @@ def test_a_token_that_can_be_guessed_is_refused_and_not_shown(token: str) -> Non
     assert token not in str(caught.value)
 
 
+def test_names_are_the_same_in_capitals() -> None:
+    assert load_web_settings({}, names=("Drums.Example.org",)).names == ("drums.example.org",)
+
+
 def test_the_two_tokens_differ() -> None:
     with pytest.raises(InvalidSettings, match="differ"):
         load_web_settings({TOKEN_VARIABLE: TOKEN, READ_TOKEN_VARIABLE: TOKEN})

@@ -41,8 +41,10 @@ def table(routes):
 made = server.make_app
 
 def make_app(house, **more):
-    gate = made(house, **more)
-    print(json.dumps(list(table(gate._app._app.routes))), flush=True)
+    gate = app = made(house, **more)
+    while not hasattr(app, "routes"):
+        app = app._app
+    print(json.dumps(list(table(app.routes))), flush=True)
     return gate
 
 server.make_app = make_app

@@ -24,6 +24,7 @@ from drumbeat.bench.preflight import Preflight
 from drumbeat.bench.prices import read_usual, set_usual
 from drumbeat.bench.record import read_candidates, read_decisions, read_record
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
+from drumbeat.bench.revisions import revision, row_of, save_if, whole
 from drumbeat.bench.server_watch import watching
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
 from drumbeat.bench.vault import Vault
@@ -69,19 +70,29 @@ class BenchDesk:
         called = name or document.name
         if not called:
             raise InvalidInput("name: expected a template to have one; write it into the document or give --name")
-        return await self._store.templates.create(_template(f"tpl-{uuid4().hex[:8]}", called, document))
+        return await self._store.templates.create(row_of(f"tpl-{uuid4().hex[:8]}", called, document))
 
-    async def change_template(self, id_or_name: str, text: str | bytes | None, settings: Sequence[str] = ()) -> Template:
-        """Replace a template's document, or single settings of it. Raises Refused once it has been used."""
+    async def change_template(
+        self, id_or_name: str, text: str | bytes | None, settings: Sequence[str] = (), *, seen: str | None = None
+    ) -> Template:
+        """Replace a template's document, or single settings of it. Raises Refused once it has been used.
+
+        ``seen``: the revision that the change was made on. Raises StaleWrite when somebody has changed the template since.
+        """
         kept = await self._store.templates.get(id_or_name)
-        document = with_settings(parse(text) if text is not None else parse(kept.config), settings)
-        return await self._store.templates.save(_template(kept.template_id, document.name or kept.name, document))
+        document = with_settings(parse(text if text is not None else whole(kept)), settings)
+        wanted = row_of(kept.template_id, document.name or kept.name, document)
+        if seen is None:
+            return await self._store.templates.save(wanted)
+        return await save_if(self._store, self._owner, wanted, seen)
+
+    revision = staticmethod(revision)
 
     async def copy_template(self, id_or_name: str, name: str, settings: Sequence[str] = ()) -> Template:
         """A new template like another, under a new name, never used."""
         kept = await self._store.templates.get(id_or_name)
-        document = with_settings(parse({**kept.config, "name": name}), settings)
-        return await self._store.templates.create(_template(f"tpl-{uuid4().hex[:8]}", name, document))
+        document = with_settings(parse({**whole(kept), "name": name}), settings)
+        return await self._store.templates.create(row_of(f"tpl-{uuid4().hex[:8]}", name, document))
 
     async def remove_template(self, id_or_name: str) -> None:
         await self._store.templates.delete((await self._store.templates.get(id_or_name)).template_id)
@@ -288,13 +299,3 @@ class BenchDesk:
 
 def _target(run: Run) -> Mapping[str, Any]:
     return run.config.get("target") or {}
-
-
-def _template(template_id: str, name: str, document: TemplateDocument) -> Template:
-    return Template(
-        template_id=template_id,
-        name=name,
-        config={field: value for field, value in document.to_json().items() if field not in ("name", "description", "tags")},
-        description=document.description,
-        tags=tuple(document.tags),
-    )

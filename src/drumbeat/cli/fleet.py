@@ -13,14 +13,12 @@ from drumbeat.cli.living import plan_changes
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
-from drumbeat.client import Mode, WorkPlan
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, judge
-from drumbeat.offline import fleet_policy, fleet_thresholds
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import FleetStatus
+    from drumbeat.control_plane import FleetKept, FleetStatus
 
 app = typer.Typer(no_args_is_help=True, help="Workers of a pool: the right number, and why.")
 app.add_typer(fleet_beats.app)
@@ -37,8 +35,8 @@ def create(
         str | None,
         typer.Option(
             "--policy",
-            help="lag_aware, queue_cover, queue_ratio (seed 004), or fixed: no queue, --set workers=N. "
-            "At first: the file's, or lag_aware",
+            help="lag_aware, queue_cover, queue_ratio (seed 004), or fixed: --set workers=N, without a queue unless there is "
+            "a --handler. At first: the file's, or lag_aware",
         ),
     ] = None,
     provider: Annotated[
@@ -54,25 +52,35 @@ def create(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a pool scaled by a policy: a pool of jobs that is there, or a new one. Variables of seed 004 are heeded.
+    """Have a pool scaled by a policy: a pool of jobs that is there, or a new one. A fleet that is there is changed.
 
-    What is set here counts more than the environment, that more than the file. A fixed fleet is always a new one.
+    A new fleet heeds seed 004's variables; what is set here counts more than they, they more than the file. A fleet that is
+    there changes only in what is given, and says in what; with --file the file is the whole. Another provider is refused
+    while workers of the old one are there, a money ceiling while nothing has a price. In fleet run, beat and plan variables
+    count more than what is kept.
     """
-    chosen = {"policy": policy, "provider": provider} | parse_settings(settings)
-    wanted = fleet_policy(file, chosen)
-    limits = fleet_thresholds(wanted, file, preset)
+    chosen = {name: value for name, value in (("policy", policy), ("provider", provider)) if value is not None}
+    told = plan_changes({"handlers": handler})
+    given = chosen | parse_settings(settings)
 
-    async def make(plane: ControlPlane) -> Pool:
-        if wanted.policy == "fixed":
-            return await plane.create_fleet(pool, wanted, limits)
-        plan = WorkPlan(**plan_changes({"handlers": handler}), mode=Mode.LOOP) if handler else None
-        return await plane.scale_pool(pool, wanted, plan, limits)
+    async def keep(plane: ControlPlane) -> "FleetKept":
+        return await plane.keep_fleet(pool, given, file=file, preset=preset, handlers=told.get("handlers"))
 
-    made = with_control_plane(store, make, create=True)
+    kept = with_control_plane(store, keep, create=True)
     if as_json:
-        show_json(made)
+        show_json(kept.pool)
     else:
+        _print_kept(kept)
+
+
+def _print_kept(kept: "FleetKept") -> None:
+    made = kept.pool
+    if kept.is_new:
         say(f"pool {made.pool_id}: " + ", ".join(f"{name} {value}" for name, value in made.policy.items()))
+    else:
+        say(f"pool {made.pool_id}, changed: {', '.join(kept.changed) or 'nothing'}")
+    if kept.overruled:
+        say(f"variables of this environment count more in fleet run, beat and plan: {', '.join(kept.overruled)}")
 
 
 @app.command()

@@ -30,7 +30,10 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def run(
     pool: PoolArgument,
     every: Annotated[
-        str | None, typer.Option("--every", help="Between two beats. At first: ORCHESTRATOR_POLL_SEC, or the policy's, 30s")
+        str | None,
+        typer.Option(
+            "--every", help="Between two beats; kept in the policy. At first: ORCHESTRATOR_POLL_SEC, or the policy's, 30s"
+        ),
     ] = None,
     provider: ProviderOption = None,
     store: StoreOption = None,
@@ -38,30 +41,36 @@ def run(
     """Beat until told to stop. Any number may run: one leads. Workers outlive it.
 
     Prints each cycle's summary as a line of JSON; where nobody reads them it beats on, and the next line that can be written
-    says how many were ``missed``. Variables of seed 004 that are set are written into the pool's policy first.
+    says how many were ``missed``. What is set in seed 004's variables, and over them here, is first written into the pool's
+    policy, if it may be: another provider may not while workers of the old one are there.
     """
     _log_to_stderr()
+    told = beat_settings(provider, every)
 
     async def work(plane: ControlPlane) -> None:
-        policy, stop, teller = await plane.heed_environment(pool), asyncio.Event(), _Teller()
-        span = parse_age(every) if every else policy.every
-        async with plane.fleet_spawner(pool, provider) as spawner:
+        policy, stop, teller = await plane.heed_environment(pool, **told), asyncio.Event(), _Teller()
+        async with plane.fleet_spawner(pool, policy.provider) as spawner:
             with until_stopped(stop):
-                await plane.fleet_loop(PoolId(pool), spawner, span, on_beat=teller.tell).run(stop)
+                await plane.fleet_loop(PoolId(pool), spawner, policy.every, on_beat=teller.tell).run(stop)
 
     with_control_plane(store, work)
 
 
 @app.command()
-def beat(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None) -> None:
+def beat(
+    pool: PoolArgument,
+    provider: ProviderOption = None,
+    store: StoreOption = None,
+    _as_json: Annotated[bool, typer.Option("--json", help="It prints JSON in any case.")] = False,
+) -> None:
     """Look, decide and act once, as ``run`` does each time; prints the cycle's summary as JSON (seed 004).
 
-    Exit code 1 when something could not be done.
+    Exit code 1 when something could not be done. Variables of seed 004 and --provider are kept as ``run`` keeps them.
     """
 
     async def work(plane: ControlPlane) -> Mapping[str, Any]:
-        policy = await plane.heed_environment(pool)
-        async with plane.fleet_spawner(pool, provider) as spawner:
+        policy = await plane.heed_environment(pool, **beat_settings(provider))
+        async with plane.fleet_spawner(pool, policy.provider) as spawner:
             loop = plane.fleet_loop(PoolId(pool), spawner, policy.every)
             report = await loop.beat()
             await loop.resign()
@@ -71,6 +80,12 @@ def beat(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption
     show_json(found)
     if found["failed"] or any(action.get("error") for action in found["done"]):
         raise typer.Exit(1)
+
+
+def beat_settings(provider: str | None, every: str | None = None) -> dict[str, Any]:
+    """What of a beat's command is a field of the policy. Raises InvalidInput."""
+    spans = {"every": parse_age(every).total_seconds()} if every else {}
+    return spans | ({"provider": provider} if provider else {})
 
 
 def told(report: "BeatReport") -> dict[str, Any]:

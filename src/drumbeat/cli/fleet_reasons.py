@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from drumbeat.cli.fleet_beats import beat_settings
 from drumbeat.cli.fleet_options import PoolArgument, ProviderOption, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.render import say, show_json, text
@@ -35,20 +36,21 @@ def explain(
 
 @app.command()
 def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """What a beat would do now. Nothing is written or changed."""
+    """What a beat with this environment would do now: variables of seed 004 count as in ``beat``. Nothing is written."""
 
     async def work(plane: ControlPlane) -> "Explanation":
-        async with plane.fleet_spawner(pool, provider) as spawner:
-            return await plane.fleet(pool).plan(spawner)
+        policy = await plane.heeded_policy(pool, **beat_settings(provider))
+        async with plane.fleet_spawner(pool, policy.provider) as spawner:
+            return await plane.fleet(pool).plan(spawner, policy)
 
-    _tell(with_control_plane(store, work), as_json=as_json)
+    _tell(with_control_plane(store, work), as_json=as_json, deeds="to do:")
 
 
-def _tell(found: "Explanation", *, as_json: bool) -> None:
+def _tell(found: "Explanation", *, as_json: bool, deeds: str = "done:") -> None:
     if as_json:
         show_json(found)
         return
-    for line in sentences(found):
+    for line in sentences(found, deeds):
         say(line)
 
 

@@ -19,8 +19,11 @@ def simulate(
         Path, typer.Option("--trace", help="CSV with the header arrival,duration (seconds), or an Azure LLM trace as it is.")
     ],
     policy: Annotated[
-        str, typer.Option("--policy", help="lag_aware, queue_cover, queue_ratio (seed 004) or fixed.")
-    ] = "lag_aware",
+        str | None,
+        typer.Option(
+            "--policy", help="lag_aware, queue_cover, queue_ratio (seed 004) or fixed. At first: the file's, or lag_aware"
+        ),
+    ] = None,
     spawn_lag: Annotated[str, typer.Option("--spawn-lag", help="From asking for a worker to its being ready.")] = "120s",
     jitter: Annotated[float, typer.Option("--jitter", min=0, max=0.99, help="A start takes 1 ± this many lags.")] = 0.0,
     granule: Annotated[str, typer.Option("--granule", help="Paid time is rounded up to this.")] = "1s",

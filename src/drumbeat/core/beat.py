@@ -7,6 +7,8 @@ from typing import Any
 
 from drumbeat.core.pool import PoolId
 
+CHECK = "check"  #: the kind of a beat that a checker made in a fleet's pool; a fleet's own names none
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewBeat:
@@ -20,6 +22,11 @@ class NewBeat:
     error: str | None = None  #: the first stage that failed, and how
     duration: timedelta = timedelta()
     summary: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_check(self) -> bool:
+        """Whether a checker made it in a fleet's pool: it saw and decided nothing of the fleet."""
+        return self.summary.get("kind") == CHECK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -83,6 +83,11 @@ class Pool:
     paused_until: datetime | None = None
     created_at: datetime | None = None  #: set by the store
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether its workers are a fleet's: only that starts them and lets them go, and counts what they cost."""
+        return self.kind is PoolKind.FLEET or (self.kind is PoolKind.JOBS and "policy" in self.policy)
+
 
 def check_pool_name(name: str) -> None:
     """Raise InvalidInput for a name no new pool may have."""

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.beat import Beat
+from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
@@ -13,13 +14,14 @@ from drumbeat.fleet.explain import Explanation, explain
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, spend, tariff
 from drumbeat.fleet.observe import observe
-from drumbeat.fleet.recorded import recorded, view_of
+from drumbeat.fleet.recorded import is_fleets, recorded, view_of
 from drumbeat.fleet.replay import Replay, Spell, replay
 from drumbeat.fleet.settings import with_settings
+from drumbeat.runtime.hands import check_provider
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
-_PAGE = 1000
+_PAGE = 50  #: beats in memory at once: of a large fleet each holds much
 _BY_HAND = "by hand"
 
 
@@ -57,15 +59,15 @@ class FleetDesk:
         """Raises NotFound."""
         home = await self._store.pools.get(self._pool_id)
         workers = await self._store.workers.list(self._pool_id, live=True)
-        last = await self._store.beats.last(self._pool_id)
+        last = await self._last_beat(None)
         return FleetStatus(pool=home, now=await self._store.now(), workers=tuple(workers), last=last)
 
     async def policy(self) -> FleetPolicy:
         return FleetPolicy.from_json((await self._store.pools.get(self._pool_id)).policy)
 
-    async def plan(self, spawner: Spawner) -> Explanation:
-        """What a beat would do now. Nothing is written, and the provider is only asked to list."""
-        return explain(await observe(self._store, spawner, self._pool_id, timedelta()))
+    async def plan(self, spawner: Spawner, policy: FleetPolicy | None = None) -> Explanation:
+        """What a beat would do now, by the pool's policy or another. Nothing is written; the provider is only asked to list."""
+        return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=policy))
 
     async def explain(self, at: datetime | None = None) -> Explanation:
         """The last beat before a moment, or the last of all. Raises NotFound when there is none."""
@@ -77,31 +79,38 @@ class FleetDesk:
 
     async def _beat_at(self, at: datetime | None) -> Beat:
         await self._store.pools.get(self._pool_id)
-        found = await self._store.beats.last(self._pool_id)
-        if at is not None:
-            earlier = [beat for beat in await self._beats(None) if beat.at <= at]
-            found = earlier[-1] if earlier else None
+        found = await self._last_beat(at)
         if found is None:
             when = f" before {at:%Y-%m-%d %H:%M:%S}" if at else ""
             raise NotFound(f"no beat of {self._pool_id}{when} is kept; make one with: drumbeat fleet beat {self._pool_id}")
         return found
 
-    async def _beats(self, since: datetime | None) -> list[Beat]:
-        beats: list[Beat] = []
-        while page := await self._store.beats.list(self._pool_id, since=since, after=beats[-1].n if beats else 0, limit=_PAGE):
-            beats += page
-        return beats
+    async def _last_beat(self, at: datetime | None) -> Beat | None:
+        """The fleet's last beat that is not later; those of checkers are passed over."""
+        beats = self._store.beats
+        found = await beats.last(self._pool_id, before=at)
+        if found is not None and not is_fleets(found):
+            found = await beats.last(self._pool_id, before=at, seen=True)
+        while found is not None and not is_fleets(found):
+            found = await beats.last(self._pool_id, before=found.at - timedelta(microseconds=1), seen=True)
+        return found
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
-        """The beats of late that did something, oldest first. Raises NotFound."""
+        """The beats of late that did something, oldest first, without what they saw. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
-        return [beat for beat in await self._beats(await self._store.now() - since) if beat.actions]
+        begin, beats, found = await self._store.now() - since, self._store.beats, list[Beat]()
+        while page := await beats.deeds(self._pool_id, since=begin, after=found[-1].n if found else 0):
+            found += page
+        return found
 
     async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
         """The beats of late decided again, under their own policy or with some of its fields set anew. Raises NotFound."""
         await self._store.pools.get(self._pool_id)
-        beats = await self._beats(await self._store.now() - since)
-        return replay(recorded(beats), self._spell, _changed(settings))
+        begin, after, found = await self._store.now() - since, 0, Replay()
+        while page := await self._store.beats.list(self._pool_id, since=begin, after=after, limit=_PAGE):
+            found += replay(recorded(page), self._spell, _changed(settings))
+            after = page[-1].n
+        return found
 
     async def drain(self, workers: Sequence[str], within: timedelta | None = None) -> Sequence[WorkerId]:
         """Ask workers to finish and leave; all of them if none is named. Answers with those newly asked."""
@@ -111,14 +120,18 @@ class FleetDesk:
         unknown = sorted(set(named) - set(here))
         if unknown:
             raise NotFound(f"no live worker {', '.join(unknown)} in {self._pool_id}")
-        limit = within or FleetPolicy.from_json(home.policy).limits(home.thresholds).drain_within
-        return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, limit)
+        usual = FleetPolicy.from_json(home.policy).limits(home.thresholds).drain_within
+        return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, usual if within is None else within)
 
     async def kill(self, worker: str, spawner: Spawner) -> Worker:
-        """End a worker now: its row is closed, its jobs go back, its instance is ended. Raises NotFound, InvalidInput."""
+        """End a worker now: its row is closed, its jobs go back, its instance is ended.
+
+        Raises NotFound, InvalidInput, and SpawnError if it is another provider's.
+        """
         row = await self._store.workers.get(self._pool_id, WorkerId(worker))
         if not row.is_live:
             raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
+        check_provider(row, spawner)
         closed = await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
         await self._store.queue.release(row.worker_id, "its worker was killed by hand")
         await spawner.terminate(self._pool_id, row.worker_id)
@@ -128,7 +141,7 @@ class FleetDesk:
         """Money, by the prices of now."""
         policy, now = await self.policy(), await self._store.now()
         at = tariff(policy, _provider(spawner))
-        workers = await self._store.workers.list(self._pool_id)
+        workers = await self._store.workers.list(self._pool_id, gone_since=billed_since(now))
         return Spent(
             price_per_hour=at.price,
             burn_per_hour=burn(workers, at),

@@ -53,6 +53,7 @@ def inputs(view: FleetView) -> dict[str, Any]:
         "workers": dict(Counter(str(each.status) for each in view.workers if each.is_live)),
         "busy": len({each.worker_id for each in view.held}),
         "ready": queue.ready if queue else None,
+        "blocked": queue.blocked or None if queue else None,
         "delayed": queue.delayed if queue else None,
         "claimed": queue.claimed if queue else None,
         "oldest_waits_s": max((view.now - oldest).total_seconds(), 0.0) if oldest else None,
@@ -100,8 +101,8 @@ def _say(what: str, subject: str, reason: str) -> str:
     return f"{what} {subject}: {reason}" if subject else f"{what}: {reason}"
 
 
-def sentences(found: Explanation) -> list[str]:
-    """An explanation as lines to read."""
+def sentences(found: Explanation, deeds: str = "done:") -> list[str]:
+    """An explanation as lines to read; ``deeds`` is what its actions are headed by."""
     given = [f"  {name}: {_figure(value)}" for name, value in found.inputs.items()]
     wished = [f"  {wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes]
     bound = [f"  {limit.name}: {limit.before} → {limit.after}: {limit.reason}" for limit in found.limits]
@@ -115,7 +116,7 @@ def sentences(found: Explanation) -> list[str]:
         "limits that bound:",
         *(bound or ["  none"]),
         f"wanted: {found.wanted} workers",
-        "done:",
+        deeds,
         *did,
     ]
 

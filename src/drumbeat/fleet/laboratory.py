@@ -38,15 +38,18 @@ class Simulated:
             raise InvalidInput(f"expected to write the plot to {file}, got: {exc.strerror}") from exc
 
 
-def policy_for(name: str, settings: Mapping[str, Any], file: Path | None = None) -> FleetPolicy:
-    """A policy to simulate: the seed's with its own bounds, any other with none, but for what is set. Raises InvalidInput."""
-    if name not in {each.value for each in PolicyName}:
+def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None = None) -> FleetPolicy:
+    """A policy to simulate: the file's, or the seed's with its own bounds, or any other with none, but for what is set.
+
+    Raises InvalidInput.
+    """
+    if name is not None and name not in {each.value for each in PolicyName}:
         raise InvalidInput(f"expected one of {', '.join(PolicyName)}, got the policy {name!r}")
     if file is not None:
-        return with_settings(load_policy({}, file, policy=name), settings)
+        return with_settings(load_policy({}, file, **({"policy": name} if name else {})), settings)
     if name == PolicyName.QUEUE_RATIO:
         return with_settings(seed_policy(), settings)
-    return with_settings(FleetPolicy(policy=PolicyName(name), min_workers=0, max_workers=MANY), settings)
+    return with_settings(FleetPolicy(policy=PolicyName(name or "lag_aware"), min_workers=0, max_workers=MANY), settings)
 
 
 def simulate_file(trace: Path, policy: FleetPolicy, around: Surroundings) -> Simulated:
@@ -56,6 +59,7 @@ def simulate_file(trace: Path, policy: FleetPolicy, around: Surroundings) -> Sim
 
 def simulate_load(load: Load, policy: FleetPolicy, around: Surroundings) -> Simulated:
     """Run jobs under a policy on virtual time. Raises InvalidInput."""
+    _check_any(policy)
     outcome = simulate(
         load,
         Deciding(policy),
@@ -66,3 +70,10 @@ def simulate_load(load: Load, policy: FleetPolicy, around: Surroundings) -> Simu
         sleeps=not policy.schedules and not policy.min_workers,
     )
     return Simulated(outcome=outcome)
+
+
+def _check_any(policy: FleetPolicy) -> None:
+    """Raise InvalidInput for a policy that never has a worker: its jobs would wait for ever."""
+    most = max([policy.max_workers, *(each.max_workers or 0 for each in policy.schedules)])
+    if (policy.workers if policy.policy is PolicyName.FIXED else most) == 0:
+        raise InvalidInput("expected a policy that starts workers, got one that allows 0; the jobs would wait for ever")

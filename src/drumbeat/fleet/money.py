@@ -147,7 +147,7 @@ def _unpaid(ceiling: Ceiling, span: timedelta, paid: timedelta, granule: timedel
 
 def _until_gone(view: FleetView) -> timedelta:
     """From now until a worker that is asked to leave at the next beat is gone for certain, a late beat allowed for."""
-    return view.policy.every * 3 + view.policy.limits(view.thresholds).drain_within
+    return view.cadence * 3 + view.policy.limits(view.thresholds).drain_within
 
 
 def granule_left(worker: Worker, view: FleetView) -> timedelta:

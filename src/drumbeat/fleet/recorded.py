@@ -10,9 +10,14 @@ from drumbeat.fleet.model import FleetView
 from drumbeat.fleet.replay import RecordedBeat
 
 
+def is_fleets(beat: Beat) -> bool:
+    """Whether a fleet made it: not a checker, whose view, where an older version kept one, counts demand."""
+    return not beat.is_check and (beat.view is None or "demand" not in beat.view)
+
+
 def view_of(beat: Beat) -> FleetView | None:
-    """What a beat saw; None if it saw nothing. Raises InvalidInput when it is no beat of a fleet."""
-    if beat.view is None:
+    """What a fleet's beat saw; None if it saw nothing, or a checker made it. Raises InvalidInput for any other."""
+    if beat.view is None or not is_fleets(beat):
         return None
     try:
         return msgspec.convert(beat.view, FleetView)
@@ -21,7 +26,7 @@ def view_of(beat: Beat) -> FleetView | None:
 
 
 def recorded(beats: Sequence[Beat]) -> list[RecordedBeat]:
-    """Beats that saw something, oldest first."""
+    """The fleet's beats that saw something, oldest first."""
     kept = [(beat, view_of(beat)) for beat in sorted(beats, key=lambda each: each.n)]
     return [
         RecordedBeat(n=beat.n, at=beat.at, view=view, actions=tuple(beat.actions)) for beat, view in kept if view is not None

@@ -42,13 +42,25 @@ class Difference:
 class Replay:
     """What became of recorded beats."""
 
-    beats: int
-    same: int
-    spawns_before: int
-    spawns_after: int
-    drains_before: int
-    drains_after: int
+    beats: int = 0
+    same: int = 0
+    spawns_before: int = 0
+    spawns_after: int = 0
+    drains_before: int = 0
+    drains_after: int = 0
     differences: tuple[Difference, ...] = ()
+
+    def __add__(self, later: "Replay") -> "Replay":
+        """The same with what became of later beats: a long record is decided again a page at a time."""
+        return Replay(
+            beats=self.beats + later.beats,
+            same=self.same + later.same,
+            spawns_before=self.spawns_before + later.spawns_before,
+            spawns_after=self.spawns_after + later.spawns_after,
+            drains_before=self.drains_before + later.drains_before,
+            drains_after=self.drains_after + later.drains_after,
+            differences=self.differences + later.differences,
+        )
 
     @property
     def share(self) -> float:

@@ -1,11 +1,11 @@
 """A fleet's policy from a file and the environment: every variable of seed 004, and of its successor what still has a meaning.
 
 The file (``fleet.yml``) names the fields of a policy; times are seconds, or like ``90s``, ``10m``, ``2h``. The environment
-counts more than the file, what is given by hand more than both.
+counts more than the file and than what a pool has kept, what is given by hand in the same command more than both.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from pathlib import Path
@@ -15,16 +15,17 @@ from drumbeat.core.errors import InvalidSettings, MissingExtra
 from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 
-DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
 _TIMES = frozenset(each.name for each in fields(FleetPolicy) if "timedelta" in str(each.type))
 _NAMES = frozenset(each.name for each in fields(FleetPolicy))
 PRESET = "preset"  #: what a file names the pool's limits by; it is no field of the policy
-_PRESETS: Mapping[str, Thresholds] = {
-    "jobs": PRESETS[PoolKind.JOBS],
-    "gpu": replace(PRESETS[PoolKind.FLEET], controller_gone_after=timedelta(minutes=30)),
+_HALF_AN_HOUR = timedelta(minutes=30)
+_PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
+    "jobs": lambda absence: replace(PRESETS[PoolKind.JOBS], controller_gone_after=absence),
+    "gpu": lambda absence: replace(PRESETS[PoolKind.FLEET], controller_gone_after=max(_HALF_AN_HOUR, absence)),
 }
 
 
@@ -96,16 +97,26 @@ def _seed_defaults() -> dict[str, Any]:
     return {each.field: _value(each, str(each.default)) for each in SEED}
 
 
-def load_policy(environment: Mapping[str, str], file: Path | None = None, **given: Any) -> FleetPolicy:
+def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **given: Any) -> FleetPolicy:
     """The policy that file, environment and hand give together; the seed's own has the seed's defaults beneath them.
 
     Raises InvalidSettings.
     """
     chosen = {name: value for name, value in _read_file(file).items() if name != PRESET}
-    chosen |= from_environment(environment) | {name: value for name, value in given.items() if value is not None}
+    chosen |= from_environment(environment) | given
     chosen.setdefault("policy", PolicyName.LAG_AWARE)
-    beneath = _seed_defaults() if chosen.get("policy") == PolicyName.QUEUE_RATIO else {}
+    beneath = _seed_defaults() if chosen["policy"] == PolicyName.QUEUE_RATIO else {}
     return read_policy(beneath | chosen)
+
+
+def changed_policy(kept: Mapping[str, Any], settings: Mapping[str, Any]) -> FleetPolicy:
+    """The policy of a pool's row with some fields set anew. One that becomes the seed's gets the seed's defaults beneath.
+
+    Raises InvalidSettings.
+    """
+    given, before = _json(settings), kept.get("policy", PolicyName.FIXED)
+    turns = given.get("policy", before) == PolicyName.QUEUE_RATIO != before
+    return FleetPolicy.from_json({**(_json(_seed_defaults()) if turns else {}), **kept, **given})
 
 
 def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -113,17 +124,19 @@ def from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
     return {each.field: _value(each, environment[each.name]) for each in VARIABLES if environment.get(each.name)}
 
 
-def load_thresholds(policy: FleetPolicy, file: Path | None = None, preset: str | None = None) -> Thresholds | None:
-    """The limits of a preset: as told, as the file says, or those for GPUs where GPUs are rented; None: as the pool has them.
+def load_thresholds(
+    policy: FleetPolicy, file: Path | None = None, preset: str | None = None, *, is_new: bool = True
+) -> Thresholds | None:
+    """The limits of a preset: as told, as the file says, or those for GPUs where a new fleet rents them; None: as they are.
 
     Raises InvalidSettings.
     """
-    name = preset or _read_file(file).get(PRESET) or ("gpu" if policy.provider == "runpod" else None)
+    name = preset or _read_file(file).get(PRESET) or ("gpu" if is_new and policy.provider == "runpod" else None)
     if name is None:
         return None
-    if name not in _PRESETS:
+    if not isinstance(name, str) or name not in _PRESETS:
         raise InvalidSettings(f"expected a preset of {', '.join(_PRESETS)}, got {name!r}")
-    return _PRESETS[name]
+    return _PRESETS[name](policy.controller_gone_after)
 
 
 def with_settings(policy: FleetPolicy, settings: Mapping[str, Any]) -> FleetPolicy:
@@ -175,11 +188,14 @@ def _schedule(told: Any) -> dict[str, Any]:
     """A schedule as a person writes it: ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
     if not isinstance(told, dict) or not {"from", "to"} <= told.keys() <= _SCHEDULE:
         raise InvalidSettings(f"expected a schedule with from and to, and of {sorted(_SCHEDULE)} no others; got {told!r}")
+    days = told.get("days") or ()
+    if not isinstance(days, list | tuple):
+        raise InvalidSettings(f"expected days like [mon, fri] in a schedule, got {days!r}")
     return {
         "begin": _minutes(told["from"]),
         "end": _minutes(told["to"]),
-        "days": [_day(each) for each in told.get("days", ())],
-        "utc_offset_seconds": _minutes(told.get("utc_offset", "00:00")) * 60,
+        "days": [_day(each) for each in days],
+        "utc_offset_seconds": _minutes(told.get("utc_offset", "00:00"), signed=True) * 60,
         "min_workers": told.get("min_workers"),
         "max_workers": told.get("max_workers"),
     }
@@ -188,19 +204,20 @@ def _schedule(told: Any) -> dict[str, Any]:
 _SCHEDULE = frozenset({"from", "to", "days", "utc_offset", "min_workers", "max_workers"})
 
 
-def _minutes(text: Any) -> int:
+def _minutes(text: Any, *, signed: bool = False) -> int:
     found = _CLOCK.match(str(text))
-    if found is None:
+    if found is None or int(found[3]) > 59 or int(found[2]) * 60 + int(found[3]) > 1440 or (found[1] and not signed):
         raise InvalidSettings(f'expected a time like "08:00" (in quotes: YAML reads 8:00 as a number), got {text!r}')
     minutes = int(found[2]) * 60 + int(found[3])
     return -minutes if found[1] == "-" else minutes
 
 
 def _day(text: Any) -> int:
-    name = str(text)[:3].lower()
-    if name not in DAYS:
-        raise InvalidSettings(f"expected days like {', '.join(DAYS)}, got {text!r}")
-    return DAYS.index(name)
+    word = str(text).lower()
+    found = [n for n, name in enumerate(DAYS) if len(word) >= 3 and name.startswith(word)]
+    if not found:
+        raise InvalidSettings(f"expected days like {', '.join(name[:3] for name in DAYS)}, got {text!r}")
+    return found[0]
 
 
 def _read_file(file: Path | None) -> dict[str, Any]:

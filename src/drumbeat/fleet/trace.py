@@ -6,16 +6,17 @@
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from math import isfinite
 from pathlib import Path
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.simulate import Load
+from drumbeat.fleet.simulate.values import MOST_SECONDS, in_seconds
 
 PLAIN = ("arrival", "duration")
 AZURE = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
 SECONDS_PER_CONTEXT_TOKEN = 0.0001  #: assumed of one worker that serves a large model
 SECONDS_PER_GENERATED_TOKEN = 0.04
+_SHOWN = 80
 
 
 def read_trace(file: Path) -> Load:
@@ -31,18 +32,28 @@ def read_trace(file: Path) -> Load:
 
 def load_of(lines: Iterable[str], name: str = "the trace") -> Load:
     """The jobs of a trace's lines, in the order of their arrival, whatever the order of the lines. Raises InvalidInput."""
-    rows = csv.reader(lines)
-    header = tuple(cell.strip() for cell in next(rows, []))
-    if header[:2] == PLAIN:
-        found = sorted(_plain(rows, name))
-    elif header == AZURE:
-        found = sorted(_azure(rows, name))
-    else:
-        expected = f"{','.join(PLAIN)} or {','.join(AZURE)}"
-        raise InvalidInput(f"expected {name} to begin with {expected}, got {','.join(header)!r}")
+    try:
+        found = sorted(_jobs(csv.reader(lines), name))
+    except csv.Error as exc:
+        raise InvalidInput(f"expected CSV in {name}, got something else: {exc}") from exc
     if not found:
         raise InvalidInput(f"expected jobs in {name}, got only a header")
     return Load(arrivals=[at for at, _ in found], durations=[lasts for _, lasts in found])
+
+
+def _jobs(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, float]]:
+    header = tuple(cell.strip() for cell in next(rows, []))
+    if header[:2] == PLAIN:
+        return _plain(rows, name)
+    if header == AZURE:
+        return _azure(rows, name)
+    expected = f"{','.join(PLAIN)} or {','.join(AZURE)}"
+    raise InvalidInput(f"expected {name} to begin with {expected}, got {_short(header)}")
+
+
+def _short(row: Sequence[str]) -> str:
+    """A line of a file, as far as anybody would read it."""
+    return repr(",".join(row)[:_SHOWN])
 
 
 def _plain(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, float]]:
@@ -55,9 +66,12 @@ def _job(row: Sequence[str], n: int, name: str) -> tuple[float, float]:
     try:
         arrival, duration = float(row[0]), float(row[1])
     except (ValueError, IndexError) as exc:
-        raise InvalidInput(f"{name}, line {n}: expected arrival and duration in seconds, got {','.join(row)!r}") from exc
-    if not (isfinite(arrival) and isfinite(duration) and duration >= 0):
-        raise InvalidInput(f"{name}, line {n}: expected finite seconds and a duration of 0 or more, got {','.join(row)!r}")
+        raise InvalidInput(f"{name}, line {n}: expected arrival and duration in seconds, got {_short(row)}") from exc
+    if not in_seconds(arrival, duration):
+        raise InvalidInput(
+            f"{name}, line {n}: expected finite seconds, at most {MOST_SECONDS:g}, and a duration of 0 or more, "
+            f"got {_short(row)}; milliseconds must be divided by 1000"
+        )
     return arrival, duration
 
 
@@ -74,7 +88,7 @@ def _request(row: Sequence[str], n: int, name: str) -> tuple[float, float]:
     """When a request came, and how long a worker takes for its tokens."""
     try:
         at = datetime.fromisoformat(row[0].strip()[:26]).replace(tzinfo=UTC).timestamp()
-        read, written = int(row[1]), int(row[2])
-    except (ValueError, IndexError) as exc:
-        raise InvalidInput(f"{name}, line {n}: expected a timestamp and two counts of tokens, got {','.join(row)!r}") from exc
-    return at, read * SECONDS_PER_CONTEXT_TOKEN + written * SECONDS_PER_GENERATED_TOKEN
+        lasts = int(row[1]) * SECONDS_PER_CONTEXT_TOKEN + int(row[2]) * SECONDS_PER_GENERATED_TOKEN
+    except (ValueError, IndexError, OverflowError) as exc:
+        raise InvalidInput(f"{name}, line {n}: expected a timestamp and two counts of tokens, got {_short(row)}") from exc
+    return at, lasts

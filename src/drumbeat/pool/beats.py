@@ -12,7 +12,7 @@ from drumbeat.pool.act import PoolActor
 from drumbeat.pool.decide import decide, decide_recovery
 from drumbeat.pool.model import Action, PoolView
 from drumbeat.pool.observe import observe
-from drumbeat.runtime.beat import BeatReport, ControlLoop
+from drumbeat.runtime.beat import BeatReport, ControlLoop, encode
 from drumbeat.runtime.lease import Leadership
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
@@ -59,7 +59,13 @@ def pool_loop(
         observe=look,
         decide=decide_recovery if only_recover else decide,
         act=PoolActor(store, spawner, pool_id).act,
+        keep=_kept,
     )
+
+
+def _kept(view: PoolView) -> Mapping[str, Any] | None:
+    """Of a fleet's pool nothing: its beats hold what the fleet saw, and whoever reads them goes by that alone."""
+    return None if view.is_scaled else encode(view)
 
 
 async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, patience: timedelta = PATIENCE) -> BeatReport:

@@ -32,7 +32,8 @@ class Checker:
     async def check(self, pool_id: PoolId, *, max_workers: int | None = None, patience: timedelta = PATIENCE) -> BeatReport:
         """Recover, then start as many workers as the queue is worth. Raises NotFound, InvalidInput, InvalidSettings.
 
-        A cap that is given is kept: whoever checks later, as every worker does that leaves, goes by it.
+        A cap that is given is kept: whoever checks later, as every worker does that leaves, goes by it. Where the workers are
+        a fleet's, jobs of the dead are taken back and that is all: who comes and goes, the fleet's policy decides.
         """
         await self._keep_cap(pool_id, max_workers)
         return await self._beat(pool_id, patience)
@@ -81,9 +82,10 @@ class Checker:
         leases = self._store.leases
         if not await self._store.jobs.size(pool_id, 1):
             return
+        patience = timedelta() if (await jobs_pool(self._store, pool_id)).is_scaled else PATIENCE
         turn = await leases.acquire(f"after-exit/{pool_id}", self._owner(), PATIENCE)
         if turn is not None:
-            await self._beat(pool_id, PATIENCE, before=lambda: leases.release(turn))
+            await self._beat(pool_id, patience, before=lambda: leases.release(turn))
 
     async def _beat(
         self,
@@ -104,7 +106,8 @@ class Checker:
     async def _keep_cap(self, pool_id: PoolId, max_workers: int | None) -> None:
         pool = await jobs_pool(self._store, pool_id)
         policy = PoolPolicy.from_json(pool.policy)
-        if max_workers is None or ("max_workers" in pool.policy and policy.max_workers == max_workers):
+        is_kept = "max_workers" in pool.policy and policy.max_workers == max_workers
+        if max_workers is None or pool.is_scaled or is_kept:
             return
         replace(policy, max_workers=max_workers)
         await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))

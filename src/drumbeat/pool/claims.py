@@ -6,8 +6,9 @@ from datetime import timedelta
 
 from drumbeat.core.job import Job, JobStatus, Token, Verdict
 from drumbeat.core.pool import PoolId
+from drumbeat.core.recovery import stays
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.interface import Claiming, Jobs, Queue, Renewed, Settled
+from drumbeat.store.interface import Claiming, Jobs, Queue, Renewed, Settled, Workers
 
 _MOST_HELD = 10_000
 
@@ -18,6 +19,7 @@ class Claims:
 
     queue: Queue
     jobs: Jobs
+    workers: Workers
     pool_id: PoolId
     worker_id: WorkerId
     lease: timedelta
@@ -54,6 +56,10 @@ class Claims:
 
     async def tell_progress(self, token: Token, share: float, note: str | None) -> bool:
         return await self.jobs.progress(self.worker_id, token, share, note)
+
+    async def must_leave(self) -> bool:
+        """Whether this worker was told to leave. Raises NotFound for one without a row."""
+        return not stays(await self.workers.get(self.pool_id, self.worker_id))
 
     async def wait(self, within: timedelta) -> bool:
         return await self.queue.wait(self.pool_id, within)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from math import ceil
 
+from drumbeat.core.beat import CHECK
 from drumbeat.core.decision import Decision
 from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, never_started, recover
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
@@ -46,6 +47,8 @@ class Need:
 
 def decide(view: PoolView) -> Decision[Action]:
     """Recover first, then start a worker for each ready job that nobody is free for, up to the cap (C51)."""
+    if view.is_scaled:
+        return take_back(view)
     mending = mend(view)
     need = weigh(view, mending)
     spawning = [] if _is_paused(view) else [*respawn(view, mending.staying), *spawn(view, mending, need)]
@@ -58,10 +61,24 @@ def decide(view: PoolView) -> Decision[Action]:
 
 def decide_recovery(view: PoolView) -> Decision[Action]:
     """Recover, and start nobody: the reaper's beat."""
+    if view.is_scaled:
+        return take_back(view)
     mending = mend(view)
     actions = [*mending.first, *mending.last]
     why_not = None if actions else f"{_count(len(mending.living), 'worker')} here and none is ill; no job is held by the dead"
     return Decision(actions=actions, why_not=why_not, summary=_summary(view, mending, weigh(view, mending)))
+
+
+def take_back(view: PoolView) -> Decision[Action]:
+    """All that is left to do in a fleet's pool: jobs of those who are over. Its workers are elsewhere, and cost money."""
+    over = {row.worker_id for row in view.workers if not row.is_live}
+    ready = sum(view.demand.values())
+    return Decision(
+        actions=[*release(view, over), *expire(view, over)],
+        why_not=f"workers of this pool are the fleet's, started and ended by: drumbeat fleet beat {view.pool_id}; "
+        f"{_count(ready, 'job')} ready",
+        summary={"kind": CHECK, "ready": ready, "claimed": len(view.claims)},
+    )
 
 
 def mend(view: PoolView) -> Mending:

@@ -1,4 +1,4 @@
-"""What a worker does beside its jobs: renew what it holds, hear which are to be stopped, send progress."""
+"""What a worker does beside its jobs: renew what it holds, hear which are to be stopped, or itself to leave, send progress."""
 
 import asyncio
 import logging
@@ -15,12 +15,12 @@ from drumbeat.runtime.patience import describe
 
 log = logging.getLogger(__name__)
 
-_HEED_EVERY = timedelta(seconds=1)  #: how soon a job that runs hears that it is cancelled
+_HEED_EVERY = timedelta(seconds=1)  #: how soon a job that runs hears that it is cancelled, an idle worker that it shall leave
 _PROGRESS_EVERY = timedelta(milliseconds=500)
 
 
 class Keeping:
-    """Three loops of one worker. None of them ends for what the store says: a row that cannot be read is not ours alone."""
+    """Four loops of one worker. None of them ends for what the store says: a row that cannot be read is not ours alone."""
 
     def __init__(self, hand: Hand, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
         """``changed`` is called when something in hand may have been stopped or lost."""
@@ -29,6 +29,8 @@ class Keeping:
         self._clock = clock
         self._changed = changed
         self.unsent = asyncio.Event()  #: progress was told
+        self.in_doubt = asyncio.Event()  #: a wait brought no work: perhaps news of this worker
+        self.beat: Callable[[], None] = lambda: None  #: has the worker's orders brought at once
 
     async def keep(self) -> None:
         """Renew what is held, hear which are gone or to be stopped, and take back what silent workers held."""
@@ -74,6 +76,18 @@ class Keeping:
             self._hand.cancel(unwanted)
             self._changed()
         return True
+
+    async def expect_orders(self) -> None:
+        """Hear soon that this worker shall leave; asked only in doubt, and not more often than once in a while."""
+        while True:
+            await self.in_doubt.wait()
+            self.in_doubt.clear()
+            await _tried(self._look_at_row(), "whether this worker shall leave is heard of later")
+            await self._clock.sleep(_HEED_EVERY)
+
+    async def _look_at_row(self) -> None:
+        if await self._claims.must_leave():
+            self.beat()
 
     async def report(self) -> None:
         """Send progress, the latest of each job, not too often."""

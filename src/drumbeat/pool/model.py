@@ -105,6 +105,7 @@ class PoolView:
     more_claims: bool = False  #: there are more than were looked at
     next_number: int = 0  #: no worker of this pool was ever named by it or above
     streak: Streak = Streak()
+    is_scaled: bool = False  #: its workers are a fleet's: nobody else starts or ends them
 
     @property
     def sight(self) -> Sight:

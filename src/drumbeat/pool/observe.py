@@ -44,6 +44,7 @@ async def observe(
         more_claims=len(claimed) == most,
         next_number=next_number(pool_id, sight),
         streak=streak(sight.workers, policy.mended_at),
+        is_scaled=pool.is_scaled,
     )
 
 

@@ -32,6 +32,7 @@ def job_workload(
     claims = Claims(
         queue=store.queue,
         jobs=store.jobs,
+        workers=store.workers,
         pool_id=home.pool_id,
         worker_id=worker_id,
         lease=plan.lease_for(home.thresholds),

@@ -33,8 +33,9 @@ _RESTLESS = (timedelta(milliseconds=5), timedelta(seconds=1))  #: the same, whil
 class JobWorkload:
     """One worker's jobs. Handlers are loaded in ``prepare``; a failing one never takes the worker down.
 
-    One task settles and claims, so that what finishes meanwhile is settled together; one waits for news; three keep what is in
-    hand (``Keeping``); each job has its own. One that dies of what nobody expected ends the worker, so that it never hangs.
+    One task settles and claims, so that what finishes meanwhile is settled together; one waits for news; four keep what is in
+    hand and heed orders (``Keeping``); each job has its own. One that dies of what nobody expected ends the worker, so
+    that it never hangs.
     """
 
     def __init__(
@@ -66,8 +67,12 @@ class JobWorkload:
         self._leaving = False
         self._asking = False  #: an answer of the store is waited for: it may bring jobs
         self._in_vain = 0
+        self._waited = False  #: the next claim follows upon a wait
         self._weighed = timedelta()
         self._loops: list[asyncio.Task[None]] = []
+
+    def when_in_doubt(self, beat: Callable[[], None]) -> None:
+        self._keeping.beat = beat
 
     async def prepare(self) -> None:
         """Import the handlers, beside the loop: it may take long."""
@@ -78,7 +83,7 @@ class JobWorkload:
         group = await self._stack.enter_async_context(asyncio.TaskGroup())
         self._group = group
         loops = [self._pump(), self._keeping.keep(), self._keeping.heed(), self._keeping.report()]
-        loops += [self._watch_room(), *([self._listen()] if self._listens else [])]
+        loops += [self._keeping.expect_orders(), self._watch_room(), *([self._listen()] if self._listens else [])]
         self._loops = [group.create_task(self._guarded(loop)) for loop in loops]
         self._news.set()
 
@@ -258,12 +263,19 @@ class JobWorkload:
         if asked:
             self._may_claim = got >= asked
             self._in_vain = 0 if got else self._in_vain + 1
+            self._doubt(got)
             if got < asked and (self._plan.mode is Mode.LOOP or self.hand.held_count):
                 self._hungry.set()
         self._note_idle()
         empty = asked > 0 and not got and not self.hand.held_count and self._plan.mode is not Mode.LOOP
         if empty or self.hand.is_spent or self._is_too_big():
             self._over.set()
+
+    def _doubt(self, got: int) -> None:
+        """News that brought nothing may have been of this worker; where none can be heard it looks after each wait."""
+        if self._waited and not got:
+            self._keeping.in_doubt.set()
+        self._waited = False
 
     def _is_too_big(self) -> bool:
         limit, now = self._plan.max_memory_mb, self._clock.elapsed()
@@ -314,5 +326,6 @@ class JobWorkload:
             if heard and self._in_vain > 1:
                 await self._clock.sleep(min(_RESTLESS[0] * 2 ** min(self._in_vain, 20), _RESTLESS[1]))
             self._in_vain = self._in_vain if heard else 0
+            self._waited = True
             self._may_claim = True
             self._news.set()

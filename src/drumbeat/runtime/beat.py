@@ -100,7 +100,7 @@ class ControlLoop(Generic[V, A]):
     ``observe`` is told how long this controller could not see before this beat (zero at its first), so that it may judge
     nobody by a silence that was its own. ``decide`` is pure. ``act`` does one action, carries the fence, and is safe to
     repeat. An ``observe`` or an action that does not end within ``patience`` is given up. ``on_beat`` hears what came of each
-    beat of ``run``.
+    beat of ``run``. ``keep`` makes of a view what its row holds.
     """
 
     def __init__(
@@ -116,6 +116,7 @@ class ControlLoop(Generic[V, A]):
         act: Callable[[A, Fence], Awaitable[None]],
         patience: timedelta = timedelta(seconds=60),
         on_beat: Callable[[BeatReport], None] | None = None,
+        keep: Callable[[V], Mapping[str, Any] | None] = encode,
     ) -> None:
         self._store = store
         self._pool_id = pool_id
@@ -127,6 +128,7 @@ class ControlLoop(Generic[V, A]):
         self._act = act
         self._patience = patience
         self._on_beat = on_beat
+        self._keep = keep
         self._last_seen: timedelta | None = None
 
     def gap(self) -> timedelta:
@@ -241,7 +243,7 @@ class ControlLoop(Generic[V, A]):
         return NewBeat(
             owner=draft.lease.owner,
             epoch=draft.lease.epoch,
-            view=None if draft.view is None else encode(draft.view),
+            view=None if draft.view is None else self._keep(draft.view),
             actions=tuple(draft.actions),
             why_not=decision.why_not,
             error=draft.error,

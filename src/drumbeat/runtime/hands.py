@@ -46,6 +46,7 @@ class Hands:
     @_do.register
     async def _(self, action: Reap, fence: Fence) -> None:
         await self.check(fence)
+        check_provider(await self._store.workers.get(self._pool_id, action.worker_id), self._spawner)
         await self._spawner.terminate(self._pool_id, action.worker_id)
         await self._store.workers.mark_reaped(self._pool_id, action.worker_id, fence=fence)
 
@@ -114,6 +115,15 @@ class Hands:
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
         except StaleWrite:
             return
+
+
+def check_provider(row: Worker, spawner: Spawner) -> None:
+    """Raise SpawnError before a provider is asked to end what another has: it would say that nothing is there."""
+    if row.provider and row.provider != spawner.traits.name:
+        raise SpawnError(
+            f"expected {row.provider} to end worker {row.worker_id}, which it started, got {spawner.traits.name}; "
+            f"run the fleet with --provider {row.provider} until its workers are gone"
+        )
 
 
 def _told(refusal: SpawnFailed) -> dict[str, Any]:

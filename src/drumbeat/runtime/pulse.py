@@ -68,6 +68,10 @@ class Pulse:
         self._moves.append(_Move(to, reason))
         self._nudge.set()
 
+    def hurry(self) -> None:
+        """Beat now: there may be orders."""
+        self._nudge.set()
+
     async def run(self) -> None:
         """Beat until cancelled. Raises WorkerGone when our row is closed, StoreUnavailable after too long a silence."""
         due = self._clock.elapsed()

@@ -7,32 +7,46 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.beat import Beat
+from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import SpawnError
 from drumbeat.core.pool import Pool, Thresholds
 from drumbeat.core.recovery import Seen, Sight
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.runtime.patience import Overtaken, unless
 from drumbeat.spawn.interface import Instance, InstanceState, Spawner
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
+LIST_WITHIN = timedelta(seconds=20)  #: so long a provider has to list its instances
+
 
 async def look(
-    store: Store, spawner: Spawner, pool: Pool, gap: timedelta, last: Beat | None = None, *, unlisted_too: bool = False
+    store: Store,
+    spawner: Spawner,
+    pool: Pool,
+    gap: timedelta,
+    last: Beat | None = None,
+    *,
+    usual: timedelta = timedelta(),
+    unlisted_too: bool = False,
+    gone_since: datetime | None = None,
+    clock: Clock | None = None,
 ) -> Sight:
     """The pool as it is now. Instances are listed before rows are read: a row comes before its instance.
 
-    Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again. A provider that
-    gives no list raises SpawnError; with ``unlisted_too`` the look goes on without one, and is ``partial``.
+    Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again. ``usual`` is how
+    far apart looks at this pool are. A provider that gives no list in time raises SpawnError; with ``unlisted_too`` the look
+    goes on without one, and is ``partial``. Rows of workers that were gone before ``gone_since`` are not read.
     """
-    listed = await _listed(spawner, pool, unlisted_too=unlisted_too)
+    listed = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     instances = listed or ()
     now = await store.now()
     last = last or await last_look(store, pool, now)
-    workers = await store.workers.list(pool.pool_id)
+    workers = await store.workers.list(pool.pool_id, gone_since=gone_since)
     return Sight(
         now=now,
-        looking_since=looking_since(last, now, gap, pool.thresholds),
+        looking_since=looking_since(last, now, gap, pool.thresholds, usual),
         thresholds=pool.thresholds,
         workers=with_gpus(workers, instances),
         instances=tuple(
@@ -48,14 +62,28 @@ async def look(
     )
 
 
-async def _listed(spawner: Spawner, pool: Pool, *, unlisted_too: bool) -> Sequence[Instance] | None:
+async def _listed(spawner: Spawner, pool: Pool, clock: Clock, *, unlisted_too: bool) -> Sequence[Instance] | None:
     try:
-        return await spawner.list(pool.pool_id)
+        return await _in_time(spawner, pool, clock)
     except SpawnError as exc:
         if not unlisted_too:
             raise
         log.warning("the instances of %s could not be listed; going by the rows alone: %s", pool.pool_id, exc)
         return None
+
+
+async def _in_time(spawner: Spawner, pool: Pool, clock: Clock) -> Sequence[Instance]:
+    """The list, well before the beat's own patience ends: rows can be judged without it."""
+    try:
+        return await unless(clock.sleep(LIST_WITHIN), _list(spawner, pool))
+    except Overtaken:
+        raise SpawnError(
+            f"expected the instances of {pool.pool_id} within {LIST_WITHIN.total_seconds():g} s, got no answer"
+        ) from None
+
+
+async def _list(spawner: Spawner, pool: Pool) -> Sequence[Instance]:
+    return await spawner.list(pool.pool_id)
 
 
 def unnoted(workers: Sequence[Worker], instances: Sequence[Instance]) -> Mapping[WorkerId, str]:
@@ -86,22 +114,21 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
 
 
 async def last_look(store: Store, pool: Pool, now: datetime) -> Beat | None:
-    """The last beat that saw the pool. One that failed to see it ends nothing, if another saw it shortly before."""
-    last = await store.beats.last(pool.pool_id)
-    if last is None or last.view is not None:
-        return last
-    recent = await store.beats.list(pool.pool_id, since=now - pool.thresholds.stale_after)
-    return next((beat for beat in reversed(recent) if beat.view is not None), None)
+    """The last beat that saw the pool. One that failed to see it ends nothing, nor does a checker's in a fleet's pool."""
+    return await store.beats.last(pool.pool_id, seen=True)
 
 
-def looking_since(last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds) -> datetime:
+def looking_since(
+    last: Beat | None, now: datetime, gap: timedelta, thresholds: Thresholds, usual: timedelta = timedelta()
+) -> datetime:
     """Since when some controller has seen this pool without a break.
 
     The last beat's row says when anyone last saw it, and since when that one had. If that is longer ago than a worker may be
-    silent, or this controller was cut off itself, then workers may have been cut off with us: all get a fresh start.
+    silent, or this controller was cut off itself, then workers may have been cut off with us: all get a fresh start. Looks
+    that are usually far apart (``usual``) are no break: one that is late by no more than that goes on.
     """
     if last is None or last.view is None:
         return now
-    if max(now - last.at, gap) > thresholds.stale_after:
+    if max(now - last.at, gap) > max(thresholds.stale_after, usual * 2):
         return now
     return datetime.fromisoformat(last.view["looking_since"])

@@ -16,7 +16,7 @@ from drumbeat.runtime.line import Line
 from drumbeat.runtime.patience import Overtaken, answered, cut, describe, pause, unless
 from drumbeat.runtime.pulse import Pulse
 from drumbeat.runtime.sampling import Sampling
-from drumbeat.runtime.workload import DrainResult, Figures, Measurement, Workload
+from drumbeat.runtime.workload import Doubting, DrainResult, Figures, Measurement, Workload
 from drumbeat.store.interface import Change, Joining, Store
 
 __all__ = ["DrainResult", "Figures", "Measurement", "Senses", "WorkerLife", "Workload"]
@@ -66,6 +66,8 @@ class WorkerLife:
             ending=ending,
         )
         self._pulse = Pulse(store, identity, thresholds.heartbeat_every, self._conduct, clock=clock, line=line, samples=samples)
+        if isinstance(workload, Doubting):
+            workload.when_in_doubt(self._pulse.hurry)
         self._meta: Mapping[str, Any] = {}
         self.work_is_done = False  #: it leaves, or has left, because its work came to its end and nobody told it to
 

@@ -1,9 +1,9 @@
 """What a worker does between START and STOP: the interface, and the values it speaks in."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from drumbeat.core.histogram import Histogram
 
@@ -83,4 +83,13 @@ class Workload(Protocol):
 
     async def close(self) -> None:
         """Let go of everything, also of what is half prepared or still running; upload what must be kept."""
+        ...
+
+
+@runtime_checkable
+class Doubting(Protocol):
+    """A work that may notice, before its worker's next heartbeat, that there are orders for it."""
+
+    def when_in_doubt(self, beat: Callable[[], None]) -> None:
+        """Call ``beat`` to have the orders brought at once."""
         ...

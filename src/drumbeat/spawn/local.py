@@ -20,6 +20,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.fork_client import Door, NoForkServer, SocketDoor, fork
 from drumbeat.spawn.fork_wire import Request, made_of
+from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.state_dir import StateDir
@@ -76,7 +77,7 @@ class LocalSpawner:
         clock: Clock | None = None,
         forks: Door | None = None,
     ) -> None:
-        """``environment`` is laid over this process's own; ``command`` stands before the worker's arguments; ``forks`` is the
+        """``environment`` is laid over what is inherited; ``command`` stands before the worker's arguments; ``forks`` is the
         way to a fork server, if not the folder's."""
         self._state_dir = StateDir(state_dir)
         self._environment = dict(environment)
@@ -212,7 +213,8 @@ class LocalSpawner:
         return (*self._command, *run, *group)
 
     def _environment_of(self, order: Order, name: Name) -> dict[str, str]:
-        environment = {**os.environ, **self._environment, **order.environment, **tags(self._state_dir.scope, name)}
+        own, tagged = inherited(os.environ), tags(self._state_dir.scope, name)
+        environment = {**own, **self._environment, **order.environment, **tagged}
         environment.pop(LEASH_FD, None)
         if self._leash is not None:
             environment[LEASH_FD] = str(self._leash.inherited)

@@ -15,6 +15,7 @@ from threading import Thread
 from drumbeat.core.errors import SpawnFailed
 from drumbeat.spawn.fork_client import NoForkServer, SocketDoor, fork
 from drumbeat.spawn.fork_wire import Request, made_of
+from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.leash import LEASH_FD
 from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
 from drumbeat.store.interface import Leases
@@ -107,7 +108,7 @@ def start_detached(command: Sequence[str], environment: Mapping[str, str], log_f
 
 
 def _environment(over: Mapping[str, str]) -> dict[str, str]:
-    return {**{name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}, **over}
+    return {**inherited(os.environ, *_NOT_INHERITED), **over}
 
 
 def _name(trigger: str, pool_id: str) -> str:

@@ -53,13 +53,13 @@ def sign(secret: str, timestamp: int, body: bytes, key: str | None = None) -> st
 async def accept(headers: Mapping[str, str], body: bytes, secret: str, now: datetime, seen: Seen) -> Delivery:
     """A delivery that is signed, recent and whole. Raises Unwelcome.
 
-    Nothing of the body is looked at before the signature is known to be good, and nothing is noted before all of it is.
+    Neither body nor key is looked at before the signature is known to be good, and nothing is noted before all of it is.
     """
     if len(body) > LARGEST_BODY:
         raise Unwelcome(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"expected at most {LARGEST_BODY} bytes, got {len(body)}")
     given = {name.lower(): value.strip() for name, value in headers.items()}
+    signature = _checked_signature(given, body, secret, now, given.get(KEY.lower()))
     key = _checked_key(given.get(KEY.lower()))
-    signature = _checked_signature(given, body, secret, now, key)
     pool_id = _pool(body)
     known_by = f"key-{key}" if key is not None else f"signature-{signature.removeprefix('sha256=')}"
     return Delivery(key=known_by, pool_id=pool_id, repeated=await seen(known_by))

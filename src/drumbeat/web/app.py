@@ -6,6 +6,7 @@ from drumbeat import __version__
 from drumbeat.web import api
 from drumbeat.web.gate import Gate
 from drumbeat.web.house import House
+from drumbeat.web.leaving import Leaving
 from drumbeat.web.methods import Methods
 from drumbeat.web.problems import explain_errors
 from drumbeat.web.schema import describe
@@ -39,4 +40,4 @@ def make_app(house: House, *, with_pages: bool = True) -> Gate:
         from drumbeat.web.pages import add_pages
 
         add_pages(app, house)
-    return Gate(Methods(app), house.settings, house.clock)
+    return Gate(Leaving(Methods(app)), house.settings, house.clock)

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -62,6 +63,8 @@ class Gate:
             return problem(403, "expected the request to come from this server's own pages; another site sent it")
         if self._is_login(scope) or (path.startswith(HOOKS) and method == "POST"):
             return None
+        if wait := self._barred_for(scope, headers):
+            return self._login.barred(headers, wait)
         caller = self._caller(headers)
         if caller is None:
             return self._stranger(scope, headers)
@@ -80,13 +83,15 @@ class Gate:
 
     def _stranger(self, scope: Scope, headers: dict[str, str]) -> Response:
         """What somebody hears who is not let in. A wrong token counts; none at all does not."""
-        address = self._address(scope, headers)
-        wait = self._attempts.barred_for(address)
         if _token(headers) is not None:
-            if wait:
-                return self._login.barred(headers, wait)
-            self._attempts.note(address)
-        return self._login.page(headers, scope["path"])
+            self._attempts.note(self._address(scope, headers))
+        return self._login.page(headers, scope["path"], scope.get("query_string", b"").decode("latin-1"))
+
+    def _barred_for(self, scope: Scope, headers: dict[str, str]) -> timedelta:
+        """How long no token is looked at that comes from there by header, be it right or wrong."""
+        if self._settings.is_open or _token(headers) is None:
+            return timedelta()
+        return self._attempts.barred_for(self._address(scope, headers))
 
     def _caller(self, headers: dict[str, str]) -> Caller | None:
         if self._settings.is_open:
@@ -96,8 +101,10 @@ class Gate:
             role = self._sessions.role_of(token)
             return Caller(role=role, means=Means.TOKEN) if role else None
         cookie = cookie_in(headers.get("cookie", ""))
-        role = self._sessions.read(cookie, self._clock.now()) if cookie else None
-        return Caller(role=role, means=Means.SESSION) if role else None
+        session = self._sessions.read(cookie, self._clock.now()) if cookie else None
+        if session is None:
+            return None
+        return Caller(role=session.role, means=Means.SESSION, is_here=lambda: self._sessions.holds(session, self._clock.now()))
 
     def _address(self, scope: Scope, headers: dict[str, str]) -> str:
         """Whose request it is. A proxy of this machine's, told of by --name, says for whom it asks."""
@@ -111,7 +118,7 @@ class Gate:
         if not self._settings.is_open and not self._settings.names:
             return True
         name = _name_of(host)
-        return is_loopback(name) or name in self._settings.names or name == self._settings.host
+        return is_loopback(name) or name in self._settings.names or name == self._settings.host.casefold()
 
     def _is_foreign(self, headers: dict[str, str]) -> bool:
         """Whether a browser says that another site's page sent this. Programs say nothing, and carry no cookie."""
@@ -121,8 +128,8 @@ class Gate:
         origin = headers.get("origin")
         if origin is None:
             return False
-        place = _place_of(origin)
-        return place != headers.get("host", "") and place not in self._settings.names
+        place = _place_of(origin).casefold()
+        return place != headers.get("host", "").casefold() and place not in self._settings.names
 
 
 def _token(headers: dict[str, str]) -> str | None:

@@ -18,6 +18,7 @@ from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 LOGIN = "/login"
 LOGOUT = "/logout"
 LONGEST_FORM = 8 * 1024
+_IN_A_QUERY = "/?:@!$&'()*+,;=%"
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
 
 
@@ -29,11 +30,11 @@ class Login:
         self._attempts = attempts
         self._clock = clock
 
-    def page(self, headers: dict[str, str], path: str = "/") -> Response:
+    def page(self, headers: dict[str, str], path: str = "/", query: str = "") -> Response:
         """401, as a form for browsers and as a problem for programs."""
         if not _wants_a_page(headers):
             return problem(401, "expected a token: Authorization: Bearer …, or log in at /login", _CHALLENGE)
-        return _form("/" if path in (LOGIN, LOGOUT) else path)
+        return _form("/" if path in (LOGIN, LOGOUT) else _address(path, query))
 
     def barred(self, headers: dict[str, str], wait: timedelta) -> Response:
         """429: too many wrong tokens came from there."""
@@ -56,10 +57,11 @@ class Login:
             return _form(message="That was too long for a token.", status=413)
         fields = parse_qs(body.decode("latin-1"))
         role = self._sessions.role_of("".join(fields.get("token", [])[:1]))
+        to = _inside(fields.get("next", ["/"])[0])
         if role is None:
             self._attempts.note(address)
-            return _form(message="That token is not right.")
-        return self._welcome(request, self._sessions.open(role, self._clock.now()), _inside(fields.get("next", ["/"])[0]))
+            return _form(to, message="That token is not right.")
+        return self._welcome(request, self._sessions.open(role, self._clock.now()), to)
 
     def _welcome(self, request: Request, cookie: str, to: str) -> Response:
         response = RedirectResponse(to, status_code=303)
@@ -85,8 +87,13 @@ def _wants_a_page(headers: dict[str, str]) -> bool:
 
 def _form(path: str = "/", message: str = "", status: int = 401, headers: dict[str, str] | None = None) -> HTMLResponse:
     text = files("drumbeat.web").joinpath("login.html").read_text(encoding="utf-8")
-    filled = text.replace("{{next}}", escape(quote(path, safe="/?=&"))).replace("{{message}}", escape(message))
+    filled = text.replace("{{next}}", escape(path)).replace("{{message}}", escape(message))
     return HTMLResponse(filled, status_code=status, headers=headers or (_CHALLENGE if status == 401 else None))
+
+
+def _address(path: str, query: str) -> str:
+    """Where somebody wanted to go, as a browser writes it."""
+    return quote(path) + (f"?{quote(query, safe=_IN_A_QUERY)}" if query else "")
 
 
 def _inside(path: str) -> str:

@@ -1,4 +1,7 @@
-"""Which methods a path of the API knows: HEAD is GET without its body, OPTIONS tells them, others are refused here."""
+"""Which methods a path of the API knows: HEAD is GET without its body, OPTIONS tells them, others are refused here.
+
+A stream has no HEAD: it has no end.
+"""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping, Sequence
@@ -45,7 +48,7 @@ class Methods:
         method, allowed = scope["method"], allowed_methods(self._ways, scope["path"])
         if answer := _answer(method, allowed):
             await answer(scope, receive, send)
-        elif method == "HEAD" and not scope["path"].endswith(_STREAM):
+        elif method == "HEAD":
             await self._app({**scope, "method": "GET"}, receive, _bodiless(send))
         else:
             await self._app(scope, receive, send)
@@ -74,7 +77,7 @@ def allowed_methods(ways: Sequence[_Way], path: str) -> Sequence[str]:
     """What may be asked of a path, by the routes that know most of it; nothing where there is none."""
     here = [way for way in ways if way.pattern.match(path)]
     found = {method for way in here if way.unknowns == here[0].unknowns for method in way.methods}
-    if "GET" in found:
+    if "GET" in found and not path.endswith(_STREAM):
         found |= {"HEAD"}
     return sorted(found | {"OPTIONS"}) if found else []
 

@@ -2,7 +2,8 @@
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
@@ -23,6 +24,7 @@ from drumbeat.core.errors import (
     SpawnError,
     StoreError,
 )
+from drumbeat.web.leaving import is_for_nobody
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: Mapping[type[DrumbeatError], int] = {
@@ -88,6 +90,15 @@ def fields_in(message: str) -> list[dict[str, str]]:
     return [{"field": each[1], "detail": each[2]} for each in found if each]
 
 
+@contextmanager
+def naming(field: str) -> Iterator[None]:
+    """What is refused within and names no field is this one's fault."""
+    try:
+        yield
+    except InvalidInput as exc:
+        raise exc if fields_in(str(exc)) else InvalidInput(f"{field}: {exc}") from exc
+
+
 async def _invalid(request: Request, exc: Exception) -> JSONResponse:
     assert isinstance(exc, RequestValidationError)
     errors = [{"field": _place(each["loc"]), "detail": str(each["msg"])} for each in exc.errors()]
@@ -107,5 +118,6 @@ async def _http(request: Request, exc: Exception) -> JSONResponse:
 
 
 async def _unforeseen(request: Request, exc: Exception) -> JSONResponse:
-    log.error("%s %s failed", request.method, request.url.path[:200], exc_info=exc)
+    if not is_for_nobody(request.scope, exc):
+        log.error("%s %s failed", request.method, request.url.path[:200], exc_info=exc)
     return problem(500, "it failed in a way nobody foresaw; the server's log says how")

@@ -1,5 +1,6 @@
 """Who may do what."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,16 +22,21 @@ class Means(StrEnum):
     SESSION = "session"  #: a cookie, after a login
 
 
+def _always() -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Somebody who was let in."""
+    """Somebody who was let in. A page stays open for hours: ``is_here`` says whether they would be let in still."""
 
     role: Role
     means: Means
+    is_here: Callable[[], bool] = _always  #: a session ends by a logout anywhere, or by its age
 
     @property
     def may_change(self) -> bool:
-        return self.role is Role.OPERATOR
+        return self.role is Role.OPERATOR and self.is_here()
 
 
 def allowed(caller: Caller, method: str) -> bool:

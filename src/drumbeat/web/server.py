@@ -5,7 +5,8 @@ import contextlib
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import uvicorn
 
@@ -55,11 +56,12 @@ async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, lea
     plane.vault()
     file = settings.triggers or triggers_file()
     desk = plane.triggers(file) if file is not None else None
-    async with asyncio.TaskGroup() as group:
+    async with AsyncExitStack() as beside, asyncio.TaskGroup() as group:
+        wake = None if desk is None else partial(desk.work_added, beside=await beside.enter_async_context(desk.in_loop()))
         if settings.conduct:
             group.create_task(plane.bench().orchestrate(leave))
         keeping = group.create_task(desk.keep_schedules()) if desk is not None else None
-        house = House(plane=plane, settings=settings, clock=clock, group=group, triggers=desk)
+        house = House(plane=plane, settings=settings, clock=clock, group=group, triggers=desk, wake=wake)
         try:
             yield house
         finally:

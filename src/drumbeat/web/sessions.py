@@ -50,12 +50,15 @@ class Sessions:
         body = base64.urlsafe_b64encode(json.dumps(said).encode())
         return f"{body.decode()}.{self._sign(body)}"
 
-    def read(self, cookie: str, now: datetime) -> Role | None:
-        """Whom a cookie lets in; None if it is not of ours, too old, or logged out."""
+    def read(self, cookie: str, now: datetime) -> Session | None:
+        """Whose cookie it is; None if it is not of ours, too old, or logged out."""
         found = self._session(cookie)
-        if found is None or found.until <= now.timestamp() or found.session_id in self._ended:
-            return None
-        return found.role if self._tokens[found.role] else None
+        return found if found is not None and self.holds(found, now) else None
+
+    def holds(self, session: Session, now: datetime) -> bool:
+        """Whether a session goes on: it is neither too old nor logged out, and its role still has a token."""
+        ended = session.until <= now.timestamp() or session.session_id in self._ended
+        return not ended and bool(self._tokens[session.role])
 
     def end(self, cookie: str) -> None:
         """Let this cookie in no more, for as long as this process lives."""

@@ -21,7 +21,7 @@ class WebSettings:
     port: int = 8321
     token: str | None = None  #: lets an operator in; None: everybody on this machine is one
     read_token: str | None = None  #: lets somebody in who may look and change nothing
-    names: tuple[str, ...] = ()  #: names this server is reached by, beside its address (a proxy's)
+    names: tuple[str, ...] = ()  #: names this server is reached by, beside its address (a proxy's), in lower case
     triggers: Path | None = None  #: the file of triggers whose schedules are kept and whose webhooks are heard
     conduct: bool = True  #: whether runs are orchestrated from here
 
@@ -55,7 +55,13 @@ def load_web_settings(
             "proxy that speaks TLS before it; or listen on 127.0.0.1"
         )
     return WebSettings(
-        host=host, port=port, token=token, read_token=read_token, names=names, triggers=triggers, conduct=conduct
+        host=host,
+        port=port,
+        token=token,
+        read_token=read_token,
+        names=tuple(name.casefold() for name in names),
+        triggers=triggers,
+        conduct=conduct,
     )
 
 

@@ -1,5 +1,6 @@
 """Templates over HTTP: kept, changed until they are used, copied, planned, previewed."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -37,7 +38,7 @@ async def test_a_template_is_kept_found_changed_copied_and_removed(api: httpx.As
     assert copied.status_code == 201
     assert copied.json()["config"]["target_qps"] == 9
     assert (await api.get(copied.headers["Location"])).json() == copied.json()
-    assert [each["name"] for each in (await api.get(TEMPLATES, params={"tag": "nightly"})).json()] == ["lives"]
+    assert [each["name"] for each in (await api.get(TEMPLATES, params={"tag": "nightly"})).json()] == ["lives", "lives on"]
     assert (await api.delete(at)).status_code == 204
     assert (await api.get(at)).status_code == 404
 
@@ -94,3 +95,49 @@ async def test_it_says_what_it_would_start_and_run(api: httpx.AsyncClient, draft
 
 async def test_the_schema_of_documents_is_there(api: httpx.AsyncClient) -> None:
     assert "scaling" in (await api.get(f"{TEMPLATES}/schema")).json()["properties"]
+
+
+async def test_single_settings_and_copies_leave_the_rest_as_it_is(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:
+    made = await kept(api, {**draft, "description": "why", "tags": ["one"]}, "described")
+
+    changed = (await api.put(f"{TEMPLATES}/described", json={"settings": {"concurrent_connections": 7}})).json()
+    copied = (await api.post(f"{TEMPLATES}/described/copy", json={"name": "described again"})).json()
+
+    assert {**changed, "updated_at": None} == {
+        **made, "updated_at": None, "config": {**made["config"], "concurrent_connections": 7},
+    }  # fmt: skip
+    assert (copied["description"], copied["tags"], copied["config"]) == ("why", ["one"], changed["config"])
+
+
+async def test_a_change_of_what_somebody_else_has_changed_since_is_refused(
+    api: httpx.AsyncClient, draft: dict[str, Any]
+) -> None:
+    at = f"{TEMPLATES}/{(await kept(api, draft, 'shared'))['template_id']}"
+    seen = (await api.get(at)).headers["ETag"]
+
+    first = await api.put(at, json={"settings": {"concurrent_connections": 7}}, headers={"If-Match": seen})
+    second = await api.put(at, json={"settings": {"target_qps": 9}}, headers={"If-Match": seen})
+    third = await api.put(at, json={"settings": {"target_qps": 9}}, headers={"If-Match": f'"x", {first.headers["ETag"]}'})
+    whatever = await api.put(at, json={"settings": {"target_qps": 8}}, headers={"If-Match": "*"})
+
+    assert [each.status_code for each in (first, second, third, whatever)] == [200, 412, 200, 200]
+    assert "changed meanwhile" in second.json()["detail"]
+    assert third.json()["config"]["concurrent_connections"] == 7
+    assert (await api.get(at)).headers["ETag"] == whatever.headers["ETag"] != seen
+
+
+async def test_of_many_who_change_the_same_at_once_one_does(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:
+    at = f"{TEMPLATES}/{(await kept(api, draft, 'fought over'))['template_id']}"
+    seen = {"If-Match": (await api.get(at)).headers["ETag"]}
+
+    answers = await asyncio.gather(*(api.put(at, json={"settings": {"target_qps": 200 + n}}, headers=seen) for n in range(8)))
+
+    assert sorted(each.status_code for each in answers) == [200] + 7 * [412]
+
+
+async def test_being_used_is_no_change(api: httpx.AsyncClient, draft: dict[str, Any]) -> None:
+    made = await kept(api, draft, "looked at")
+    before = (await api.get(f"{TEMPLATES}/{made['template_id']}")).headers["ETag"]
+    await api.post("/api/v1/runs", json={"template": "looked at"})
+
+    assert (await api.get(f"{TEMPLATES}/{made['template_id']}")).headers["ETag"] == before

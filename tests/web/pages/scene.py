@@ -32,9 +32,9 @@ triggers:
     type: cron
     schedule: "0 3 * * *"
     machine: stale_worker_reaper
-  - name: hourly-mail
+  - name: yearly-mail
     type: cron
-    schedule: "5 * * * *"
+    schedule: "5 0 1 1 *"
     machine: parallelization_checker
     input: {pool_id: mail, max_workers: 0}
 """

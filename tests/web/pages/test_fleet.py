@@ -2,6 +2,7 @@
 
 from playwright.async_api import FilePayload, Page, expect
 
+from drumbeat.core.beat import NewBeat
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
@@ -23,6 +24,22 @@ async def test_a_beat_is_explained_and_a_plan_told(page: Page) -> None:
 
     await page.get_by_role("button", name="What would a beat do now?").click()
     await expect(why).to_contain_text("nothing is done")
+
+
+async def test_a_new_beat_and_its_alarms_come_into_view(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        last = await store.beats.last(RENDER)
+        assert last is not None
+        await opened(page, "/fleet/render", "render")
+        alarming = {**last.summary, "alarms": ["12 jobs where there were none"], "wanted": 5}
+        said = NewBeat(owner=last.owner, epoch=last.epoch, view=last.view, why_not="it waits for quiet", summary=alarming)
+        await store.beats.append(RENDER, said)
+
+    await expect(page.get_by_text("Alarm: 12 jobs where there were none")).to_be_visible()
+    await expect(page.get_by_label("Wanted", exact=True)).to_have_text("5")
+    await expect(page.get_by_role("cell", name="nothing: it waits for quiet")).to_be_visible()
+    await expect(page.get_by_role("region", name="Explanation")).to_contain_text(f"Beat {last.n + 1}")
+    await check_accessible(page)
 
 
 async def test_a_worker_is_drained_after_a_question(page: Page, served: Served) -> None:

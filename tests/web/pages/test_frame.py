@@ -1,11 +1,13 @@
 """What holds on every page: no fault a machine can find, a phone is wide enough, a keyboard is enough."""
 
+from types import SimpleNamespace
+
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from drumbeat.web.pages import asking
+from drumbeat.web.pages import asking, frame
 from drumbeat.web.roles import Caller, Means, Role
-from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tabbed_to
+from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tab, tabbed_to
 from web.pages.served import Served
 
 PLACES = (  #: each with its heading, and its main action where it has one
@@ -83,23 +85,56 @@ async def test_a_reader_is_told_to_be_one(reader: Page) -> None:
     await expect(reader.get_by_label("You are reader")).to_be_visible()
 
 
-async def test_logging_out_leads_to_the_login(reader: Page) -> None:
-    await reader.get_by_role("button", name="Log out").click()
+async def test_logging_out_leads_to_the_login_and_ends_what_is_open_elsewhere(reader: Page, guarded: Served) -> None:
+    async with tab(reader.context, guarded.address) as (other, watch):
+        watch.expected.append("401")
+        await opened(other, "/pools/mail?status=done", "mail")
+        await reader.get_by_role("button", name="Log out").click()
+        await expect(reader.get_by_label("Token")).to_be_visible()
 
-    await expect(reader.get_by_label("Token")).to_be_visible()
+        await expect(other.get_by_text("Your session is over.")).to_be_visible()
+        await expect(other.get_by_role("heading", name="mail")).to_have_count(0)
+        await check_accessible(other)
+        await other.get_by_role("link", name="Log in again").click()
+        await expect(other.get_by_label("Token")).to_be_visible()
 
 
-@pytest.mark.parametrize(("role", "done"), [(Role.OPERATOR, True), (Role.READER, False)])
-async def test_what_changes_something_is_done_for_operators_only(
-    monkeypatch: pytest.MonkeyPatch, role: Role, done: bool
+@pytest.mark.parametrize("path", ["/runs?page=²", "/runs?until=9999-12-31", "/runs?since=0001-01-01&page=99999999999999999999"])
+async def test_an_odd_address_is_answered(page: Page, path: str) -> None:
+    assert (await page.request.get(path)).status == 200
+
+
+async def test_what_nobody_foresaw_is_told_plainly_and_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said: list[str] = []
+
+    async def build() -> None:
+        raise ZeroDivisionError("secret detail")
+
+    monkeypatch.setattr(frame, "trouble", said.append)
+    monkeypatch.setattr(frame, "ui", SimpleNamespace(context=SimpleNamespace(client=(client := SimpleNamespace()))))
+    await frame._built("/somewhere", build)
+
+    assert client.status_code == 500
+    assert said == ["It failed in a way nobody foresaw; the server's log says how."]
+    assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == [("ERROR", True)]
+
+
+@pytest.mark.parametrize(
+    ("role", "here", "done"), [(Role.OPERATOR, True, True), (Role.READER, True, False), (Role.OPERATOR, False, False)]
+)
+async def test_what_changes_something_is_done_for_operators_only_and_while_their_session_lasts(
+    monkeypatch: pytest.MonkeyPatch, role: Role, here: bool, done: bool
 ) -> None:
     happened, said = [], []
 
     async def deed() -> None:
         happened.append(True)
 
-    monkeypatch.setattr(asking, "caller", lambda: Caller(role=role, means=Means.SESSION))
+    monkeypatch.setattr(asking, "caller", lambda: Caller(role=role, means=Means.SESSION, is_here=lambda: here))
     monkeypatch.setattr(asking, "say", lambda words, *, wrong: said.append(words))
+    monkeypatch.setattr(asking, "show_out", lambda: said.append(asking.OVER))
     await asking.guarded(deed)()
 
     assert (bool(happened), bool(said)) == (done, not done)

@@ -1,13 +1,17 @@
 """Pools and jobs in a browser."""
 
+from urllib.parse import quote
+
 from playwright.async_api import Page, expect
 
 from drumbeat.core.job import JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import open_store
-from web.pages.browsing import check_accessible, opened, picture
+from web.pages.browsing import PHONE, check_accessible, check_fits, opened, picture
 from web.pages.scene import MAIL
 from web.pages.served import Served
+
+LONG = "x" * 80  #: where no line can be broken
 
 
 async def test_a_poisoned_job_is_found_explained_and_requeued(page: Page, served: Served) -> None:
@@ -50,7 +54,7 @@ async def test_a_payload_that_is_no_json_is_named_at_its_field_and_a_right_one_i
 async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_cannot_be_is_refused(
     page: Page, served: Served
 ) -> None:
-    name = "ünd %20#1?&'+;=:@~"
+    name = 'ünd %20#1?&\'+;=:@~" :y="window.pwned=1" innerHTML="<img src=x onerror=window.pwned=2>" {{window.pwned=3}}' + LONG
     async with open_store(served.store) as store:
         home = await store.pools.create(pool(name, PoolKind.JOBS))
         await store.queue.push(home.pool_id, [NewJob(payload={"n": 1}, job_id=JobId("job #1?"))])
@@ -58,8 +62,11 @@ async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_canno
     await opened(page, "/pools", "Pools")
     await page.get_by_role("cell").get_by_role("link", name=name, exact=True).click()
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
+    await expect(page.get_by_label(f"Queue of {name} over the last hour")).to_be_visible()
+    assert await page.evaluate("window.pwned") is None, "a pool's name is run as a script"
     await page.get_by_role("link", name="job #1?").click()
     await expect(page.get_by_label("Payload")).to_contain_text('"n"')
+    assert await page.evaluate("window.pwned") is None
     await page.get_by_role("link", name=name).click()
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
     await opened(page, "/pools", "Pools")
@@ -69,6 +76,11 @@ async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_canno
     await form.get_by_role("button", name="Push").click()
 
     await expect(page.get_by_text("signs other than / and").first).to_be_visible()
+    await page.set_viewport_size(PHONE)
+    for path, heading in (("/pools", "Pools"), ("/", "Overview"), (f"/pools/{quote(name, safe='')}", name)):
+        await opened(page, path, heading)
+        await check_fits(page)
+        assert await page.evaluate("window.pwned") is None
     async with open_store(served.store) as store:
         assert await store.pools.find(PoolId("a/b")) is None
         await store.pools.delete(home.pool_id)
@@ -81,6 +93,40 @@ async def test_a_pool_is_paused_and_goes_on(page: Page) -> None:
     await expect(page.get_by_label("Paused", exact=True)).to_have_text("yes")
     await page.get_by_role("button", name="Resume").click()
     await expect(page.get_by_label("Paused", exact=True)).to_have_text("no")
+
+
+async def test_a_table_is_sorted_by_values_and_by_keyboard(page: Page, served: Served) -> None:
+    counts = {"sort-nine": 9, "sort-ten": 10, "sort-many": 1200}
+    async with open_store(served.store) as store:
+        for name, many in counts.items():
+            home = await store.pools.create(pool(name, PoolKind.JOBS))
+            await store.queue.push(home.pool_id, [NewJob(payload={})] * many)
+    await opened(page, "/pools", "Pools")
+    ready = page.get_by_role("columnheader", name="ready")
+    await expect(ready).to_have_attribute("aria-sort", "none")
+    await ready.focus()
+    for order, expected in (("ascending", ["9", "10", "1,200"]), ("descending", ["1,200", "10", "9"])):
+        await page.keyboard.press("Enter")
+        await expect(ready).to_have_attribute("aria-sort", order)
+        rows = page.get_by_role("row").filter(has_text="sort-")
+        assert [await row.get_by_role("cell").nth(1).inner_text() for row in await rows.all()] == expected
+    async with open_store(served.store) as store:
+        for name in counts:
+            await store.pools.delete(PoolId(name))
+
+
+async def test_a_job_that_is_pushed_elsewhere_comes_into_view(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        home = await store.pools.create(pool("elsewhere", PoolKind.JOBS))
+        await opened(page, "/pools/elsewhere", "elsewhere")
+        await expect(page.get_by_text("No such jobs.")).to_be_visible()
+        await store.queue.push(home.pool_id, [NewJob(payload={}, job_id=JobId("from-elsewhere"))])
+
+        await expect(page.get_by_role("link", name="from-elsewhere")).to_be_visible()
+        await expect(page.get_by_text("No such jobs.")).to_be_hidden()
+        await store.pools.delete(home.pool_id)
+        await expect(page.get_by_text("This is what was last known").first).to_be_visible()
+        await check_accessible(page)
 
 
 async def test_jobs_come_by_pages(page: Page) -> None:

@@ -18,8 +18,9 @@ OFFERED: dict[tuple[str, str], Sequence[str]] = {
     ("/runs", "Runs"): ("New run", "Run again", "Delete"),
     ("/runs/run-1", "used once"): ("Stop",),
     (f"/runs/{ENDED}", "an ended run"): ("Run again", "Delete", "Try the enrichment again"),
+    ("/templates/new", "New template"): ("Save", "Preview SQL", "Plan"),
     ("/templates", "Templates"): ("New template", "Run used once", "Copy used once", "Delete used once"),
-    ("/triggers", "Triggers"): ("Fire now nightly", "Fire now hourly-mail"),
+    ("/triggers", "Triggers"): ("Fire now nightly", "Fire now yearly-mail"),
     ("/pools", "Pools"): ("Push a job",),
     ("/pools/mail", "mail"): ("Push a job", "Pause", "Resume", "Requeue poisoned"),
     ("/fleet", "Fleet"): ("New fleet",),
@@ -29,9 +30,10 @@ OFFERED: dict[tuple[str, str], Sequence[str]] = {
 }
 READING = (
     "Menu", "Light or dark", "Log out", "Compare", "Newer", "Older", "Report", "worker-0", "Expand", "Collapse", "Choose",
-    "What would a beat do now?", "List", "Simulate", "Records per page",
+    "What would a beat do now?", "List", "Simulate", "Records per page", "Form", "YAML", "Service levels", "More",
 )  # fmt: skip
-_BUTTONS = """() => [...document.querySelectorAll('button, [role=button], a.q-btn')].filter(each => each.checkVisibility())
+_BUTTONS = """() => [...document.querySelectorAll('button, [role=button], a.q-btn')]
+  .filter(each => each.checkVisibility())
   .map(each => (each.getAttribute('aria-label') || each.innerText).trim()).filter(name => name)"""
 
 

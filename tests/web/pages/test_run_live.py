@@ -101,4 +101,5 @@ async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Pag
     await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
 
     await expect(page.get_by_label("Kind of maximum")).to_have_text("BOUNDED_MAX")
+    await expect(page.get_by_label("knee", exact=True)).to_have_text("not reached")
     await expect(page.get_by_text("Maximum within configured bounds (not system limit)").first).to_be_visible()

@@ -83,7 +83,14 @@ async def test_a_result_tells_kinds_errors_server_cost_and_decisions(page: Page)
     await opened(page, f"/runs/{QUICK}", "checkout, before")
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed")
-    for words in ("all kinds", "could not serialize", "never sent by the end", "commits", "all 1 workers are ready"):
+    for words in (
+        "all kinds",
+        "could not serialize",
+        "never sent by the end",
+        "commits",
+        "stddev ms",
+        "all 1 workers are ready",
+    ):
         await expect(page.get_by_text(words).first).to_be_visible()
     await expect(page.get_by_text("Cost: 0.021 USD, 0.035 per 1,000 operations")).to_be_visible()
     await expect(page.get_by_text("Enrichment: SKIPPED (the database says nothing of itself)")).to_be_visible()

@@ -17,8 +17,8 @@ SCALING: tuple[tuple[str, set[str], set[str]], ...] = (
 )
 LOADS = {
     "CONCURRENCY": {"Connections in all", "Duration (s)"},
-    "QPS": {"Target operations a second", "Connections at the start", "Duration (s)"},
-    "FIND_MAX_CONCURRENCY": {"Start with connections", "Add each step", "Step (s)"},
+    "QPS": {"Target operations a second", "Connections at the start", "Duration (s)", "Connections of a worker at most"},
+    "FIND_MAX_CONCURRENCY": {"Start with connections", "Add each step", "Step (s)", "Connections of a worker at most"},
 }
 
 
@@ -164,6 +164,24 @@ async def test_the_document_may_be_written_as_yaml(page: Page, served: Served) -
     await page.get_by_role("button", name="Save").click()
 
     await expect(page.get_by_role("heading", name="by hand", level=1)).to_be_visible()
+
+
+async def test_of_two_who_change_one_template_the_second_is_told(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        kept = await store.templates.get("accounts, read-heavy")
+        await store.templates.create(type(kept)(template_id="tpl-two", name="two change it", config=kept.config))
+        await opened(page, "/templates/tpl-two", "two change it")
+        await page.get_by_label("Description", exact=True).fill("mine")
+        config = {**kept.config, "concurrent_connections": 7}
+        await store.templates.save(type(kept)(template_id="tpl-two", name="two change it", config=config))
+
+        await page.get_by_role("button", name="Save").click()
+
+        await expect(page.get_by_text("was changed by somebody else meanwhile")).to_be_visible()
+        await expect(page.get_by_label("Description", exact=True)).to_have_value("mine")
+        left = await store.templates.get("tpl-two")
+        assert (left.description, left.config["concurrent_connections"]) == (None, 7)
+        await store.templates.delete("tpl-two")
 
 
 async def test_templates_are_found_by_tag_and_name_and_deleted_after_a_question(page: Page, served: Served) -> None:

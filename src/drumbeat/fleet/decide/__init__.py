@@ -15,7 +15,7 @@ from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn, trial_of
 from drumbeat.fleet.decide.scene import scene
 from drumbeat.fleet.decide.storage import watch_storage
 from drumbeat.fleet.decide.summary import summary, why_nothing
-from drumbeat.fleet.model import Action, AskToDrain, FleetState, FleetView, PolicyName, SetTarget, Spawn, Verdict
+from drumbeat.fleet.model import Action, AskToDrain, FleetState, FleetView, PolicyName, Reap, SetTarget, Spawn, Verdict
 from drumbeat.fleet.policies import POLICIES
 
 __all__ = ["Step", "decide", "step", "verdict"]
@@ -49,7 +49,12 @@ def step(view: FleetView) -> Step:
     leaving = leaving or ([] if spawning else rotate(view, crew))
     filling, state = watch_storage(view, crew.living, _moved(view, guarded.state, spawning, leaving))
     actions = [*note(view), *crew.actions, *spawning, *leaving, *_targets(view, crew, leaving), *filling]
-    return Step(crew=crew, verdict=guarded.verdict, actions=actions, state=state)
+    return Step(crew=crew, verdict=guarded.verdict, actions=_by_need(view, actions), state=state)
+
+
+def _by_need(view: FleetView, actions: list[Action]) -> list[Action]:
+    """As they are; but where the provider gave no list, what hangs on it comes last: it may not answer now either."""
+    return sorted(actions, key=lambda each: isinstance(each, Reap | Spawn)) if view.instances_partial else actions
 
 
 def verdict(view: FleetView) -> Verdict:

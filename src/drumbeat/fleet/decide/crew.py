@@ -1,6 +1,6 @@
 """Who is here, who is ill and what must be recovered first: one judgement of each worker, before anything is scaled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -141,6 +141,7 @@ def _vanished(view: FleetView, recovered: Recovered) -> list[Closing]:
         if worker.worker_id in view.state.missing
         and worker.worker_id not in seen
         and worker.status is not WorkerStatus.SPAWNING
+        and not is_elsewhere(view, worker)
         and min(silence(worker, view.now), view.now - view.looking_since) > stale
     ]
 
@@ -163,16 +164,36 @@ def _in_order(
     view: FleetView, closing: Sequence[Closing], ill: Illness, bundles: Bundles, recovered: Recovered
 ) -> tuple[Action, ...]:
     """Rows first, then their jobs, and only then their instances (C78)."""
+    elsewhere = {worker.worker_id: worker for worker in recovered.ended if is_elsewhere(view, worker)}
     reaping = [action for action in recovered.actions if isinstance(action, Reap | EndStray)]
     return (
         *closing,
         *ill.failed,
         *_released(view, [*(action.worker for action in (*closing, *ill.failed)), *_ended(recovered)], bundles),
         *_expired(view),
-        *reaping,
+        *(action for action in reaping if isinstance(action, EndStray) or action.worker_id not in elsewhere),
+        *_unreachable(view, elsewhere.values()),
         *ill.warned,
         *_late(view, recovered),
     )
+
+
+def is_elsewhere(view: FleetView, worker: Worker) -> bool:
+    """Whether a worker's instance is another provider's: the one that is asked here knows nothing of it."""
+    return bool(worker.provider and view.provider.name) and worker.provider != view.provider.name
+
+
+def _unreachable(view: FleetView, ended: Iterable[Worker]) -> list[Warn]:
+    """Nobody but the provider that has them can end them; until then they are taken to cost."""
+    return [
+        Warn(
+            worker_id=worker.worker_id,
+            rule="other_provider",
+            reason=f"its instance is to be ended by {worker.provider}, not by {view.provider.name}, and may still run",
+        )
+        for worker in ended
+        if worker.reaped_at is None
+    ]
 
 
 def _released(view: FleetView, over: Sequence[Worker], bundles: Bundles) -> list[ReleaseJobs]:
@@ -210,7 +231,7 @@ def unstarted(view: FleetView, crew: Crew) -> list[Worker]:
     """Rows whose instance was never started, or got no answer. Where names are not unique, two lists must say so."""
     if view.instances_partial:
         return []
-    rows = never_started(view.sight, crew.starting)
+    rows = [row for row in never_started(view.sight, crew.starting) if not is_elsewhere(view, row)]
     if view.provider.unique_names:
         return rows
     return [worker for worker in rows if view.state and worker.worker_id in view.state.missing and _was_due(view, worker)]

@@ -163,7 +163,7 @@ def _spawning(view: FleetView, crew: Crew, state: FleetState, wish: _Wish) -> in
     """What holds back new workers only: a pause, the breaker, a provider that fails. Answers with how many may be asked for."""
     here = len(crew.staying)
     breaker, provider = breaker_leave(view, state.breaker), backoff_leave(view, state.backoff)
-    if is_paused(view):
+    if view.is_paused:
         wish.at_most(
             "pause", max(here, 0) if wish.workers > here else wish.workers, f"paused until {view.paused_until:%H:%M:%S}"
         )
@@ -172,7 +172,3 @@ def _spawning(view: FleetView, crew: Crew, state: FleetState, wish: _Wish) -> in
         wish.at_most("breaker", here + breaker.most, breaker.reason)
         wish.at_most("provider", here + provider.most, provider.reason)
     return min(breaker.most, provider.most)
-
-
-def is_paused(view: FleetView) -> bool:
-    return view.paused_until is not None and view.paused_until > view.now

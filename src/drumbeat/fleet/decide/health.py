@@ -7,11 +7,12 @@ from typing import Any
 
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.model import Fail, FleetView, Held, PolicyName, Queue, Warn
+from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Held, PolicyName, Warn
 
 Bundles = Mapping[WorkerId, tuple[Held, ...]]
 
 INSTALLING = frozenset({"deps_installing", "installing"})  #: what a worker says while it installs (seed 004's workers)
+SEEDS_STUCK = timedelta(seconds=300)  #: what seed 004 gives every task
 _STARTING = WorkerStatus.STARTING
 _PATIENCE = 3  #: a job without a timeout of its own may take so many times the longest seen of its type
 
@@ -29,7 +30,7 @@ def find_ill(view: FleetView, living: Sequence[Worker], bundles: Bundles) -> Ill
     if view.policy.policy is PolicyName.FIXED:
         return Illness()
     longest = {each.type: each.longest for each in view.state.services} if view.state else {}
-    claims = _work_is_left(view)
+    claims = _work_is_left(view, living, bundles)
     suspects = living if claims or view.policy.needs_gpu else _suspects(view, living)
     found = [failing for worker in suspects if (failing := _first(view, worker, bundles, longest, claims=claims))]
     found += _failing(view, living, {each.worker.worker_id for each in found})
@@ -38,8 +39,9 @@ def find_ill(view: FleetView, living: Sequence[Worker], bundles: Bundles) -> Ill
 
 def _suspects(view: FleetView, living: Sequence[Worker]) -> list[Worker]:
     """Those whom a rule could find ill at all: who gets ready, and who holds something for long."""
-    usual = view.now - view.policy.stuck_timeout
-    long = {each.worker_id for each in view.held if each.timeout is not None or each.claimed_at < usual}
+    told = stuck_timeout(view.policy)
+    usual = view.now - told if told is not None else None
+    long = {each.worker_id for each in view.held if each.timeout is not None or (usual and each.claimed_at < usual)}
     if not long:
         return [worker for worker in living if worker.status is _STARTING]
     return [worker for worker in living if worker.status is _STARTING or worker.worker_id in long]
@@ -66,14 +68,20 @@ def _never_ready(view: FleetView, worker: Worker) -> Fail | None:
     return Fail(worker=worker, rule="startup", reason=f"{doing} for {age.total_seconds():.0f} s, longer than {_say(limit)}")
 
 
+def stuck_timeout(policy: FleetPolicy) -> timedelta | None:
+    """How long a job without a timeout may be held: as told, or by the seed's rule. None: while its lease is renewed (C75)."""
+    by_seed = SEEDS_STUCK if policy.policy is PolicyName.QUEUE_RATIO else None
+    return by_seed if policy.stuck_timeout is None else policy.stuck_timeout
+
+
 def _stuck(view: FleetView, worker: Worker, held: Sequence[Held], longest: Mapping[str, timedelta]) -> Fail | None:
     """A job held longer than it may be (C75). Whoever drains has its own deadline, unless a lease ran out (C84)."""
-    leaves, usual = not stays(worker), view.policy.stuck_timeout
+    leaves, usual = not stays(worker), stuck_timeout(view.policy)
     for each in held:
         age = view.now - each.claimed_at
-        if (each.timeout is None and age <= usual) or (leaves and not _lease_over(view, each)):
+        if (each.timeout is None and (usual is None or age <= usual)) or (leaves and not _lease_over(view, each)):
             continue
-        limit = each.timeout or max(usual, longest.get(each.type, timedelta()) * _PATIENCE)
+        limit = each.timeout or max(usual or timedelta(), longest.get(each.type, timedelta()) * _PATIENCE)
         if age > limit + _slack(each):
             return Fail(
                 worker=worker,
@@ -92,12 +100,20 @@ def _slack(held: Held) -> timedelta:
     return timedelta() if held.timeout is None else max(held.timeout * 0.1, timedelta(seconds=30))
 
 
-def _work_is_left(view: FleetView) -> bool:
-    """Whether jobs have been ready for so long that a worker which takes none is ill."""
-    queue = view.queue
-    if queue is None or queue.oldest_ready is None or view.held_partial:
+def _work_is_left(view: FleetView, living: Sequence[Worker], bundles: Bundles) -> bool:
+    """Whether jobs could have been claimed for so long that a worker which takes none is ill.
+
+    By every beat of that time: a pause, or a group that is full now and then, leaves nothing to claim. Where others work,
+    there must be enough for everybody who does not.
+    """
+    queue, since = view.queue, view.state.claimable_since if view.state else None
+    if queue is None or queue.oldest_ready is None or not queue.ready or since is None:
         return False
-    return view.now - queue.oldest_ready > view.policy.ready_not_claiming_timeout
+    if view.is_paused or view.held_partial:
+        return False
+    if view.now - max(queue.oldest_ready, since) <= view.policy.ready_not_claiming_timeout:
+        return False
+    return not bundles or queue.ready >= len([each for each in living if each.worker_id not in bundles and stays(each)])
 
 
 def _not_claiming(view: FleetView, worker: Worker) -> Fail | None:
@@ -105,14 +121,15 @@ def _not_claiming(view: FleetView, worker: Worker) -> Fail | None:
     if worker.status is not WorkerStatus.ACTIVE or not stays(worker):
         return None
     idle = view.now - _idle_since(view, worker)
-    if view.queue is None or idle <= view.policy.ready_not_claiming_timeout or not _could_claim(worker, view.queue):
+    if view.queue is None or idle <= view.policy.ready_not_claiming_timeout or not _could_claim(view, worker):
         return None
     return Fail(worker=worker, rule="not_claiming", reason=f"ready and idle for {idle.total_seconds():.0f} s while jobs wait")
 
 
-def _could_claim(worker: Worker, queue: Queue) -> bool:
-    """Whether everything that is ready could be done by this worker, so that none of it may be left."""
-    return queue.ready > 0 and all(not needed or needed in worker.capabilities for needed in queue.demand)
+def _could_claim(view: FleetView, worker: Worker) -> bool:
+    """Whether everything the pool's workers are for could be done by this one, so that none of it may be left."""
+    offered = [needed for needed in view.queue.demand if view.plan.offers(needed)] if view.queue else []
+    return bool(offered) and all(not needed or needed in worker.capabilities for needed in offered)
 
 
 def _idle_since(view: FleetView, worker: Worker) -> datetime:

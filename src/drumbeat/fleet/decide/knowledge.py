@@ -40,9 +40,18 @@ def remember(view: FleetView, crew: Crew) -> FleetState:
         levels=levels,
         gaps=gaps,
         uses=uses,
+        claimable_since=claimable_since(view),
         cursor=view.cursor or before.cursor,
         ready=view.queue.ready if view.queue else before.ready,
     )
+
+
+def claimable_since(view: FleetView) -> datetime | None:
+    """Since when each beat has seen something that could be claimed. What cannot be read changes nothing."""
+    known = view.state.claimable_since if view.state else None
+    if view.queue is None:
+        return known
+    return (known or view.now) if view.queue.ready and not view.is_paused else None
 
 
 def spawn_lag(view: FleetView) -> timedelta:

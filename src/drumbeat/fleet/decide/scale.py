@@ -9,8 +9,10 @@ from drumbeat.core.recovery import next_number
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide.crew import Crew, has_queue, unstarted
 from drumbeat.fleet.decide.guard import Guarded
-from drumbeat.fleet.model import AskToDrain, FleetView, PolicyName, Spawn
+from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, PolicyName, Spawn
 from drumbeat.fleet.money import by_paid_time, granule_left, tariff
+
+USUAL = FleetPolicy()
 
 
 def respawn(view: FleetView, crew: Crew, guarded: Guarded) -> list[Spawn]:
@@ -133,15 +135,15 @@ def _spare(view: FleetView, crew: Crew, guarded: Guarded, *, above: bool) -> int
 
 
 def idle_limit(view: FleetView, *, above: bool) -> timedelta:
-    """How long one must have been idle: by its own time, or, where the policy weighs the keeping itself, not at all."""
-    if view.policy.policy is PolicyName.LAG_AWARE:
-        return timedelta()
-    return view.policy.overcapacity_idle_timeout if above else view.policy.idle_timeout
+    """How long one must have been idle. Where the policy weighs the keeping itself, only a time that was set says so."""
+    told = view.policy.overcapacity_idle_timeout if above else view.policy.idle_timeout
+    usual = USUAL.overcapacity_idle_timeout if above else USUAL.idle_timeout
+    return timedelta() if view.policy.policy is PolicyName.LAG_AWARE and told == usual else told
 
 
 def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
     """Whether what is paid for is used up before the beat after next. What is paid by the second always is."""
-    soon = view.policy.every * 2
+    soon = view.cadence * 2
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 
 

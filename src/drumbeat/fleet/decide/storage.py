@@ -10,7 +10,6 @@ from math import ceil
 from typing import Any
 
 from drumbeat.core.worker import DISK, Worker, WorkerId
-from drumbeat.fleet.decide.guard import is_paused
 from drumbeat.fleet.model import Action, ExpandVolume, FleetState, FleetView, Warn
 
 RULE = "storage"
@@ -53,7 +52,7 @@ def watch_storage(view: FleetView, living: Sequence[Worker], state: FleetState) 
 def is_due(view: FleetView) -> bool:
     """Every so many beats, counted in time; never while the pool is paused, since disk is bought."""
     cycles, last = view.policy.storage_check_interval_cycles, view.state.disks_at if view.state else None
-    if not cycles or is_paused(view):
+    if not cycles or view.is_paused:
         return False
     return last is None or view.now - last >= view.policy.every * (cycles - 0.5)
 

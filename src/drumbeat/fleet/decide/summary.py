@@ -10,7 +10,6 @@ from typing import Any
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.fleet.decide.alarms import alarms
 from drumbeat.fleet.decide.crew import Crew, has_queue
-from drumbeat.fleet.decide.guard import is_paused
 from drumbeat.fleet.model import (
     Action,
     AskToDrain,
@@ -74,7 +73,7 @@ def _status(view: FleetView, by: dict[str, int]) -> dict[str, int]:
     spawning = by["spawning"] + by["starting"]
     active = by["active"] + by["waiting"]
     return {
-        "queued_tasks": view.queue.ready if view.queue else 0,
+        "queued_tasks": view.queue.ready + view.queue.blocked if view.queue else 0,
         "spawning_workers": spawning,
         "active_workers": active,
         "terminating_workers": by["draining"],
@@ -87,7 +86,7 @@ def why_nothing(view: FleetView, crew: Crew, verdict: Verdict) -> str:
     draining = f", {len(crew.living) - len(crew.staying)} are draining" if len(crew.staying) < len(crew.living) else ""
     wanted = view.policy.workers if not has_queue(view) else verdict.desired
     here = f"{len(crew.staying)} of {wanted} workers are here{draining}"
-    if is_paused(view):
+    if view.is_paused:
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {here}"
     bound = "".join(f"; {limit.name}: {limit.reason}" for limit in verdict.limits)
     if has_queue(view) and len(crew.staying) > verdict.desired:

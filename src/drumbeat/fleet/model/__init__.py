@@ -17,7 +17,8 @@ from drumbeat.fleet.model.action import (
     Warn,
     Wish,
 )
-from drumbeat.fleet.model.policy import FleetPolicy, PolicyName, Schedule
+from drumbeat.fleet.model.policy import FleetPolicy, PolicyName
+from drumbeat.fleet.model.schedule import Schedule
 from drumbeat.fleet.model.view import (
     Arrivals,
     BackoffState,
@@ -27,6 +28,7 @@ from drumbeat.fleet.model.view import (
     FleetView,
     Held,
     LastBeat,
+    Plan,
     Provider,
     Queue,
     ServiceTime,
@@ -56,6 +58,7 @@ __all__ = [
     "MarkFailed",
     "MarkLost",
     "NoteInstance",
+    "Plan",
     "PolicyName",
     "Provider",
     "Queue",

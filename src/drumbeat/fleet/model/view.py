@@ -1,6 +1,6 @@
 """What the fleet sees and what it remembers from beat to beat."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -12,6 +12,8 @@ from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.model.policy import FleetPolicy
 
 _SECOND = timedelta(seconds=1)
+_HOUR = timedelta(hours=1)
+INTERVALS = 4  #: between beats, of which a view tells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +33,26 @@ class Provider:
 class Queue:
     """How the pool's queue stands. Counts may stop at a cap."""
 
-    ready: int = 0
+    ready: int = 0  #: that the pool's workers could claim now
+    blocked: int = 0  #: ready, but of a full group, or for workers of another kind
     delayed: int = 0
     claimed: int = 0
-    oldest_ready: datetime | None = None
+    oldest_ready: datetime | None = None  #: of both
     due: tuple[datetime, ...] = ()  #: when the next delayed jobs come due, soonest first; may be a part of them
     demand: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by the capability they need, '' for none
     types: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of those looked at; may be a part
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What the pool's workers are told to work on."""
+
+    types: tuple[str, ...] = ()  #: the only ones they take; none: every type
+    capabilities: tuple[str, ...] = ()
+    timeout: timedelta | None = None  #: of jobs that name none of their own
+
+    def offers(self, capability: str) -> bool:
+        return not capability or capability in self.capabilities
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +64,7 @@ class Held:
     claimed_at: datetime
     type: str = ""
     lease_until: datetime | None = None
-    timeout: timedelta | None = None
+    timeout: timedelta | None = None  #: its own, or else the plan's
     progress: float | None = None
 
 
@@ -146,10 +161,17 @@ class FleetState:
     levels: tuple[tuple[bool, float], ...] = ()  #: of n + 1 workers: whether so many are needed, and since when
     gaps: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one was not needed; latest last
     uses: tuple[tuple[int, float], ...] = ()  #: a band of levels, and for how many seconds one is needed, on average
+    claimable_since: datetime | None = None  #: since when every beat has seen jobs that could be claimed
     cursor: JobId | None = None  #: the last job whose coming was counted
     ready: int | None = None  #: how many jobs were ready, when they could last be counted
     disks_at: datetime | None = None  #: when the disks that workers tell of were last looked at
     asked_gb: Mapping[str, int] = field(default_factory=dict)  #: volumes that ran full then, and the size asked for
+
+
+def usual_interval(intervals: Sequence[timedelta]) -> timedelta:
+    """How far apart beats are: the longest but one of the latest, as one outage is no habit. A single one: an hour at most."""
+    longest = sorted(intervals[-INTERVALS:], reverse=True)[:2]
+    return longest[1] if len(longest) > 1 else min([*longest, _HOUR]) if longest else timedelta()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,6 +207,18 @@ class FleetView:
     spent: Spending = Spending()
     last: LastBeat | None = None
     state: FleetState | None = None  #: None: nothing is remembered
+    plan: Plan = Plan()
+    every: timedelta = timedelta()  #: how often its controller beats, if that says so
+    intervals: tuple[timedelta, ...] = ()  #: between the beats of late, up to this one
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_until is not None and self.paused_until > self.now
+
+    @property
+    def cadence(self) -> timedelta:
+        """How far apart beats really are: by the policy, by the controller, or by what was seen of late; the longest."""
+        return max(self.policy.every, self.every, usual_interval(self.intervals))
 
     @property
     def sight(self) -> Sight:

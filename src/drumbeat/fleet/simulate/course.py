@@ -11,6 +11,7 @@ from drumbeat.fleet.simulate.world import World
 
 HOUR = 3600.0
 PATIENCE = 20_000  #: beats after the last arrival without a job begun or ended: nobody will ever serve the rest
+MOST_BEATS = 1_000_000  #: of one simulation
 
 Controller = Callable[[World], Orders]
 
@@ -30,6 +31,8 @@ class _Record:
         self.busy.append(world.busy)
         self.queued.append(len(world.queue))
         self._check(world)
+        if len(self.at) > MOST_BEATS:
+            raise _too_long(world.every)
 
     def _check(self, world: World) -> None:
         """Raises InvalidInput when nothing has come or begun for so long that nothing will."""
@@ -55,8 +58,9 @@ def simulate(
     """Run a load under a controller that beats every so many seconds.
 
     With ``sleeps``, beats are left out while there is no worker and no job, once a beat there did nothing: the next would do
-    nothing either. Raises InvalidInput when jobs are left that nobody will ever serve.
+    nothing either. Raises InvalidInput when jobs are left that nobody will ever serve, or it would take too many beats.
     """
+    _check_length(load, around, every, sleeps=sleeps)
     world, record, due = World(load, around, every, concurrency), _Record(), load.arrivals[0]
     world.advance(due)
     while not world.is_over:
@@ -68,6 +72,21 @@ def simulate(
         due = _next_beat(world, due, orders, sleeps=sleeps)
         world.advance(due)
     return _outcome(world, name, record.course())
+
+
+def _check_length(load: Load, around: Surroundings, every: float, *, sleeps: bool) -> None:
+    """Raise InvalidInput for what could not be over in time, whatever was decided."""
+    longest = max(load.durations) + around.spawn_lag.total_seconds() * (1 - around.jitter)
+    span = longest if sleeps else max(longest, load.arrivals[-1] - load.arrivals[0])
+    if span > MOST_BEATS * every:
+        raise _too_long(every)
+
+
+def _too_long(every: float) -> InvalidInput:
+    return InvalidInput(
+        f"expected a simulation of {MOST_BEATS} beats at the most, one in {every:g} s, got jobs that take longer; "
+        f"expected seconds in the trace; or beat less often, such as with --set every=10m"
+    )
 
 
 def _next_beat(world: World, due: float, orders: Orders, *, sleeps: bool) -> float:

@@ -3,9 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from math import isfinite
+from math import inf
 
 from drumbeat.core.errors import InvalidInput
+
+_LONGEST_LAG = timedelta(days=366)
+MOST_SECONDS = 1e10  #: of an arrival or a duration: three hundred years; more is no number of seconds
+
+
+def in_seconds(arrival: float, duration: float) -> bool:
+    """Whether both can be: ``nan`` and milliseconds since 1970 cannot."""
+    return abs(arrival) <= MOST_SECONDS and 0 <= duration <= MOST_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +28,8 @@ class Load:
             raise InvalidInput(f"expected jobs, each with a duration, got {len(self.arrivals)} and {len(self.durations)}")
         if any(late < early for early, late in zip(self.arrivals, self.arrivals[1:], strict=False)):
             raise InvalidInput("expected jobs in the order of their arrival")
-        if not all(isfinite(at) and 0 <= lasts < float("inf") for at, lasts in zip(self.arrivals, self.durations, strict=True)):
-            raise InvalidInput("expected arrivals and durations in seconds, durations 0 or more")
+        if not all(in_seconds(at, lasts) for at, lasts in zip(self.arrivals, self.durations, strict=True)):
+            raise InvalidInput(f"expected arrivals and durations in seconds, durations 0 or more, at most {MOST_SECONDS:g}")
 
     def __len__(self) -> int:
         return len(self.arrivals)
@@ -40,6 +48,10 @@ class Surroundings:
     def __post_init__(self) -> None:
         if self.spawn_lag <= timedelta() or self.granule <= timedelta() or not 0 <= self.jitter < 1:
             raise InvalidInput(f"expected a spawn lag and a granule above 0 s and a jitter from 0 to below 1, got {self}")
+        if max(self.spawn_lag, self.granule) > _LONGEST_LAG or not 0 <= self.price_per_hour < inf:
+            raise InvalidInput(
+                f"expected a spawn lag and a granule of {_LONGEST_LAG.days} days or less and a price of 0 or more; got {self}"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

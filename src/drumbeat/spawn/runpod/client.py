@@ -28,6 +28,7 @@ Transport = httpx.AsyncBaseTransport  #: the wire, where tests put another
 
 _PAUSES = (timedelta(milliseconds=500), timedelta(seconds=2))  #: before what is safe to repeat is tried again
 _LONGEST_PAUSE = timedelta(seconds=15)  #: whoever wishes to be left alone for longer is not waited for
+_PATIENCE = timedelta(seconds=50)  #: for all tries of one call together, so that a beat hears what came of it
 _CONNECTIONS = 8
 _NEVER_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
 _TELL_NOTHING = frozenset({500, 502, 504})  #: it broke over it, or a gateway got no answer: it may have been done
@@ -83,6 +84,7 @@ class RunPodClient:
     def __init__(self, key: str, settings: RunPodSettings, clock: Clock, transport: Transport | None = None) -> None:
         self._key = key
         self._clock = clock
+        self._timeout = settings.timeout
         self._http = httpx.AsyncClient(
             base_url=settings.base_url,
             headers={"Authorization": f"Bearer {key}"},
@@ -147,14 +149,16 @@ class RunPodClient:
         return self._read(await self._ask("GET", "/v2/catalog/gpus", params=query), _Gpus).gpus
 
     async def _ask(self, method: str, path: str, *, fine: Iterable[int] = (), **more: Any) -> httpx.Response:
-        """Something that may be repeated, and is, a few times. Raises SpawnError with the cause of the last failure."""
+        """Something that may be repeated, and is, a few times, while there is time. Raises SpawnError with the last cause."""
+        began = self._clock.elapsed()
         for pause in (*_PAUSES, None):
             try:
                 return await self._once(method, path, frozenset(fine), **more)
             except SpawnError as exc:
                 wait = max(exc.retry_after or timedelta(), pause or timedelta())
                 passing = exc.cause in {SpawnCause.TRANSIENT, SpawnCause.RATE_LIMITED}
-                if pause is None or not passing or wait > _LONGEST_PAUSE:
+                late = self._clock.elapsed() - began + wait + self._timeout > _PATIENCE
+                if pause is None or not passing or wait > _LONGEST_PAUSE or late:
                     raise
                 log.info("trying again in %.1f s: %s", wait.total_seconds(), exc)
                 await self._clock.sleep(wait)

@@ -1,6 +1,7 @@
 """What every store must do with beats."""
 
 import asyncio
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -86,6 +87,48 @@ class BeatsContract(Given):
         made = await kept(store, pool, 3)
 
         assert await store.beats.last(pool.pool_id) == made[-1]
+
+    async def test_the_last_beat_before_a_moment_is_found(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        made = []
+        for _ in range(7):
+            made.append(await store.beats.append(pool.pool_id, new_beat()))
+            await elapse(MINUTE)
+        times = [beat.at for beat in await store.beats.list(pool.pool_id)]
+
+        found = [await store.beats.last(pool.pool_id, before=at) for at in times]
+        between = [await store.beats.last(pool.pool_id, before=at + MINUTE / 2) for at in times]
+
+        assert [beat.n for beat in found if beat] == [beat.n for beat in made]
+        assert [beat.n for beat in between if beat] == [beat.n for beat in made]
+        assert await store.beats.last(pool.pool_id, before=times[0] - MINUTE) is None
+
+    async def test_the_last_beat_that_saw_something_is_found(self, store: Store, pool: Pool) -> None:
+        assert await store.beats.last(pool.pool_id, seen=True) is None
+        await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
+        nothing = await store.beats.last(pool.pool_id, seen=True)
+        made = await kept(store, pool, 2)
+        for _ in range(3):
+            await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None, summary={"view": 1}))
+
+        assert nothing is None
+        assert await store.beats.last(pool.pool_id, seen=True) == made[-1]
+        assert await store.beats.last(pool.pool_id, before=await store.now(), seen=True) == made[-1]
+
+    async def test_deeds_are_beats_that_did_something_without_what_they_saw(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        did = NewBeat(owner="a", epoch=1, view={"workers": [AWKWARD]}, actions=[{"type": "Spawn", "reason": "so"}], why_not="x")
+        for beat in (did, new_beat(), did, new_beat(), did):
+            await store.beats.append(pool.pool_id, beat)
+        await elapse(2 * MINUTE)
+        for beat in (new_beat(), did):
+            await store.beats.append(pool.pool_id, beat)
+        rows = [replace(beat, view=None) for beat in await store.beats.list(pool.pool_id) if beat.actions]
+
+        assert [beat.n for beat in rows] == [1, 3, 5, 7]
+        assert await store.beats.deeds(pool.pool_id) == rows
+        assert await store.beats.deeds(pool.pool_id, after=1, limit=2) == rows[1:3]
+        assert await store.beats.deeds(pool.pool_id, since=await store.now() - MINUTE) == rows[3:]
 
     async def test_a_pool_nobody_made_has_no_beats(self, store: Store) -> None:
         assert await store.beats.list(PoolId("pool-nobody-made")) == []

@@ -178,6 +178,20 @@ class ClaimContract(Given):
         assert await store.queue.claim(claiming(pool, W2)) == []
         assert await store.queue.claim(claiming(pool, WorkerId("without a row")))
 
+    async def test_who_was_asked_to_drain_is_given_nothing(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, "held", "left")
+        await pushed(store, pool, "in a group", group="g", group_limit=1)
+        await active(store, pool)
+        await active(store, pool, W2)
+        held = await claimed(store, pool, W1)
+
+        await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
+        settled = await store.queue.settle(W1, [verdict(held)], claiming(pool, W1, limit=5))
+
+        assert (settled.stale, settled.claimed) == ((), ())
+        assert await store.queue.claim(claiming(pool, W1, limit=5)) == []
+        assert [job.payload for job in await store.queue.claim(claiming(pool, W2, limit=5))] == ["left", "in a group"]
+
     async def test_an_active_worker_is_given_jobs(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)
         await active(store, pool)

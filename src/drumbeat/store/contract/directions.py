@@ -10,7 +10,7 @@ from drumbeat.core.errors import Fenced, NotFound, StaleWrite
 from drumbeat.core.event import EventType, Scope, Target
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool
-from drumbeat.core.worker import WorkerStatus
+from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.given import (
     MINUTE,
     W1,
@@ -103,6 +103,24 @@ class TargetsContract(Given):
 
 
 class DrainContract(Given):
+    async def test_those_gone_long_ago_are_left_out_where_that_is_asked_for(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        for worker_id in (W1, W2):
+            await lost(store, pool, worker_id)
+        await store.workers.mark_reaped(pool.pool_id, W1)
+        await elapse(10 * MINUTE)
+        await lost(store, pool, W3)
+        await store.workers.mark_reaped(pool.pool_id, W3)
+        await active(store, pool, WorkerId("w4"))
+        since = await store.now() - MINUTE
+
+        found = await store.workers.list(pool.pool_id, gone_since=since)
+
+        assert {worker.worker_id for worker in found} == {W2, W3, "w4"}
+        assert len(await store.workers.list(pool.pool_id)) == 4
+        assert [row.worker_id for row in await store.workers.list(pool.pool_id, live=True, gone_since=since)] == ["w4"]
+
     async def test_who_is_asked_to_drain_has_a_deadline_and_an_event(self, store: Store, pool: Pool) -> None:
         await added(store, pool, W1, W2)
         before = await store.now()

@@ -17,6 +17,7 @@ from drumbeat.store.contract.given import (
     W2,
     Elapse,
     Given,
+    active,
     new_pool,
     outdated,
     unique,
@@ -138,6 +139,16 @@ class HoldContract(Given):
         await pushed(store, pool, 1)
 
         assert await store.queue.wait(pool.pool_id, timedelta(seconds=20))
+
+    async def test_whoever_waits_hears_that_somebody_shall_drain(self, store: Store, pool: Pool) -> None:
+        await active(store, pool)
+        await store.queue.claim(claiming(pool))
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(store.queue.wait(pool.pool_id, timedelta(seconds=20)))
+            await asyncio.sleep(0.05)
+            await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
+
+        assert waiting.result()
 
     async def test_a_wait_ends_though_nothing_comes(self, store: Store, pool: Pool) -> None:
         await store.queue.claim(claiming(pool))

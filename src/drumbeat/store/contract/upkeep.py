@@ -1,14 +1,18 @@
 """What every store must do about its own upkeep."""
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
+
+import pytest
 
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.event import start
 from drumbeat.core.log import NewLog
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.core.run import Result, RunStatus
-from drumbeat.core.worker import WorkerStatus
+from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.connections import connection
 from drumbeat.store.contract.executions import execution
 from drumbeat.store.contract.given import (
@@ -23,6 +27,7 @@ from drumbeat.store.contract.given import (
     joined,
     lost,
     moved,
+    new_pool,
     new_run,
     sample,
     taken,
@@ -33,6 +38,7 @@ from drumbeat.store.contract.steps import step
 from drumbeat.store.contract.templates import template
 from drumbeat.store.interface import RunChange, Store
 
+FLEETS = [(PoolKind.JOBS, {"policy": "queue_cover"}), (PoolKind.FLEET, {"workers": 2})]
 TABLES = {"pools", "workers", "events", "leases", "beats", "samples", "runs", "logs"}
 TABLES |= {"steps", "results", "executions", "templates", "connections", "answers"}
 
@@ -46,6 +52,12 @@ async def fill(store: Store, pool_id: PoolId) -> None:
     for _ in range(2):
         await store.beats.append(pool_id, NewBeat(owner="a", epoch=1, view={}))
     await store.logs.append(pool_id, [NewLog(level="INFO", logger="a", message="said")])
+
+
+async def reaped(store: Store, pool: Pool, worker_id: WorkerId) -> None:
+    """A worker whose end is known, and that of its instance."""
+    await lost(store, pool, worker_id)
+    await store.workers.mark_reaped(pool.pool_id, worker_id)
 
 
 async def left(store: Store, pool_id: PoolId) -> dict[str, int]:
@@ -181,6 +193,46 @@ class UpkeepContract(Given):
 
         assert [worker.worker_id for worker in await store.workers.list(pool.pool_id)] == [W1]
 
+    @pytest.mark.parametrize(("kind", "policy"), FLEETS)
+    async def test_pruning_keeps_a_fleets_workers_that_count_for_the_running_month(
+        self, store: Store, elapse: Elapse, kind: PoolKind, policy: Mapping[str, Any]
+    ) -> None:
+        pool = await store.pools.create(new_pool(kind, **policy))
+        await reaped(store, pool, W1)
+        now = await store.now()
+        so_far = now - now.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+        await elapse(so_far / 2)
+        await store.upkeep.prune(so_far / 4)
+        kept = [worker.worker_id for worker in await store.workers.list(pool.pool_id)]
+        await elapse(40 * DAY)
+
+        await store.upkeep.prune(DAY)
+
+        assert (kept, await store.workers.list(pool.pool_id)) == ([W1], [])
+
+    @pytest.mark.parametrize(("kind", "policy"), FLEETS)
+    async def test_pruning_keeps_a_fleets_workers_until_their_instances_are_gone(
+        self, store: Store, elapse: Elapse, kind: PoolKind, policy: Mapping[str, Any]
+    ) -> None:
+        pool = await store.pools.create(new_pool(kind, **policy))
+        await lost(store, pool, W1)
+        await reaped(store, pool, W2)
+        await elapse(40 * DAY)
+
+        await store.upkeep.prune(DAY)
+
+        assert [worker.worker_id for worker in await store.workers.list(pool.pool_id)] == [W1]
+
+    async def test_pruning_takes_ended_workers_of_a_plain_pool_reaped_or_not(self, store: Store, elapse: Elapse) -> None:
+        pool = await store.pools.create(new_pool(PoolKind.JOBS, handlers={}))
+        await lost(store, pool, W1)
+        await reaped(store, pool, W2)
+        await elapse(2 * MINUTE)
+
+        await store.upkeep.prune(MINUTE)
+
+        assert await store.workers.list(pool.pool_id) == []
+
     async def test_pruning_keeps_the_last_beat_of_a_pool(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         await fill(store, pool.pool_id)
         await elapse(DAY)
@@ -191,6 +243,15 @@ class UpkeepContract(Given):
         assert last is not None
         assert last.n == 2
         assert (await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view={}))).n == 3
+
+    async def test_pruning_keeps_the_last_beat_that_saw_something(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        for view in ({"n": 1}, {"n": 2}, None, None):
+            await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=view))
+        await elapse(DAY)
+
+        await store.upkeep.prune(MINUTE)
+
+        assert [(beat.n, beat.view) for beat in await store.beats.list(pool.pool_id)] == [(2, {"n": 2}), (4, None)]
 
     async def test_pruning_keeps_the_events_of_what_has_not_ended(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         run = await new_run(store)

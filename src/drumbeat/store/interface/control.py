@@ -90,8 +90,9 @@ class Workers(Protocol):
         """Raises NotFound."""
         ...
 
-    async def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
-        """The workers of a pool by slot, then age; only those in a live state if asked."""
+    async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
+        """The workers of a pool by slot, then age; only those in a live state if asked. With ``gone_since`` those are left out
+        whose instance was known to be gone before then: of a pool that lives long, almost all."""
         ...
 
     async def move(
@@ -124,7 +125,10 @@ class Workers(Protocol):
         *,
         fence: Fence | None = None,
     ) -> Sequence[WorkerId]:
-        """Give live workers a drain deadline and a STOP event each; answers with those newly asked. Harmless to repeat."""
+        """Give live workers a drain deadline and a STOP event each; answers with those newly asked. Harmless to repeat.
+
+        They are given no jobs from then on (C77), and whoever waits for work in the pool is woken, to hear of it at once.
+        """
         ...
 
     async def note_instance(

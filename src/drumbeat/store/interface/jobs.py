@@ -52,7 +52,7 @@ class Queue(Protocol):
 
         Counts an attempt, raises the epoch, opens a row of the attempts log. A job is passed over while its time has not come,
         its group is at its limit or rate, or this worker lacks its capability. Nothing is given from a paused pool, nor to a
-        worker whose row says draining or has ended (C77). A worker without a row may claim.
+        worker that was asked to drain, drains or has ended (C77). A worker without a row may claim.
         """
         ...
 
@@ -80,9 +80,11 @@ class Queue(Protocol):
         ...
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
-        """Return once something may be claimable (a push, a release, a job that came due), or after ``within``.
+        """Return once something may be claimable (a push, a release, a job that came due) or a worker
+        was asked to leave, or after ``within``.
 
-        May be wrong either way: whoever waits claims again afterwards. True: there is news.
+        May be wrong either way: whoever waits claims again afterwards, and where nothing can be heard only jobs are noticed.
+        True: there is news.
         """
         ...
 

@@ -23,7 +23,15 @@ class Beats(Protocol):
         """Beats numbered above ``after``, oldest first."""
         ...
 
-    async def last(self, pool_id: PoolId) -> Beat | None: ...
+    async def deeds(
+        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+    ) -> Sequence[Beat]:
+        """The same, but only beats that did something, and without what they saw: that is most of a beat."""
+        ...
+
+    async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
+        """The last beat, or the last that is not later than ``before``; ``seen``: the last of them that holds what it saw."""
+        ...
 
 
 class Samples(Protocol):

@@ -42,7 +42,8 @@ class Upkeep(Protocol):
         """Delete samples, logs, beats and ended workers older than this; events of ended runs too, and leases of an occasion (a
         trigger on its way, a webhook that came: a name with a slash) that ran out as long ago. Counts by table.
 
-        A pool's own lease is never deleted: its epochs must not be used twice.
+        A pool's own lease is never deleted: its epochs must not be used twice. Of a fleet's workers none is deleted whose
+        instance is not known to be gone, or that counts for the running month: what was spent is summed from their rows.
         """
         ...
 

@@ -1,7 +1,9 @@
 """Beats, in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.lease import Fence
@@ -33,11 +35,20 @@ class MemoryBeats(Table):
 
     @operation
     def list(self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000) -> Sequence[Beat]:
-        rows = self.state.pools.get(pool_id)
-        beats = rows.beats if rows else []
-        return [beat for beat in beats if beat.n > after and (since is None or beat.at > since)][:limit]
+        return list(islice(self._later(pool_id, since, after), limit))
 
     @operation
-    def last(self, pool_id: PoolId) -> Beat | None:
+    def deeds(self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000) -> Sequence[Beat]:
+        found = (beat for beat in self._later(pool_id, since, after) if beat.actions)
+        return [replace(beat, view=None) for beat in islice(found, limit)]
+
+    @operation
+    def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
         rows = self.state.pools.get(pool_id)
-        return rows.beats[-1] if rows and rows.beats else None
+        newest_first = reversed(rows.beats if rows else [])
+        fitting = (beat for beat in newest_first if (before is None or beat.at <= before) and not (seen and beat.view is None))
+        return next(fitting, None)
+
+    def _later(self, pool_id: PoolId, since: datetime | None, after: int) -> Iterator[Beat]:
+        rows = self.state.pools.get(pool_id)
+        return (beat for beat in (rows.beats if rows else []) if beat.n > after and (since is None or beat.at > since))

@@ -9,7 +9,8 @@ from drumbeat.core.errors import AlreadyExists, InvalidInput
 from drumbeat.core.job import Attempt, Job, JobId, JobStatus, NewJob, Outcome, Token, Verdict
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.core.recovery import stays
+from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import Claiming, Renewed, Settled
 from drumbeat.store.job_ids import job_id_of, refuse_own_form
 from drumbeat.store.memory.ready import JobRows
@@ -114,7 +115,7 @@ class MemoryQueue(Table):
     def _may_claim(self, rows: PoolRows, claiming: Claiming) -> bool:
         worker = rows.workers.get(claiming.worker_id)
         paused = rows.pool.paused_until is not None and rows.pool.paused_until > self.state.now()
-        leaving = worker is not None and (worker.status is WorkerStatus.DRAINING or not worker.is_live)
+        leaving = worker is not None and not (worker.is_live and stays(worker))
         return claiming.limit > 0 and not paused and not leaving
 
     def _settle(self, worker_id: WorkerId, verdict: Verdict) -> bool:

@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
+from drumbeat.core.billing import billed_since
 from drumbeat.core.run import RUN_ENDED
+from drumbeat.core.worker import Worker
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.memory.state import PoolRows, Table, operation
 
@@ -36,7 +38,7 @@ class MemoryUpkeep(Table):
         before = self.state.now() - older_than
         gone = Counter(dict.fromkeys(_PRUNED, 0))
         for rows in self.state.pools.values():
-            gone.update(_prune(rows, before))
+            gone.update(_prune(rows, before, billed_since(self.state.now())))
         return {**gone, "leases": self._prune_leases(before)}
 
     def _prune_leases(self, before: datetime) -> int:
@@ -63,16 +65,23 @@ class MemoryUpkeep(Table):
         }
 
 
-def _prune(rows: PoolRows, before: datetime) -> Mapping[str, int]:
+def _prune(rows: PoolRows, before: datetime, billed: datetime) -> Mapping[str, int]:
     had = _sizes(rows)
     rows.samples = {key: kept for key, kept in rows.samples.items() if kept.row.at >= before}
     rows.logs = [log for log in rows.logs if log.at >= before]
-    rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n == rows.last_beat]
-    rows.workers = {name: row for name, row in rows.workers.items() if row.ended_at is None or row.ended_at >= before}
+    last_seen = next((beat.n for beat in reversed(rows.beats) if beat.view is not None), None)
+    rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n in (rows.last_beat, last_seen)]
+    rows.workers = {name: row for name, row in rows.workers.items() if _stays(rows, row, before, billed)}
     if rows.run and rows.run.status in RUN_ENDED:
         rows.events = [event for event in rows.events if event.created_at >= before]
     has = _sizes(rows)
     return {table: had[table] - has[table] for table in _PRUNED}
+
+
+def _stays(rows: PoolRows, worker: Worker, before: datetime, billed: datetime) -> bool:
+    if worker.ended_at is None or worker.ended_at >= before:
+        return True
+    return rows.pool.is_scaled and (worker.reaped_at is None or worker.reaped_at >= billed)
 
 
 def _sizes(rows: PoolRows) -> dict[str, int]:

@@ -33,10 +33,11 @@ class MemoryWorkers(Table):
         return self.state.worker(pool_id, worker_id)
 
     @operation
-    def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
+    def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
         rows = self.state.pools.get(pool_id)
         workers = rows.workers.values() if rows else ()
-        return sorted((worker for worker in workers if worker.is_live or not live), key=lambda worker: worker.slot)
+        found = (worker for worker in workers if (worker.is_live or not live) and not _is_forgotten(worker, gone_since))
+        return sorted(found, key=lambda worker: worker.slot)
 
     @operation
     def move(
@@ -85,6 +86,8 @@ class MemoryWorkers(Table):
         asked = self._undrained(pool_id, workers)
         for worker in asked:
             keep(self.state, replace(worker, drain_deadline=deadline), stop(reason, within, worker.worker_id))
+        if asked:
+            self.state.news.tell(pool_id)
         return [worker.worker_id for worker in asked]
 
     @operation
@@ -108,6 +111,10 @@ class MemoryWorkers(Table):
         rows = self.state.pools.get(pool_id)
         known = [rows.workers[name] for name in dict.fromkeys(workers) if name in rows.workers] if rows else []
         return [worker for worker in known if worker.is_live and worker.drain_deadline is None]
+
+
+def _is_forgotten(worker: Worker, gone_since: datetime | None) -> bool:
+    return gone_since is not None and worker.reaped_at is not None and worker.reaped_at < gone_since
 
 
 def _new_row(worker: Worker, now: datetime) -> Worker:

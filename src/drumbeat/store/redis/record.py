@@ -1,6 +1,7 @@
 """What is written down as it happens, in Redis: beats, samples, logs. Memory is dear, so of each a pool keeps the newest."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from drumbeat.core.beat import Beat, NewBeat
@@ -24,6 +25,7 @@ from drumbeat.store.redis.rows import (
 )
 
 KEPT = 10_000  #: how many samples, log lines and beats of one pool stay at least; older ones make room
+_PAGE = 100  #: beats read at once on the way to those that did something
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
@@ -42,8 +44,18 @@ class RedisBeats:
         entries = await self._database.run("beat_list", pool_id, after, at_us(since), limit)
         return [beat_of(pool_id, entry) for entry in entries]
 
-    async def last(self, pool_id: PoolId) -> Beat | None:
-        entries = await self._database.run("beat_last", pool_id)
+    async def deeds(
+        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+    ) -> Sequence[Beat]:
+        """Bodies hold everything, so they are read a few at a time, and what was seen is dropped on the way."""
+        found: list[Beat] = []
+        while len(found) < limit and (page := await self.list(pool_id, since=since, after=after, limit=_PAGE)):
+            found += (replace(beat, view=None) for beat in page if beat.actions)
+            after = page[-1].n
+        return found[:limit]
+
+    async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
+        entries = await self._database.run("beat_last", pool_id, at_us(before), int(seen))
         return beat_of(pool_id, entries[0]) if entries else None
 
 

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import StoreTooNew
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.rows import instant, to_us
+from drumbeat.store.redis.rows import at_us, instant, to_us
 
 LATEST = 1  #: the version of the keys' layout
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
@@ -42,8 +43,10 @@ class RedisUpkeep:
     async def prune(self, older_than: timedelta) -> Mapping[str, int]:
         """Pool by pool, so that the server is free for others in between. Events stay: Redis has no runs that end."""
         gone = Counter(dict.fromkeys((*_PRUNED, "events"), 0))
+        billed = at_us(billed_since(instant(await self._database.run("now"))))
         for pool in await self._database.run("pool_names"):
-            gone.update(dict(zip(_PRUNED, await self._database.run("pool_prune", pool, to_us(older_than)), strict=True)))
+            counts = await self._database.run("pool_prune", pool, to_us(older_than), billed)
+            gone.update(dict(zip(_PRUNED, counts, strict=True)))
         gone["leases"] = await self._database.run("lease_prune", to_us(older_than))
         return dict(gone)
 

@@ -1,7 +1,7 @@
 """Workers as a controller sees them, in Redis."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import IllegalMove
@@ -11,7 +11,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
 from drumbeat.store.interface import Change
 from drumbeat.store.redis.database import Argument, RedisDatabase
-from drumbeat.store.redis.rows import dump, fence_words, instant, to_us, told, worker_of
+from drumbeat.store.redis.rows import at_us, dump, fence_words, instant, to_us, told, worker_of
 
 
 class RedisWorkers:
@@ -25,8 +25,8 @@ class RedisWorkers:
     async def get(self, pool_id: PoolId, worker_id: WorkerId) -> Worker:
         return worker_of(pool_id, await self._database.run("worker_get", pool_id, worker_id))
 
-    async def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
-        rows = await self._database.run("worker_list", pool_id, "live" if live else "workers")
+    async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
+        rows = await self._database.run("worker_list", pool_id, "live" if live else "workers", at_us(gone_since))
         return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
 
     async def move(

@@ -26,8 +26,15 @@ class SqlBeats:
         values = {"pool_id": pool_id, "since": at_us(since), "after": after, "limit": limit}
         return [beat_of(row) for row in await self._database.read("list_beats", values)]
 
-    async def last(self, pool_id: PoolId) -> Beat | None:
-        rows = await self._database.read("last_beat", {"pool_id": pool_id})
+    async def deeds(
+        self, pool_id: PoolId, *, since: datetime | None = None, after: int = 0, limit: int = 1000
+    ) -> Sequence[Beat]:
+        values = {"pool_id": pool_id, "since": at_us(since), "after": after, "limit": limit}
+        return [beat_of(row) for row in await self._database.read("list_deeds", values)]
+
+    async def last(self, pool_id: PoolId, *, before: datetime | None = None, seen: bool = False) -> Beat | None:
+        values = {"pool_id": pool_id, "before": at_us(before), "seen": int(seen)}
+        rows = await self._database.read("last_beat", values)
         return beat_of(rows[0]) if rows else None
 
 

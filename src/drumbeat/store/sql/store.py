@@ -36,7 +36,8 @@ class SqlStore:
         self._create = create
         self._check_version = check_version
         self.pools = SqlPools(database)
-        self.workers = SqlWorkers(database)
+        self.queue = database.queue()
+        self.workers = SqlWorkers(database, self.queue)
         self.membership = SqlMembership(database)
         self.events = SqlEvents(database)
         self.leases = SqlLeases(database)
@@ -50,7 +51,6 @@ class SqlStore:
         self.connections = SqlConnections(database)
         self.answers = SqlAnswers(database)
         self.notes = SqlNotes(database)
-        self.queue = database.queue()
         self.jobs = SqlJobs(database, self.queue)
         self.logs = SqlLogs(database)
         self.upkeep = SqlUpkeep(database)

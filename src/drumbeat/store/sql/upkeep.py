@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
+from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import StoreTooNew
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.sql.database import Database
 from drumbeat.store.sql.migrate import LATEST, find_version, migrate
-from drumbeat.store.sql.rows import instant, to_us
+from drumbeat.store.sql.rows import at_us, instant, to_us
 
 TABLES = (
     "pools",
@@ -63,8 +64,9 @@ class SqlUpkeep:
         return {table: (await self._database.read(f"count_{table}"))[0]["rows"] for table in TABLES}
 
     async def prune(self, older_than: timedelta) -> Mapping[str, int]:
-        age = {"age": to_us(older_than)}
-        return {table: len(await self._database.write(f"prune_{table}", age)) for table in _PRUNED}
+        now = instant((await self._database.read("now"))[0]["now"])
+        values = {"age": to_us(older_than), "billed_since": at_us(billed_since(now))}
+        return {table: len(await self._database.write(f"prune_{table}", values)) for table in _PRUNED}
 
 
 def refuse_newer(location: str, version: int) -> None:

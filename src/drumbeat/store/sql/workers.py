@@ -1,7 +1,7 @@
 """The registry, as a controller sees it."""
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
@@ -10,9 +10,9 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move
 from drumbeat.store.interface import Change
-from drumbeat.store.sql.database import Database, Script, check_fence
+from drumbeat.store.sql.database import Database, RingingQueue, Script, check_fence
 from drumbeat.store.sql.events import append_events, moved
-from drumbeat.store.sql.rows import dump, to_us, worker_of
+from drumbeat.store.sql.rows import at_us, dump, to_us, worker_of
 
 NO_CHANGE = Change()
 
@@ -20,8 +20,9 @@ NO_CHANGE = Change()
 class SqlWorkers:
     """The registry, as a controller sees it."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, queue: RingingQueue) -> None:
         self._database = database
+        self._queue = queue
 
     async def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
         await self._database.transact(_add_workers(workers, fence))
@@ -32,8 +33,9 @@ class SqlWorkers:
             raise _no_worker(pool_id, worker_id)
         return worker_of(rows[0])
 
-    async def list(self, pool_id: PoolId, *, live: bool = False) -> Sequence[Worker]:
-        return [worker_of(row) for row in await self._database.read("list_workers", {"pool_id": pool_id, "live": int(live)})]
+    async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
+        values = {"pool_id": pool_id, "live": int(live), "gone_since": at_us(gone_since)}
+        return [worker_of(row) for row in await self._database.read("list_workers", values)]
 
     async def move(
         self, worker: Worker, to: WorkerStatus, reason: str, change: Change | None = None, *, fence: Fence | None = None
@@ -48,7 +50,10 @@ class SqlWorkers:
     async def ask_to_drain(
         self, pool_id: PoolId, workers: Sequence[WorkerId], reason: str, within: timedelta, *, fence: Fence | None = None
     ) -> Sequence[WorkerId]:
-        return await self._database.transact(_ask_to_drain(pool_id, workers, reason, within, fence))
+        asked = await self._database.transact(_ask_to_drain(pool_id, workers, reason, within, fence))
+        if asked:
+            await self._queue.ring([pool_id])
+        return asked
 
     async def note_instance(
         self, pool_id: PoolId, worker_id: WorkerId, ref: str, meta: Mapping[str, Any], *, fence: Fence | None = None

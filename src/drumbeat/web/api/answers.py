@@ -15,7 +15,9 @@ _MEANINGS: Mapping[int, str] = {
     403: "A reader asked for a change, or another site's page did",
     404: "There is no such thing",
     409: "It is there already, has moved on, or is being worked on",
+    412: "It was changed since the ETag in If-Match",
     413: "The body is too large",
+    415: "The body's Content-Type is not application/json",
     421: "Host is not this server's name",
     422: "What was sent cannot be used; errors names the fields",
     429: "Too many wrong tokens",
@@ -23,7 +25,7 @@ _MEANINGS: Mapping[int, str] = {
     502: "The provider of workers said no",
     503: "The store does not answer",
 }
-EVERYWHERE = (400, 401, 403, 413, 421, 422, 429, 503)
+EVERYWHERE = (400, 401, 403, 413, 415, 421, 422, 429, 503)
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

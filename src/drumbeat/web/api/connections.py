@@ -2,10 +2,10 @@
 
 from datetime import datetime
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import Response
-from pydantic import ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr
 
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import InvalidInput
@@ -13,6 +13,7 @@ from drumbeat.web.api.answers import located, made, problems
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Body, Id, Shape
+from drumbeat.web.problems import naming
 
 router = checked("connections")
 
@@ -20,7 +21,19 @@ CONNECTIONS = f"{PREFIX}/connections"
 _CONNECTION = f"{CONNECTIONS}/{{name}}"
 _LINKS = {name: f"{name}_connection" for name in ("show", "change", "test", "remove")}
 
-Url = Annotated[str, Field(min_length=1, max_length=2000, description="Without a password.")]
+
+def _readable(url: str) -> str:
+    """What cannot be read is not repeated: it may hold a password."""
+    try:
+        urlsplit(url).port  # noqa: B018  (it is read to see whether it can be)
+    except ValueError:
+        raise ValueError(
+            "expected SCHEME://USER@HOST:PORT/DATABASE with a port from 1 to 65535, got what cannot be read"
+        ) from None
+    return url
+
+
+Url = Annotated[str, Field(min_length=1, max_length=2000, description="Without a password."), AfterValidator(_readable)]
 Password = Annotated[SecretStr, Field(max_length=1000, description="Sealed, and never shown again.")]
 Words = Annotated[str, Field(max_length=1000)]
 
@@ -114,7 +127,8 @@ def _opened(password: SecretStr | None) -> str | None:
 )
 async def make(body: NewConnection, plane: Plane, response: Response) -> ConnectionShape:
     """Keep a connection; templates name it as target.connection."""
-    kept = await plane.connections().add(body.name, body.url, _opened(body.password), body.description)
+    with naming("url"):
+        kept = await plane.connections().add(body.name, body.url, _opened(body.password), body.description)
     located(response, f"{CONNECTIONS}/{quote(kept.name)}")
     return _shown(kept)
 
@@ -136,7 +150,8 @@ async def change(name: Id, body: ConnectionChange, plane: Plane) -> ConnectionSh
     """Change a connection. A password is sealed for its URL: for another it must be given again."""
     if not body.model_fields_set:
         raise InvalidInput("url: expected a url, a password or a description, got none")
-    return _shown(await plane.connections().change(name, body.url, _opened(body.password), body.description))
+    with naming("url"):
+        return _shown(await plane.connections().change(name, body.url, _opened(body.password), body.description))
 
 
 @router.post(f"{_CONNECTION}/default", operation_id="default_connection", responses=problems(404, 409))

@@ -1,6 +1,5 @@
 """Fleets: how many workers a pool has, why, what they cost, and what another policy would have done."""
 
-import asyncio
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -10,7 +9,7 @@ from pydantic import Field
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind
-from drumbeat.offline import sentences, simulate_jobs
+from drumbeat.offline import sentences
 from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, InHouse, Plane
 from drumbeat.web.api.pools import worker_shape
@@ -18,6 +17,8 @@ from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Body, Id, Moment, Shape
 from drumbeat.web.api.shapes_pools import PoolShape
 from drumbeat.web.api.shapes_runs import BeatShape, WorkerShape
+from drumbeat.web.problems import naming
+from drumbeat.web.simulating import HIGHEST_PRICE, LONGEST, LONGEST_JOB, LONGEST_LAG, MOST_JOBS, simulated
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import FleetDesk
@@ -26,12 +27,9 @@ router = checked("fleet")
 
 _FLEET = f"{PREFIX}/fleet/{{pool_id}}"
 _UNSEEN = frozenset({"state"})  #: of a beat's summary: what it leaves to the next, for no reader
-MOST_JOBS = 20_000  #: of a trace that is simulated
-LONGEST = 31 * 86_400.0  #: seconds of a trace
-MOST_BEATS = 100_000
 
 Arrival = Annotated[float, Field(ge=0, le=LONGEST, description="Seconds since the trace began.")]
-Lasts = Annotated[float, Field(ge=0, le=86_400, description="Seconds.")]
+Lasts = Annotated[float, Field(ge=0, le=LONGEST_JOB, description="Seconds.")]
 Setting = Annotated[str, Field(max_length=200)] | int | float | bool | None
 
 
@@ -104,6 +102,9 @@ class Drain(Body):
     within: Annotated[float, Field(gt=0, le=604_800)] | None = Field(default=None, description="Seconds.")
 
 
+EVERYBODY = Drain()
+
+
 class Asked(Shape):
     """Workers that were newly asked."""
 
@@ -125,10 +126,10 @@ class Simulation(Body):
     settings: Annotated[dict[str, Setting], Field(max_length=50, description="Fields of the policy.")] = Field(
         default_factory=dict
     )
-    spawn_lag: Annotated[float, Field(gt=0, le=86_400)] = 120
+    spawn_lag: Annotated[float, Field(gt=0, le=LONGEST_LAG)] = 120
     jitter: Annotated[float, Field(ge=0, lt=1)] = 0
     granule: Annotated[float, Field(gt=0, le=86_400)] = 1
-    price_per_hour: Annotated[float, Field(ge=0, le=1_000_000)] = 0
+    price_per_hour: Annotated[float, Field(ge=0, le=HIGHEST_PRICE)] = 0
     seed: Annotated[int, Field(ge=0, le=2**31 - 1)] = 0
 
 
@@ -192,7 +193,7 @@ async def spend(pool_id: Id, plane: Plane) -> SpentShape:
 
 
 @router.post(f"{_FLEET}/drain", status_code=202, operation_id="drain_fleet", responses=problems(404, 409))
-async def drain(pool_id: Id, body: Drain, plane: Plane) -> Asked:
+async def drain(pool_id: Id, plane: Plane, body: Drain = EVERYBODY) -> Asked:
     """Ask workers to finish what they hold and leave."""
     limit = None if body.within is None else timedelta(seconds=body.within)
     return Asked(workers=list(await (await _desk(plane, pool_id)).drain(body.workers, limit)))
@@ -224,10 +225,11 @@ async def simulate(body: Simulation, house: InHouse) -> SimulatedShape:
         "price_per_hour": body.price_per_hour,
         "seed": body.seed,
     }
-    jobs = sorted((each.arrival, each.duration) for each in body.jobs)
+    jobs = [(each.arrival, each.duration) for each in body.jobs]
     settings = {name: None if value is None else str(value) for name, value in body.settings.items()}
     async with house.busy:
-        found = await asyncio.to_thread(simulate_jobs, jobs, body.policy, settings, MOST_BEATS, **around)
+        with naming("settings"):
+            found = await simulated(jobs, body.policy, settings, **around)
     return SimulatedShape.model_validate({"figures": found.figures(), "course": _course(found.outcome.course)})
 
 

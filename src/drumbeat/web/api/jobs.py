@@ -7,12 +7,10 @@ from fastapi import Query, Request, Response
 
 from drumbeat.client import NewJob as PushedJob
 from drumbeat.client import new_job
-from drumbeat.control_plane import ControlPlane
 from drumbeat.core.job import JobId, JobStatus
-from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.web.api.answers import located, made, problems
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.entry import PREFIX, InHouse, Plane
 from drumbeat.web.api.paging import by_number
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Limit, Page
@@ -27,10 +25,12 @@ from drumbeat.web.api.shapes_pools import (
     Pushed,
     WholeJob,
 )
+from drumbeat.web.house import House
 
 router = checked("jobs")
 
 _JOBS = f"{PREFIX}/pools/{{pool_id}}/jobs"
+ALL_POISONED = JobsToRequeue()
 _JOB = f"{_JOBS}/{{job_id}}"
 
 
@@ -43,17 +43,17 @@ def _links() -> dict[int | str, dict[str, Any]]:
 
 
 @router.post(_JOBS, status_code=201, operation_id="push_job", responses={**_links(), **problems(404, 409)})
-async def push(pool_id: Id, body: NewJob, plane: Plane, response: Response) -> Pushed:
+async def push(pool_id: Id, body: NewJob, house: InHouse, response: Response) -> Pushed:
     """Push a job. The pool is made if it is not there."""
-    ids = await _pushed(plane, pool_id, [_job(body)])
+    ids = await _pushed(house, pool_id, [_job(body)])
     located(response, f"{PREFIX}/pools/{quote(pool_id, safe='')}/jobs/{quote(ids[0], safe='')}")
     return Pushed(job_ids=ids)
 
 
 @router.post(f"{_JOBS}/many", status_code=201, operation_id="push_jobs", responses={**_links(), **problems(404, 409)})
-async def push_many(pool_id: Id, body: NewJobs, plane: Plane) -> Pushed:
+async def push_many(pool_id: Id, body: NewJobs, house: InHouse) -> Pushed:
     """Push many jobs: all of them, or none."""
-    return Pushed(job_ids=await _pushed(plane, pool_id, [_job(each) for each in body.jobs]))
+    return Pushed(job_ids=await _pushed(house, pool_id, [_job(each) for each in body.jobs]))
 
 
 def _job(body: NewJob) -> PushedJob:
@@ -61,9 +61,9 @@ def _job(body: NewJob) -> PushedJob:
     return new_job(body.payload, **{name: value for name, value in given.items() if value is not None})
 
 
-async def _pushed(plane: ControlPlane, pool_id: str, jobs: list[PushedJob]) -> list[str]:
-    ids = await plane.pool(pool_id).push_jobs(jobs)
-    await plane.work_added(PoolId(pool_id))
+async def _pushed(house: House, pool_id: str, jobs: list[PushedJob]) -> list[str]:
+    ids = await house.plane.pool(pool_id).push_jobs(jobs)
+    await house.work_added(pool_id)
     return list(ids)
 
 
@@ -115,6 +115,6 @@ async def cancel(pool_id: Id, body: JobsNamed, plane: Plane) -> list[JobShape]:
 
 
 @router.post(f"{_JOBS}/requeue", operation_id="requeue_jobs", responses=problems(404))
-async def requeue(pool_id: Id, body: JobsToRequeue, plane: Plane) -> Pushed:
+async def requeue(pool_id: Id, plane: Plane, body: JobsToRequeue = ALL_POISONED) -> Pushed:
     """Have poisoned and cancelled jobs tried again, with their failures forgotten. Answers with those that were."""
     return Pushed(job_ids=list(await plane.pool(pool_id).requeue(*(body.job_ids or ()))))

@@ -107,7 +107,7 @@ async def _money(plane: ControlPlane, pool: Pool) -> list[Line]:
     if not pool.policy.get("price_per_hour"):
         return []
     try:
-        async with plane.local_spawner(survive=True) as spawner:
+        async with plane.fleet_spawner(pool.pool_id) as spawner:
             found = await plane.fleet(pool.pool_id).spend(spawner)
     except DrumbeatError:
         return []

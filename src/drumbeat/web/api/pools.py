@@ -23,6 +23,7 @@ from drumbeat.web.api.shapes_runs import BeatShape, EventShape, LogShape, Sample
 router = checked("pools")
 
 POOLS = f"{PREFIX}/pools"
+FOR_GOOD = Pause()
 _POOL = f"{POOLS}/{{pool_id}}"
 _LINKS = {name: f"{name}_pool" for name in ("show", "pause", "resume")} | {"push": "push_job", "list": "list_jobs"}
 Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
@@ -78,7 +79,7 @@ def worker_shape(worker: Worker, now: datetime, home: Pool) -> WorkerShape:
 
 
 @router.post(f"{_POOL}/pause", operation_id="pause_pool", responses=problems(404))
-async def pause(pool_id: Id, body: Pause, plane: Plane) -> PoolShape:
+async def pause(pool_id: Id, plane: Plane, body: Pause = FOR_GOOD) -> PoolShape:
     """Let nothing be claimed from a pool; what runs goes on."""
     until = None if body.seconds is None else await plane.store.now() + timedelta(seconds=body.seconds)
     return PoolShape.model_validate(await plane.pool(pool_id).pause(until))

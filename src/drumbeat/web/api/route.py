@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
 from drumbeat.core.errors import InvalidInput
@@ -25,11 +25,18 @@ class CheckedRequest(Request):
         return self._json
 
     async def look_through(self) -> None:
-        """Raise InvalidInput for text no store can keep. What is no JSON is found by whoever reads it next."""
+        """Raise InvalidInput for text no store can keep, HTTPException 415 and 400 for what is no JSON."""
+        if not await self.body():
+            return
+        if not _is_json(self.headers.get("content-type")):
+            got = self.headers.get("content-type") or "none"
+            raise HTTPException(415, f"expected Content-Type: application/json, got {got[:100]}")
         try:
             value = await self.json()
-        except (ValueError, RecursionError):
-            return
+        except RecursionError:
+            raise InvalidInput(f"expected JSON nested at most {DEEPEST} deep, got more") from None
+        except ValueError as exc:
+            raise HTTPException(400, f"the body is not JSON: {_where(exc)}") from exc
         check(value)
 
 
@@ -91,4 +98,18 @@ def _is_unicode(text: str) -> bool:
 
 
 def _no_number(name: str) -> Any:
-    raise json.JSONDecodeError(f"JSON has no number {name}", name, 0)
+    raise ValueError(f"it has no number {name}")
+
+
+def _is_json(content_type: str | None) -> bool:
+    """As FastAPI judges it."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
+
+
+def _where(exc: ValueError) -> str:
+    if isinstance(exc, json.JSONDecodeError):
+        return f"{exc.msg} at line {exc.lineno}, column {exc.colno}"
+    if isinstance(exc, UnicodeDecodeError):
+        return f"expected text in {exc.encoding}, got the byte {exc.object[exc.start]:#04x} at {exc.start}"
+    return str(exc)

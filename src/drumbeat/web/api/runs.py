@@ -27,6 +27,7 @@ router = checked("runs")
 RUNS = f"{PREFIX}/runs"
 _RUN = f"{RUNS}/{{run_id}}"
 MOST_SORTED = 1000  #: runs that are put in another order than that of their making
+AS_IT_WAS = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
 
 Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status", "qps", "-qps", "operations", "-operations"]
@@ -74,7 +75,7 @@ async def list_runs(
     since: Annotated[Moment | None, Query(description="Made then or later.")] = None,
     until: Annotated[Moment | None, Query(description="Made before.")] = None,
     sort: Annotated[
-        Order, Query(description="A dash turns it round; orders but created_at are of the newest 1000.")
+        Order, Query(description="A dash turns it round; orders but -created_at are of the newest 1000.")
     ] = "-created_at",
     limit: Limit = 50,
     offset: Offset = 0,
@@ -138,7 +139,7 @@ async def stop(run_id: Id, plane: Plane) -> RunShape:
     operation_id="rerun_run",
     responses={**made(_LINKS, "run/run_id", "run_id"), **problems(404, 409)},
 )
-async def rerun(run_id: Id, body: Rerun, plane: Plane, response: Response) -> RunMade:
+async def rerun(run_id: Id, plane: Plane, response: Response, body: Rerun = AS_IT_WAS) -> RunMade:
     """Make a run like another, or with some settings changed."""
     run, ahead = await plane.bench().recreate(RunId(run_id), settings_of(body.settings))
     return await _made(plane, response, run, ahead, start=body.start)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import AfterValidator, Field, JsonValue
 
 from drumbeat.client import Mode
 from drumbeat.core.job import JobStatus, Outcome
@@ -16,6 +16,12 @@ Duration = Annotated[float, Field(ge=0, le=315_360_000, description="Seconds.")]
 Positive = Annotated[float, Field(gt=0, le=315_360_000, description="Seconds.")]
 Count = Annotated[int, Field(ge=1, le=LARGEST_INT)]
 Key = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _before_9000(moment: datetime) -> datetime:
+    if moment.year >= 9000:
+        raise ValueError("expected a moment before the year 9000")
+    return moment
 
 
 class NewPool(Body):
@@ -92,7 +98,7 @@ class JobOptions(Body):
     type: Annotated[str, Field(max_length=200)] = ""
     priority: Annotated[int, Field(ge=-LARGEST_INT, le=LARGEST_INT)] = 0
     delay: Duration | None = None
-    run_at: Moment | None = None
+    run_at: Annotated[Moment, AfterValidator(_before_9000)] | None = None
     max_attempts: Count | None = None
     max_crashes: Count | None = None
     backoff: BackoffBody | None = None

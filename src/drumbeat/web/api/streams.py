@@ -38,7 +38,8 @@ LastEventId = Annotated[str | None, Header(alias="Last-Event-ID")]
 
 @router.get(f"{PREFIX}/runs/{{run_id}}/events-stream", include_in_schema=False)
 async def run_events(run_id: str, house: InHouse, last_event_id: LastEventId = None) -> StreamingResponse:
-    """The same as server-sent events. With Last-Event-ID no log line is told twice; of the last 1,000 none is left out."""
+    """The same as server-sent events. With Last-Event-ID no log line is told twice; none is left out of the last 1000 that this
+    server has read, which are the last 500 when it has just begun to."""
     return events(await _run_feed(house, run_id), last_event_id)
 
 

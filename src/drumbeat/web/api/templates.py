@@ -4,11 +4,11 @@ from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import Query, Response
+from fastapi import Header, HTTPException, Query, Response
 from pydantic import ConfigDict, Field
 
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, StaleWrite
 from drumbeat.core.run import Template
 from drumbeat.offline import template_schema
 from drumbeat.web.api.answers import located, made, problems
@@ -22,6 +22,12 @@ router = checked("templates")
 
 TEMPLATES = f"{PREFIX}/templates"
 _TEMPLATE = f"{TEMPLATES}/{{template_id}}"
+_ETAG = {"ETag": {"description": "The same until it is changed.", "schema": {"type": "string"}}}
+_TAGGED: dict[int | str, dict[str, Any]] = {200: {"description": "The template", "headers": _ETAG}}
+IfMatch = Annotated[
+    str | None,
+    Header(max_length=1000, description="The ETag the change was made on: one that somebody has changed since is left alone."),
+]
 _LINKS = {name: f"{name}_template" for name in ("show", "change", "copy", "plan", "remove")}
 
 
@@ -105,12 +111,12 @@ class Preview(Shape):
 )
 async def make(body: NewTemplate, plane: Plane, response: Response) -> TemplateShape:
     """Keep a template, checked whole."""
-    return _told(response, await plane.bench().add_template(text_of(body.document), body.name))
+    return _told(plane, response, await plane.bench().add_template(text_of(body.document), body.name))
 
 
-def _told(response: Response, template: Template) -> TemplateShape:
+def _told(plane: ControlPlane, response: Response, template: Template) -> TemplateShape:
     located(response, f"{TEMPLATES}/{quote(template.template_id)}")
-    return TemplateShape.model_validate(template)
+    return _tagged(plane, response, template)
 
 
 @router.get(TEMPLATES, operation_id="list_templates", responses=problems(409))
@@ -155,20 +161,41 @@ async def _drafted(plane: ControlPlane, body: Draft) -> Any:
     return await plane.bench().document(source, settings_of(body.settings), is_text=body.document is not None)
 
 
-@router.get(_TEMPLATE, operation_id="show_template", responses=problems(404, 409))
-async def show(template_id: Id, plane: Plane) -> TemplateShape:
-    """A template by its id or name."""
-    return TemplateShape.model_validate(await plane.store.templates.get(template_id))
+@router.get(_TEMPLATE, operation_id="show_template", responses={**_TAGGED, **problems(404, 409)})
+async def show(template_id: Id, plane: Plane, response: Response) -> TemplateShape:
+    """A template by its id or name; its ETag is for If-Match when it is changed."""
+    return _tagged(plane, response, await plane.store.templates.get(template_id))
 
 
-@router.put(_TEMPLATE, operation_id="change_template", responses=problems(404, 409))
-async def change(template_id: Id, body: TemplateChange, plane: Plane) -> TemplateShape:
+@router.put(_TEMPLATE, operation_id="change_template", responses={**_TAGGED, **problems(404, 409, 412)})
+async def change(
+    template_id: Id, body: TemplateChange, plane: Plane, response: Response, if_match: IfMatch = None
+) -> TemplateShape:
     """Change a template. One that has been used is read-only: copy it."""
     if body.document is None and not body.settings:
         raise InvalidInput("document: expected another document, or settings, got neither")
     text = text_of(body.document) if body.document is not None else None
-    changed = await plane.bench().change_template(template_id, text, settings_of(body.settings))
-    return TemplateShape.model_validate(changed)
+    seen = await _seen(plane, template_id, if_match)
+    try:
+        changed = await plane.bench().change_template(template_id, text, settings_of(body.settings), seen=seen)
+    except StaleWrite as exc:
+        raise HTTPException(412, str(exc)) from exc
+    return _tagged(plane, response, changed)
+
+
+async def _seen(plane: ControlPlane, template_id: str, if_match: str | None) -> str | None:
+    """The revision a change was made on; None: whatever there is may be changed. Raises HTTPException 412."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    now = plane.bench().revision(await plane.store.templates.get(template_id))
+    if f'"{now}"' not in [each.strip() for each in if_match.split(",")]:
+        raise HTTPException(412, f'If-Match: the template\'s ETag is "{now}": it was changed meanwhile; look at it again')
+    return now
+
+
+def _tagged(plane: ControlPlane, response: Response, template: Template) -> TemplateShape:
+    response.headers["ETag"] = f'"{plane.bench().revision(template)}"'
+    return TemplateShape.model_validate(template)
 
 
 @router.post(
@@ -179,7 +206,7 @@ async def change(template_id: Id, body: TemplateChange, plane: Plane) -> Templat
 )
 async def copy(template_id: Id, body: TemplateCopy, plane: Plane, response: Response) -> TemplateShape:
     """A new template like another, never used."""
-    return _told(response, await plane.bench().copy_template(template_id, body.name, settings_of(body.settings)))
+    return _told(plane, response, await plane.bench().copy_template(template_id, body.name, settings_of(body.settings)))
 
 
 @router.get(f"{_TEMPLATE}/plan", operation_id="plan_template", responses=problems(404, 409))

@@ -23,7 +23,10 @@ router = checked("triggers")
 
 log = logging.getLogger(__name__)
 
-_STRANGER = "expected a request signed with a webhook's secret"
+_STRANGER = (
+    "expected a request to a webhook of this server, signed with its secret within the last minutes; "
+    "this server's log says what was wrong"
+)
 
 
 class LastFiredShape(Shape):
@@ -103,7 +106,7 @@ async def _heard(house: House, name: str, request: Request) -> Response | Delive
     except InvalidSettings as exc:
         log.error("no webhook is heard: %s", exc)
         return problem(401, _STRANGER)
-    if answer.status == 404:
+    if answer.status in (401, 404):
         return problem(401, _STRANGER)
     if answer.status >= 400:
         return problem(int(answer.status), str(answer.body.get("error", "")))

@@ -25,7 +25,7 @@ _KEPT_SECONDS = 60.0  #: a page that lost its connection for no longer comes bac
 
 def add_pages(app: FastAPI, house: House) -> None:
     """Serve every page from ``app``."""
-    ui.add_head_html(f"<style>{look()}</style>", shared=True)
+    ui.add_head_html(look(), shared=True)
     for page in PAGES:
         page.add(house)
     ui.run_with(

@@ -3,14 +3,16 @@
 import logging
 from collections.abc import Awaitable, Callable
 
-from nicegui import ui
+from nicegui import Client, ui
 
 from drumbeat.core.errors import DrumbeatError
+from drumbeat.web.pages.naming import called
 from drumbeat.web.roles import Caller
 
 Deed = Callable[[], Awaitable[object]]
 
 READERS_MAY_NOT = "You may look and change nothing: log in with an operator's token."
+OVER = "Your session is over."
 
 log = logging.getLogger(__name__)
 
@@ -22,18 +24,44 @@ def caller() -> Caller:
 
 
 def may_change() -> bool:
+    """Asked anew each time: a page outlives the session it was made in."""
     return caller().may_change
+
+
+def refuse() -> None:
+    """Say why nothing is done."""
+    if not caller().is_here():
+        show_out()
+        return
+    log.warning("a reader asked for a change and was refused")
+    say(READERS_MAY_NOT, wrong=True)
+
+
+def show_out() -> None:
+    """A page whose session is over shows nothing more, and leads to the login."""
+    client = ui.context.client
+    for dialog in [each for each in client.elements.values() if isinstance(each, ui.dialog)]:
+        dialog.delete()
+    client.content.clear()
+    with client.content, ui.card().props("flat bordered role=alert").classes("w-full q-pa-lg"):
+        ui.label(OVER)
+        ui.link("Log in again", _here(client))
+
+
+def _here(client: Client) -> str:
+    """This page's own address: whoever logs in comes back to it."""
+    url = client.request.url
+    return url.path + (f"?{url.query}" if url.query else "")
 
 
 def guarded(deed: Deed) -> Deed:
     """The same, for operators only; what goes wrong is told where it was asked for."""
 
     async def asked() -> None:
-        if not may_change():
-            log.warning("a reader asked for a change and was refused")
-            say(READERS_MAY_NOT, wrong=True)
-            return
-        await told(deed)
+        if may_change():
+            await told(deed)
+        else:
+            refuse()
 
     return asked
 
@@ -59,7 +87,7 @@ def button(text: str, deed: Deed, icon: str | None = None, *, name: str | None =
         "no-caps unelevated" + (" color=negative" if danger else "")
     )
     if name is not None:
-        made.props(f'aria-label="{name}"')
+        called(made, name)
     if not may_change():
         made.disable()
         made.set_visibility(False)
@@ -75,5 +103,11 @@ async def confirmed(question: str, yes: str) -> bool:
             ui.button("Cancel", on_click=lambda: dialog.submit(False)).props("flat no-caps autofocus")
             ui.button(yes, on_click=lambda: dialog.submit(True)).props("no-caps unelevated color=negative")
     answer = await dialog
-    dialog.delete()
+    forget(dialog)
     return bool(answer)
+
+
+def forget(dialog: ui.dialog) -> None:
+    """A dialog that was answered; whoever closed the page has taken it along."""
+    if not dialog.is_deleted:
+        dialog.delete()

@@ -15,13 +15,15 @@ from drumbeat.web.pages.asking import button
 from drumbeat.web.pages.fleet_seen import money, money_of
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty, heading, page
-from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.parts import Column, Filled, Table
+from drumbeat.web.pages.renewing import every
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import FleetStatus
     from drumbeat.web.pages.fleet_seen import Spent
 
 EVERY = 10.0
+_FIRST = "drumbeat fleet create render --policy lag_aware --set max_workers=6"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +52,7 @@ class Fleet:
 
 
 _FLEETS = (
-    Column(name="pool", read=lambda row: row.pool_id, href=lambda row: f"/fleet/{quote(row.pool_id, safe='')}"),
+    Column(name="pool", loose=True, read=lambda row: row.pool_id, href=lambda row: f"/fleet/{quote(row.pool_id, safe='')}"),
     Column(name="policy", read=lambda row: row.status.pool.policy.get("policy", "fixed")),
     Column(name="workers", read=lambda row: row.workers),
     Column(name="wanted", read=lambda row: row.wanted, number=True),
@@ -73,23 +75,18 @@ def add(house: House) -> None:
             ui.link("Simulate a policy", "/simulate")
             _new_button()
         found = await _all(house)
-        if not found:
-            empty(
-                "No fleet yet: have a pool scaled by a policy.",
-                "drumbeat fleet create render --policy lag_aware --set max_workers=6",
-            )
-            return
-        table = Table("Fleets", _FLEETS, key=lambda row: row.pool_id)
-        table.show(found)
+        none = empty("No fleet yet: have a pool scaled by a policy.", _FIRST)
+        shown = Filled(Table("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
+        shown.show(found)
 
         async def again() -> None:
-            table.show(await _all(house))
+            shown.show(await _all(house))
 
-        ui.timer(EVERY, again, immediate=False)
+        every(EVERY, again)
 
 
 async def _all(house: House) -> list[Fleet]:
-    pools = [each for each in await house.plane.store.pools.list() if fleet_one.is_scaled(each)]
+    pools = [each for each in await house.plane.store.pools.list() if each.is_scaled]
     return [await _one(house, each) for each in pools]
 
 

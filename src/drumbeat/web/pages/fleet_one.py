@@ -8,23 +8,25 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.beat import Beat
-from drumbeat.core.errors import DrumbeatError
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.errors import DrumbeatError, NotFound
+from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import confirmed, say, told
-from drumbeat.web.pages.fleet_seen import BEATS, Spent, course, money, money_of, share_of, show_explanation
+from drumbeat.web.pages.fleet_money import Alarms, Money
+from drumbeat.web.pages.fleet_seen import BEATS, Spent, course, show_explanation
 from drumbeat.web.pages.frame import empty, heading, page, trail
-from drumbeat.web.pages.parts import Column, Table, Tile, chart, tiles
+from drumbeat.web.pages.parts import Column, Filled, Table, chart, chart_options
+from drumbeat.web.pages.renewing import every
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import Explanation, FleetStatus
 
 EVERY = 3.0
+COUNTED_EVERY = 10.0  #: money asks providers
 _SPAN = timedelta(hours=6)
 _MOST = 500
 _SHOWN = 20
-PERIODS = ("hour", "day", "month")
 
 _WORKERS = (
     Column(name="worker", read=lambda row: row[1].worker_id),
@@ -34,11 +36,6 @@ _WORKERS = (
     Column(name="jobs", read=lambda row: row[1].active, number=True),
     Column(name="leaves", label="leaves by (UTC)", read=lambda row: row[1].drain_deadline),
 )
-
-
-def is_scaled(pool: Pool) -> bool:
-    """Whether a fleet's policy keeps its workers at a number."""
-    return pool.kind is PoolKind.FLEET or (pool.kind is PoolKind.JOBS and "policy" in pool.policy)
 
 
 async def spent(house: House, pool_id: str) -> Spent | None:
@@ -62,11 +59,42 @@ def add(house: House) -> None:
             ui.link("Policy", f"/fleet/{quote(pool_id, safe='')}/policy")
             if status.pool.kind is PoolKind.JOBS:
                 ui.link("Its jobs", f"/pools/{quote(pool_id, safe='')}")
-        _money(status, await spent(house, pool_id))
-        _workers(house, status)
+        await _stand(house, status)
         beats = await latest(house, pool_id)
-        _decisions(beats)
-        await _reasons(house, pool_id, beats, beat)
+        decisions = Decisions(beats)
+        reasons = Reasons(house, pool_id, beat)
+        await told(lambda: reasons.follow(beats))
+
+        async def decided() -> None:
+            last = await house.plane.store.beats.last(PoolId(pool_id))
+            if last is not None and last.n != decisions.last:
+                seen = await latest(house, pool_id)
+                decisions.show(seen)
+                await reasons.follow(seen)
+
+        every(EVERY, decided)
+
+
+async def _stand(house: House, status: "FleetStatus") -> None:
+    """Figures, alarms and workers, as the fleet stands now."""
+    desk, pool_id = house.plane.fleet(status.pool.pool_id), status.pool.pool_id
+    alarms, figures, workers = Alarms(), Money(), _workers(house, status)
+
+    def show(seen: "FleetStatus") -> None:
+        alarms.show(seen)
+        figures.show(seen)
+        workers.show([(seen, worker) for worker in seen.workers])
+
+    async def again() -> None:
+        show(await desk.status())
+
+    async def count() -> None:
+        figures.show_spent(await spent(house, pool_id))
+
+    show(status)
+    await count()
+    every(EVERY, again)
+    every(COUNTED_EVERY, count)
 
 
 async def latest(house: House, pool_id: str) -> Sequence[Beat]:
@@ -76,23 +104,7 @@ async def latest(house: House, pool_id: str) -> Sequence[Beat]:
     return await beats.list(PoolId(pool_id), since=await house.plane.store.now() - _SPAN, after=after)
 
 
-def _money(status: "FleetStatus", found: Spent | None) -> None:
-    wanted = status.last.summary.get("wanted") if status.last else None
-    with tiles():
-        Tile("Live workers", len(status.workers))
-        Tile("Wanted", wanted)
-        Tile("Burn an hour", money(found.burn_per_hour) if found else None)
-        for period in PERIODS:
-            with ui.element().classes("tile"):
-                Tile(f"Spent this {period}", money_of(found, period))
-                share = share_of(found, period) if found else None
-                if share is not None:
-                    ui.linear_progress(share, show_value=False, color="negative" if share > 0.9 else "primary").props(
-                        f'aria-label="Share of this {period}\'s ceiling"'
-                    )
-
-
-def _workers(house: House, status: "FleetStatus") -> None:
+def _workers(house: House, status: "FleetStatus") -> Filled:
     desk, pool_id = house.plane.fleet(status.pool.pool_id), status.pool.pool_id
 
     async def drain(worker: str) -> None:
@@ -109,45 +121,59 @@ def _workers(house: House, status: "FleetStatus") -> None:
     heading("Workers", 2)
     none = ui.label("No worker is live; the explanation below says why.").classes("faint")
     table = Table("Workers", _WORKERS, key=lambda row: row[1].worker_id, deeds={"Drain": drain, "Kill": kill})
-
-    def show(seen: "FleetStatus") -> None:
-        none.set_visibility(not seen.workers)
-        table.element.set_visibility(bool(seen.workers))
-        table.show([(seen, worker) for worker in seen.workers])
-
-    async def again() -> None:
-        show(await desk.status())
-
-    show(status)
-    ui.timer(EVERY, again, immediate=False)
+    return Filled(table, none)
 
 
-def _decisions(beats: Sequence[Beat]) -> None:
-    heading("Decisions", 2)
-    if not beats:
-        empty("No beat in the last hours: nobody keeps this fleet.", "drumbeat fleet run NAME")
-        return
-    chart("Workers wanted and live, and ready jobs, over the last hours", course(beats), step=True)
-    Table("Decisions", BEATS, key=lambda beat: str(beat.n)).show(list(reversed(beats))[:_SHOWN])
+class Decisions:
+    """What the last beats saw and did."""
+
+    def __init__(self, beats: Sequence[Beat]) -> None:
+        heading("Decisions", 2)
+        none = empty("No beat in the last hours: nobody keeps this fleet.", "drumbeat fleet run NAME")
+        self._chart = chart("Workers wanted and live, and ready jobs, over the last hours", course(beats), step=True)
+        self._table = Filled(Table("Decisions", BEATS, key=lambda beat: str(beat.n)), none)
+        self.show(beats)
+
+    def show(self, beats: Sequence[Beat]) -> None:
+        self.last = beats[-1].n if beats else 0
+        self._chart.set_visibility(bool(beats))
+        self._chart.options.update(chart_options(course(beats), step=True))
+        self._chart.update()
+        self._table.show(list(reversed(beats))[:_SHOWN])
 
 
-async def _reasons(house: House, pool_id: str, beats: Sequence[Beat], chosen: int) -> None:
-    """A beat explained, and what one would do now."""
-    desk = house.plane.fleet(pool_id)
-    heading("Why", 2)
-    told_of = next((each for each in beats if each.n == chosen), None)
-    place = ui.column().classes("w-full gap-1").props('role=region aria-label="Explanation"')
+class Reasons:
+    """A beat explained: the one that was chosen, else the last one; or, when asked, what one would do now."""
 
-    async def explain() -> None:
-        if beats:
-            _show(place, await desk.explain(told_of.at if told_of else None), f"Beat {(told_of or beats[-1]).n}")
+    def __init__(self, house: House, pool_id: str, chosen: int) -> None:
+        self._house, self._pool_id, self._chosen = house, pool_id, chosen
+        self._told: int | None = None
+        self._follows = True
+        heading("Why", 2)
+        self._place = ui.column().classes("w-full gap-1").props('role=region aria-label="Explanation"')
+        ask = ui.button("What would a beat do now?", icon="help_outline", on_click=lambda: told(self._plan))
+        ask.props("no-caps outline")
 
-    async def plan() -> None:
-        async with house.plane.fleet_spawner(pool_id) as spawner:
-            _show(place, await desk.plan(spawner), "What a beat would do now; nothing is done")
+    async def follow(self, beats: Sequence[Beat]) -> None:
+        """Explain the last beat, unless something else is looked at."""
+        desk = self._house.plane.fleet(self._pool_id)
+        chosen = next((each for each in beats if each.n == self._chosen), None)
+        beat = chosen or (await desk.status()).last
+        if beat is None or beat.n == self._told or not self._follows:
+            return
+        self._told = beat.n
+        try:
+            _show(self._place, await desk.explain(beat.at), f"Beat {beat.n}")
+        except NotFound as exc:
+            self._place.clear()
+            with self._place:
+                ui.label(str(exc))
 
-    await told(explain)
-    ui.button("What would a beat do now?", icon="help_outline", on_click=lambda: told(plan)).props("no-caps outline")
+    async def _plan(self) -> None:
+        async with self._house.plane.fleet_spawner(self._pool_id) as spawner:
+            found = await self._house.plane.fleet(self._pool_id).plan(spawner)
+        self._follows = False
+        _show(self._place, found, "What a beat would do now; nothing is done")
 
 
 def _show(place: ui.column, found: "Explanation", words: str) -> None:

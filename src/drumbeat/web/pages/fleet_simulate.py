@@ -1,6 +1,5 @@
 """A trace's jobs under a policy, on virtual time: what it would cost, and how long jobs would wait."""
 
-import asyncio
 import math
 import tempfile
 from collections.abc import Sequence
@@ -12,18 +11,25 @@ from nicegui import events, ui
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import PolicyName
-from drumbeat.offline import simulate_trace
+from drumbeat.offline import trace_jobs
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import say, told
 from drumbeat.web.pages.forms import Field, blame
 from drumbeat.web.pages.frame import heading, page, trail
 from drumbeat.web.pages.parts import Column, Series, Table, chart
+from drumbeat.web.simulating import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, Jobs, apart, simulated
 
 if TYPE_CHECKING:
     from drumbeat.offline import Simulated
 
 LARGEST = 4 * 1024 * 1024  #: bytes of an uploaded trace
 _POINTS = 1500
+_MOST = {
+    "spawn_lag": LONGEST_LAG,
+    "max_workers": MOST_WORKERS,
+    "min_workers": MOST_WORKERS,
+    "price_per_hour": HIGHEST_PRICE,
+}
 _EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 _FIGURES = (
     Column(name="figure", read=lambda row: row[0].replace("_", " ")),
@@ -97,7 +103,7 @@ class SimulateForm:
             return
         blame(self._fields, "")
         async with self._house.busy:
-            found = await asyncio.to_thread(run, self._trace, str(self._policy.value), given)
+            found = await run(self._trace, str(self._policy.value), given)
         self._place.clear()
         with self._place:
             show(found)
@@ -105,23 +111,30 @@ class SimulateForm:
 
 def _number(name: str, value: Any) -> float:
     """A number somebody typed. Raises InvalidInput."""
-    above = name in ("spawn_lag", "max_workers")
+    above, most = name in ("spawn_lag", "max_workers"), _MOST[name]
     if value is None or value < 0 or (above and value == 0):
         raise InvalidInput(f"{name}: expected a number above 0" if above else f"{name}: expected 0 or more")
+    if value > most:
+        raise InvalidInput(f"{name}: expected at most {most:,.0f}")
     return float(value)
 
 
-def run(trace: str, policy: str, given: dict[str, float]) -> "Simulated":
+async def run(trace: str, policy: str, given: dict[str, float]) -> "Simulated":
     """Simulate a trace's text. Raises InvalidInput."""
     most = int(given["max_workers"])
     settings = (
         {"workers": most} if policy == PolicyName.FIXED else {"max_workers": most, "min_workers": int(given["min_workers"])}
     )
     around: dict[str, Any] = {"spawn_lag": timedelta(seconds=given["spawn_lag"]), "price_per_hour": given["price_per_hour"]}
+    return await simulated(await apart(lambda: jobs_of(trace)), policy, settings, **around)
+
+
+def jobs_of(trace: str) -> Jobs:
+    """The jobs of a trace's text. Raises InvalidInput."""
     with tempfile.TemporaryDirectory(prefix="drumbeat-") as folder:
         file = Path(folder) / "trace.csv"
         file.write_text(trace, encoding="utf-8")
-        return simulate_trace(file, policy, settings, **around)
+        return trace_jobs(file)
 
 
 def show(found: "Simulated") -> None:

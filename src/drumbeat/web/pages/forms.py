@@ -7,7 +7,8 @@ from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.web.pages.asking import READERS_MAY_NOT, may_change, say
+from drumbeat.web.pages.asking import forget, may_change, refuse, say
+from drumbeat.web.pages.naming import called
 
 Made = TypeVar("Made")
 Field = ValidationElement[Any]
@@ -39,7 +40,7 @@ class Form:
     """A dialog with fields and one deed. It closes once the deed is done."""
 
     def __init__(self, title: str, yes: str) -> None:
-        self.dialog = ui.dialog().props(f'aria-label="{title}"')
+        self.dialog = called(ui.dialog(), title)
         self._yes = yes
         with self.dialog:
             self.card = ui.card().classes("w-full max-w-lg")
@@ -58,7 +59,7 @@ class Form:
 
         async def submit() -> None:
             if not may_change():
-                say(READERS_MAY_NOT, wrong=True)
+                refuse()
                 return
             try:
                 made = await deed()
@@ -72,7 +73,7 @@ class Form:
             ui.button("Cancel", on_click=self.dialog.close).props("flat no-caps")
             ui.button(self._yes, on_click=submit).props("no-caps unelevated")
         answer: Made | None = await self.dialog
-        self.dialog.delete()
+        forget(self.dialog)
         return answer
 
 

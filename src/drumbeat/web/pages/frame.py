@@ -1,5 +1,6 @@
 """What is around every page: the way between pages, light and dark, who is there, and words for what is not there yet."""
 
+import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -12,7 +13,9 @@ from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.settings import public_url
 from drumbeat.web.house import House
 from drumbeat.web.login import LOGOUT
-from drumbeat.web.pages.asking import caller
+from drumbeat.web.pages.asking import caller, show_out
+from drumbeat.web.pages.naming import called, given
+from drumbeat.web.pages.renewing import add_notice
 from drumbeat.web.roles import Means
 
 PLACES = (
@@ -27,9 +30,14 @@ PLACES = (
 )
 LOOK_COOKIE = "drumbeat_look"  #: light or dark; without it, as the browser likes
 _PATIENCE = 20.0  #: seconds a page may take to be made
-_KEEP_LOOK = "document.cookie = '{name}={value}; path=/; max-age=31536000; samesite=strict'"
+_ASKED_EVERY = 2.0  #: seconds between two looks at whether a session goes on
+_KEEP = "; path=/; max-age=31536000; samesite=strict'"
+_KEEP_DARK = f"document.cookie = '{LOOK_COOKIE}=dark{_KEEP}"
+_KEEP_LIGHT = f"document.cookie = '{LOOK_COOKIE}=light{_KEEP}"
 
 Page = Callable[..., Awaitable[None]]
+
+log = logging.getLogger(__name__)
 
 
 def page(house: House, path: str, place: str) -> Callable[[Page], Page]:
@@ -40,17 +48,26 @@ def page(house: House, path: str, place: str) -> Callable[[Page], Page]:
         @wraps(build)
         async def framed(**given: Any) -> None:
             with frame(house, place):
-                try:
-                    await build(**given)
-                except NotFound as exc:
-                    ui.context.client.status_code = 404
-                    trouble(str(exc))
-                except DrumbeatError as exc:
-                    trouble(str(exc))
+                await _built(path, lambda: build(**given))
 
         return build
 
     return register
+
+
+async def _built(path: str, build: Callable[[], Awaitable[None]]) -> None:
+    """Make a page; what goes wrong is told on it, and what nobody foresaw in the log alone."""
+    try:
+        await build()
+    except NotFound as exc:
+        ui.context.client.status_code = 404
+        trouble(str(exc))
+    except DrumbeatError as exc:
+        trouble(str(exc))
+    except Exception:
+        log.exception("the page %s could not be made", path)
+        ui.context.client.status_code = 500
+        trouble("It failed in a way nobody foresaw; the server's log says how.")
 
 
 @contextmanager
@@ -70,6 +87,7 @@ def frame(house: House, place: str) -> Iterator[None]:
         for name, path, icon in _ways():
             _way(name, path, icon, here=name == place)
     with content:
+        add_notice()
         yield
 
 
@@ -80,7 +98,8 @@ def _ways() -> list[tuple[str, str, str]]:
 
 
 def _way(name: str, path: str, icon: str, *, here: bool) -> None:
-    with ui.item().props(f'href="{path}" clickable' + (' active aria-current="page"' if here else "")):
+    way = ui.item().props("clickable" + (' active aria-current="page"' if here else ""))
+    with given(way, "href", path):
         with ui.item_section().props("avatar").style("min-width: 36px"):
             ui.icon(icon).props("aria-hidden=true")
         with ui.item_section():
@@ -91,10 +110,22 @@ def _whose(house: House) -> None:
     """Which store this is, who looks at it, and the way out."""
     who = caller()
     ui.label(store_name(house)).classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
-    ui.label(str(who.role)).classes("text-caption").props(f'aria-label="You are {who.role}"')
+    called(ui.label(str(who.role)).classes("text-caption"), f"You are {who.role}")
     if who.means is Means.SESSION:
-        with ui.element("form").props(f'method=post action="{LOGOUT}"'):
+        _watch_session()
+        with given(ui.element("form").props("method=post"), "action", LOGOUT):
             ui.button("Log out").props("flat dense no-caps color=white type=submit size=sm")
+
+
+def _watch_session() -> None:
+    """Whoever has logged out in another tab, or was here for too long, sees nothing more here."""
+
+    def ask() -> None:
+        if not caller().is_here():
+            timer.cancel()
+            show_out()
+
+    timer = ui.timer(_ASKED_EVERY, ask, immediate=False)
 
 
 def store_name(house: House) -> str:
@@ -108,7 +139,7 @@ def _look_switch() -> None:
 
     async def turn() -> None:
         dark.value = not await ui.run_javascript("Quasar.Dark.isActive")
-        ui.run_javascript(_KEEP_LOOK.format(name=LOOK_COOKIE, value="dark" if dark.value else "light"))
+        ui.run_javascript(_KEEP_DARK if dark.value else _KEEP_LIGHT)
 
     ui.button(icon="contrast", on_click=turn).props('flat round color=white aria-label="Light or dark"')
 
@@ -116,7 +147,7 @@ def _look_switch() -> None:
 def heading(words: str, level: int = 1) -> ui.label:
     """A heading, for eyes and for screen readers."""
     size = {1: "text-h5", 2: "text-h6"}.get(level, "text-subtitle1 text-weight-medium")
-    return ui.label(words).classes(size).props(f"role=heading aria-level={level}")
+    return given(ui.label(words).classes(size).props("role=heading"), "aria-level", level)
 
 
 def trail(*ways: tuple[str, str]) -> None:
@@ -127,13 +158,14 @@ def trail(*ways: tuple[str, str]) -> None:
             ui.label("›").classes("inline q-mx-xs").props("aria-hidden=true")
 
 
-def empty(words: str, command: str = "") -> None:
+def empty(words: str, command: str = "") -> ui.card:
     """What to do first, where there is nothing to show."""
-    with ui.card().props("flat bordered").classes("w-full items-center q-pa-lg"):
+    with ui.card().props("flat bordered").classes("w-full items-center q-pa-lg") as card:
         ui.label(words).classes("text-center")
         if command:
             with ui.element("pre").classes("q-pa-sm rounded border max-w-full").props("tabindex=0"):
                 ui.label(command).classes("font-mono")
+    return card
 
 
 def trouble(words: str) -> None:
@@ -145,5 +177,6 @@ def trouble(words: str) -> None:
 
 
 def look() -> str:
-    """What every page's style sheet adds."""
-    return files("drumbeat.web.pages").joinpath("look.css").read_text(encoding="utf-8")
+    """What every page's head adds: a style sheet, and a little script."""
+    style, script = (files("drumbeat.web.pages").joinpath(f"look.{each}").read_text(encoding="utf-8") for each in ("css", "js"))
+    return f"<style>{style}</style><script>{script}</script>"

@@ -12,10 +12,11 @@ from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RUN_ENDED, Run, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
 from drumbeat.web.house import House
-from drumbeat.web.pages.fleet_one import is_scaled, spent
+from drumbeat.web.pages.fleet_one import spent
 from drumbeat.web.pages.fleet_seen import money
 from drumbeat.web.pages.frame import empty, heading, page
-from drumbeat.web.pages.parts import Column, Table, Tile, lasting, tiles, words
+from drumbeat.web.pages.parts import Column, Filled, Table, Tile, lasting, tiles, words
+from drumbeat.web.pages.renewing import every
 
 EVERY = 2.0
 _COUNTED_EVERY = 10.0  #: money asks providers
@@ -112,7 +113,7 @@ _RUNS = (
     Column(name="started", label="started (UTC)", read=lambda run: run.started_at),
 )
 _POOLS = (
-    Column(name="pool", read=lambda row: row.pool.pool_id, href=lambda row: row.href),
+    Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
     Column(name="ready", read=lambda row: row.counts.ready, number=True),
     Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
     Column(name="claimed", read=lambda row: row.counts.claimed, number=True),
@@ -138,15 +139,19 @@ def add(house: House) -> None:
         async def count() -> None:
             shown.spent.show(await spent_today(house))
 
-        ui.timer(EVERY, again, immediate=False)
-        ui.timer(_COUNTED_EVERY, count)
+        every(EVERY, again)
+        every(_COUNTED_EVERY, count, at_once=True)
 
 
 async def spent_today(house: House) -> str | None:
     """What all fleets have cost today; None where no worker has a price."""
-    pools = [each.pool_id for each in await house.plane.store.pools.list() if is_scaled(each)]
+    pools = [each.pool_id for each in await house.plane.store.pools.list() if each.is_scaled]
     found = [each for pool_id in pools if (each := await spent(house, pool_id)) is not None and each.price_per_hour]
     return money(sum(each.spent.day for each in found)) if found else None
+
+
+def no_pool() -> ui.card:
+    return empty("No pool yet: push a job, and its pool is made.", 'drumbeat pool push mail \'{"to": "you@example.org"}\'')
 
 
 class _Shown:
@@ -164,13 +169,10 @@ class _Shown:
         self._needs = ui.column().classes("w-full gap-1").props("aria-live=polite")
         self._told: list[tuple[str, str]] | None = None
         heading("Runs", 2)
-        self._runs = Table("Latest runs", _RUNS, key=lambda run: run.run_id) if sight.runs else None
-        if self._runs is None:
-            empty("No run yet: keep a template and run it, or", "drumbeat bench run examples/find-max.yaml")
+        no_run = empty("No run yet: keep a template and run it, or", "drumbeat bench run examples/find-max.yaml")
+        self._runs = Filled(Table("Latest runs", _RUNS, key=lambda run: run.run_id), no_run)
         heading("Pools", 2)
-        self._pools = Table("Pools", _POOLS, key=lambda row: row.pool.pool_id) if sight.pools else None
-        if self._pools is None:
-            empty("No pool yet: push a job, and its pool is made.", 'drumbeat pool push mail \'{"to": "you@example.org"}\'')
+        self._pools = Filled(Table("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
         self.show(sight)
 
     def show(self, sight: Sight) -> None:
@@ -179,10 +181,8 @@ class _Shown:
         self._claimed.show(sum(each.counts.claimed for each in sight.pools))
         self._poisoned.show(sum(each.counts.poisoned for each in sight.pools))
         self._workers.show(sum(len(each.workers) for each in sight.pools))
-        if self._runs is not None:
-            self._runs.show(sight.runs)
-        if self._pools is not None:
-            self._pools.show(sight.pools)
+        self._runs.show(sight.runs)
+        self._pools.show(sight.pools)
         self._show_needs(needs(sight))
 
     def _show_needs(self, found: list[tuple[str, str]]) -> None:

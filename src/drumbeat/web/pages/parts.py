@@ -11,15 +11,22 @@ from nicegui import ui
 from nicegui.events import GenericEventArguments
 
 from drumbeat.web.pages.asking import guarded, may_change
+from drumbeat.web.pages.naming import called
+from drumbeat.web.pages.sorting import rank
 
 Deeds = Mapping[str, Callable[[str], Awaitable[object]]]
 
-_HREF, _COLOUR = "__href", "__colour"
+_HREF, _COLOUR, _RANK = "__href", "__colour", "__rank"
 _VALUE = """
 <a v-if="props.row[NAME + '__href']" :href="props.row[NAME + '__href']">{{ VALUE }}</a>
 <q-badge v-else-if="props.row[NAME + '__colour']" :color="props.row[NAME + '__colour']" text-color="white">{{ VALUE }}</q-badge>
 <span v-else>{{ VALUE }}</span>"""
 _CELL = f"<q-td :props='props'>{_VALUE.replace('NAME', 'props.col.name').replace('VALUE', 'props.value')}</q-td>"
+_SORT = """(a, b, one, other) => {
+  const [x, y] = [one, other].map(row => row[NAME] ?? null);
+  if (x === null || y === null) return (x === null) - (y === null);
+  return typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y));
+}"""  #: what has no value comes last
 _CARD = f"""<div class="col-12 q-pa-xs"><q-card flat bordered><q-card-section class="q-pa-sm">
 <div v-for="col in props.cols.filter(c => c.name != 'deeds')" :key="col.name" class="row no-wrap q-py-xs">
 <div class="col-4 faint text-caption">{{{{ col.label }}}}</div>
@@ -57,7 +64,8 @@ class Table:
         self._columns, self._key = columns, key
         shown = [*(_column(each) for each in columns), *([_DEEDS] if deeds else [])]
         self.element = ui.table(columns=shown, rows=[], row_key="key", pagination=page or None)
-        self.element.props(f'flat bordered dense wrap-cells :grid="Quasar.Screen.lt.sm" aria-label="{name}"').classes("w-full")
+        self.element.props('flat bordered dense wrap-cells :grid="Quasar.Screen.lt.sm"').classes("w-full")
+        called(self.element, name)
         if not page:
             self.element.props("hide-pagination").props(':rows-per-page-options="[0]"')
         self.element.add_slot("body-cell", _CELL)
@@ -77,17 +85,33 @@ class Table:
         self.element.on(_event(label), done)
 
     def show(self, rows: Sequence[Any]) -> None:
-        self.element.rows = [self._shown(row) for row in rows]
+        """Rows that are the same are not sent: the browser would make them anew, and whoever stands on one lose the focus."""
+        shown = [self._shown(row) for row in rows]
+        if shown != self.element.rows:
+            self.element.rows = shown
 
     def _shown(self, row: Any) -> dict[str, Any]:
         shown: dict[str, Any] = {"key": self._key(row), "called": words(self._columns[0].read(row))}
         for each in self._columns:
             shown[each.name] = words(value := each.read(row))
+            shown[each.name + _RANK] = rank(value, number=each.number)
             if each.href is not None:
                 shown[each.name + _HREF] = each.href(row)
             if each.is_status and value is not None:
                 shown[each.name + _COLOUR] = colour(str(value))
         return shown
+
+
+class Filled:
+    """A table, or words on what to do first while it has no rows."""
+
+    def __init__(self, table: Table, none: ui.element) -> None:
+        self._table, self._none = table, none
+
+    def show(self, rows: Sequence[Any]) -> None:
+        self._none.set_visibility(not rows)
+        self._table.element.set_visibility(bool(rows))
+        self._table.show(rows)
 
 
 def _event(label: str) -> str:
@@ -102,6 +126,7 @@ def _column(column: Column) -> dict[str, Any]:
         "field": column.name,
         "align": "right" if column.number else "left",
         "sortable": True,
+        ":sort": _SORT.replace("NAME", json.dumps(column.name + _RANK)),
         "classes": "number" if column.number else "loose" if column.loose else "",
     }
 
@@ -125,7 +150,7 @@ class Tile:
     def __init__(self, name: str, value: object = None, href: str | None = None) -> None:
         with ui.card().props("flat bordered").classes("tile q-pa-sm gap-0"):
             ui.link(name, href).classes("text-caption") if href else ui.label(name).classes("text-caption faint")
-            self.value = ui.label(words(value)).classes("text-h6 number").props(f'aria-label="{name}"')
+            self.value = called(ui.label(words(value)).classes("text-h6 number"), name)
 
     def show(self, value: object) -> None:
         self.value.text = words(value)
@@ -167,9 +192,8 @@ def lasting(span: timedelta) -> str:
 
 def listing(text: str, name: str = "Listing") -> None:
     """Text as it is, in a box."""
-    with (
-        ui.element("pre").classes("w-full q-pa-sm q-my-none rounded border text-body2").props(f'tabindex=0 aria-label="{name}"')
-    ):
+    box = ui.element("pre").classes("w-full q-pa-sm q-my-none rounded border text-body2").props("tabindex=0")
+    with called(box, name):
         ui.label(text).classes("font-mono").style("white-space: pre-wrap; overflow-wrap: anywhere")
 
 
@@ -187,7 +211,7 @@ COLOURS = ("#3b82c4", "#c2700a", "#2f9e63", "#c4453b", "#8a63c9", "#5f7f8c")
 def chart(name: str, series: Series, *, unit: str = "", step: bool = False) -> ui.echart:
     """Lines over time, legible on light and dark."""
     made = ui.echart(chart_options(series, unit=unit, step=step)).classes("w-full").style("height: 240px")
-    return made.props(f'role=img aria-label="{name}"')
+    return called(made.props("role=img"), name)
 
 
 def chart_options(series: Series, *, unit: str = "", step: bool = False) -> dict[str, Any]:

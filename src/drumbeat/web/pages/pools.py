@@ -8,13 +8,14 @@ from drumbeat.core.pool import PoolKind
 from drumbeat.web.house import House
 from drumbeat.web.pages import pools_job, pools_one
 from drumbeat.web.pages.asking import button, say
-from drumbeat.web.pages.frame import empty, heading, page
-from drumbeat.web.pages.overview import EVERY, Standing, standing
-from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.frame import heading, page
+from drumbeat.web.pages.overview import EVERY, Standing, no_pool, standing
+from drumbeat.web.pages.parts import Column, Filled, Table
 from drumbeat.web.pages.pools_push import push_form
+from drumbeat.web.pages.renewing import every
 
 _POOLS = (
-    Column(name="pool", read=lambda row: row.pool.pool_id, href=lambda row: row.href),
+    Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
     Column(name="ready", read=lambda row: row.counts.ready, number=True),
     Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
     Column(name="delayed", read=lambda row: row.counts.delayed, number=True),
@@ -37,16 +38,13 @@ def add(house: House) -> None:
             ui.space()
             _new_button(house)
         found = await _standing(house)
-        if not found:
-            empty("No pool yet: push a job, and its pool is made.", 'drumbeat pool push mail \'{"to": "you@example.org"}\'')
-            return
-        table = Table("Pools of jobs", _POOLS, key=lambda row: row.pool.pool_id)
-        table.show(found)
+        shown = Filled(Table("Pools of jobs", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
+        shown.show(found)
 
         async def again() -> None:
-            table.show(await _standing(house))
+            shown.show(await _standing(house))
 
-        ui.timer(EVERY, again, immediate=False)
+        every(EVERY, again)
 
 
 async def _standing(house: House) -> list[Standing]:

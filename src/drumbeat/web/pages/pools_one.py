@@ -1,6 +1,7 @@
 """One pool of jobs: how deep it is, how fast it empties, who works on it, and its jobs."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,8 +17,9 @@ from drumbeat.web.house import House
 from drumbeat.web.pages.asking import button, confirmed, say
 from drumbeat.web.pages.frame import heading, page, trail
 from drumbeat.web.pages.overview import EVERY, Standing, standing
-from drumbeat.web.pages.parts import Column, Series, Table, Tile, chart, chart_options, short, tiles
+from drumbeat.web.pages.parts import Column, Filled, Series, Table, Tile, chart, chart_options, short, tiles
 from drumbeat.web.pages.pools_push import push_form
+from drumbeat.web.pages.renewing import every
 
 PAGE = 25
 _SPAN = timedelta(hours=1)
@@ -74,7 +76,7 @@ def add(house: House) -> None:
         shown = _Shown(await standing(house, await house.plane.store.pools.get(PoolId(pool_id))))
         await shown.begin(house)
         await _jobs(house, pool_id, status, after)
-        ui.timer(EVERY, lambda: shown.again(house), immediate=False)
+        every(EVERY, lambda: shown.again(house))
 
 
 def _deeds(house: House, pool_id: str) -> None:
@@ -116,8 +118,8 @@ class _Shown:
             self._rate = Tile("Finished a minute")
         self._chart = chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True)
         heading("Workers", 2)
-        self._none = ui.label("No worker is live; start one with: drumbeat pool work NAME, or a trigger.").classes("faint")
-        self._workers = Table("Workers", _WORKERS, key=lambda row: row[1].worker_id)
+        none = ui.label("No worker is live; start one with: drumbeat pool work NAME, or a trigger.").classes("faint")
+        self._workers = Filled(Table("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
 
     async def begin(self, house: House) -> None:
         now = await house.plane.store.now()
@@ -139,8 +141,6 @@ class _Shown:
         self._points.append(Point(seen.now, counts.ready, counts.claimed, len(seen.workers)))
         self._chart.options.update(chart_options(series(self._points), step=True))
         self._chart.update()
-        self._none.set_visibility(not seen.workers)
-        self._workers.element.set_visibility(bool(seen.workers))
         self._workers.show([(seen, worker) for worker in seen.workers])
 
 
@@ -165,7 +165,10 @@ async def _jobs(house: House, pool_id: str, status: str, after: str) -> None:
     """A page of jobs; which one is in the address, so that it can be linked to."""
     wanted = (JobStatus(status),) if status in set(JobStatus) else ()
     start = JobId(after) if after else None
-    found = await house.plane.pool(pool_id).list(statuses=wanted, after=start, limit=PAGE + 1)
+
+    async def read() -> Sequence[Job]:
+        return await house.plane.pool(pool_id).list(statuses=wanted, after=start, limit=PAGE + 1)
+
     with ui.row().classes("w-full items-center"):
         heading("Jobs", 2)
         ui.space()
@@ -173,20 +176,27 @@ async def _jobs(house: House, pool_id: str, status: str, after: str) -> None:
         ui.select(
             choices, value=status if wanted else "", label="Status", on_change=lambda e: ui.navigate.to(_at(pool_id, e.value))
         ).props("outlined dense").classes("w-40")
-    if not found:
-        ui.label("No such jobs.").classes("faint")
-        return
-    Table("Jobs", _JOBS, key=lambda job: job.job_id).show(found[:PAGE])
-    _paging(pool_id, status, after, found)
+    shown = Filled(Table("Jobs", _JOBS, key=lambda job: job.job_id), ui.label("No such jobs.").classes("faint"))
+    further = _paging(pool_id, status, after)
+
+    def show(found: Sequence[Job]) -> None:
+        shown.show(found[:PAGE])
+        further.set_visibility(len(found) > PAGE)
+        further.props["href"] = _at(pool_id, status, found[PAGE - 1].job_id) if len(found) > PAGE else ""
+
+    async def again() -> None:
+        show(await read())
+
+    show(await read())
+    every(EVERY, again)
 
 
-def _paging(pool_id: str, status: str, after: str, found: Any) -> None:
+def _paging(pool_id: str, status: str, after: str) -> ui.link:
+    """Ways to other pages; answers with the one to the next."""
     with ui.row().classes("w-full justify-end"):
         if after:
             ui.link("First page", _at(pool_id, status))
-        if len(found) > PAGE:
-            last: Job = found[PAGE - 1]
-            ui.link("Next page", _at(pool_id, status, last.job_id))
+        return ui.link("Next page", _at(pool_id, status))
 
 
 def _at(pool_id: str, status: str, after: str = "") -> str:

@@ -43,7 +43,7 @@ async def push_form(house: House, pool_id: str | None) -> Pushed | None:
             "max_attempts": whole("max_attempts", attempts),
         }
         job_id = await house.plane.pool(name).push(parsed(text_of(payload)), **options)
-        await house.plane.work_added(PoolId(name))
+        await house.work_added(name)
         return Pushed(pool_id=PoolId(name), job_id=job_id)
 
     return await form.ask(push)

@@ -10,7 +10,6 @@ from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import button, confirmed, may_change, say
-from drumbeat.web.pages.fleet_one import is_scaled
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty, heading, page
 from drumbeat.web.pages.parts import Column, Table, words
@@ -158,7 +157,7 @@ async def _other_prices(house: House) -> None:
             way = f"/templates/{each.template_id}"
             rows.append((each.name, way, prices.get("worker_hour"), prices.get("target_hour"), prices.get("currency", "USD")))
     for pool in await house.plane.store.pools.list():
-        if is_scaled(pool) and pool.policy.get("price_per_hour") is not None:
+        if pool.is_scaled and pool.policy.get("price_per_hour") is not None:
             way = f"/fleet/{quote(pool.pool_id, safe='')}/policy"
             rows.append((pool.pool_id, way, pool.policy["price_per_hour"], None, None))
     if rows:

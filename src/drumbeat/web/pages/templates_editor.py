@@ -72,8 +72,8 @@ class Editor:
         if self._kept is not None:
             button("Copy", self._copy, icon="content_copy")
             button("Run", self._run, icon="play_arrow")
-        ui.button("Preview SQL", icon="code", on_click=self._sql).props("no-caps outline")
-        ui.button("Plan", icon="checklist", on_click=self._plan).props("no-caps outline")
+        button("Preview SQL", self._sql, icon="code").props("outline")
+        button("Plan", self._plan, icon="checklist").props("outline")
 
     def _draw(self) -> None:
         self._place.clear()
@@ -89,9 +89,10 @@ class Editor:
                     self._text.props("readonly")
 
     async def _turn(self) -> None:
-        """Another view of the same document; what cannot be read stays where it is."""
+        """Another view of the same document; what cannot be read stays where it is, and what a reader typed is nothing."""
         try:
-            self._tree = self._form.tree() if self._form else await self._read_text()
+            if may_change():
+                self._tree = self._form.tree() if self._form else await self._read_text()
         except DrumbeatError as exc:
             self._view.set_value(_YAML)
             self._tell(problems(str(exc)))
@@ -138,7 +139,10 @@ class Editor:
         if await self._checked() is None:
             return
         desk, kept = self._desk, self._kept
-        made = await (desk.change_template(kept.template_id, self._source()) if kept else desk.add_template(self._source()))
+        if kept is None:
+            made = await desk.add_template(self._source())
+        else:
+            made = await desk.change_template(kept.template_id, self._source(), seen=desk.revision(kept))
         say(f"{made.name} is kept.")
         ui.navigate.to(f"/templates/{made.template_id}")
 

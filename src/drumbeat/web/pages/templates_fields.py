@@ -115,7 +115,7 @@ def _spelt(kind: str) -> str:
 
 
 LOAD = (
-    Asked(path="concurrent_connections", label="Connections in all", kind=Kind.WHOLE, shown=_in(_CONCURRENCY), usual="10"),
+    Asked(path="concurrent_connections", label="Connections in all", kind=Kind.WHOLE, usual="10"),
     Asked(path="target_qps", label="Target operations a second", shown=_in(_QPS), usual="100"),
     Asked(
         path="starting_threads", label="Connections at the start", kind=Kind.WHOLE, shown=_in(_QPS), usual="as few as may be"
@@ -147,6 +147,7 @@ SCALING = (
 )
 #: FIXED has no bounds to speak of: its workers and connections are what they are (seed 000)
 FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections"}
+CEILING = "Connections of a worker at most"  #: what concurrent_connections are in QPS and find-max (seed 000)
 GUARDRAILS = (
     Asked(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, usual="80"),
     Asked(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, usual="85"),
@@ -178,6 +179,21 @@ MORE = (
 )
 
 
+def every_field() -> tuple[Asked, ...]:
+    """All that the form asks."""
+    return (*workload(), *LOAD, *SCALING, *GUARDRAILS, *OBJECTIVES, *MORE)
+
+
+def wording(modes: Modes) -> Mapping[str, tuple[str, str]]:
+    """The label of each field that is called otherwise in some mode, and what stands where nothing is typed; by its path."""
+    told = {each.path: (each.label, each.usual) for each in (*LOAD, *SCALING) if each.path in (*FIXED_LABELS, LOAD[0].path)}
+    if modes.scaling is ScalingMode.FIXED:
+        told |= {path: (label, "1") for path, label in FIXED_LABELS.items()}
+    if modes.load is not LoadMode.CONCURRENCY:
+        told[LOAD[0].path] = (CEILING, "by its host")
+    return told
+
+
 def get(tree: Mapping[str, Any], path: str) -> Any:
     """What a document says at a path; None where it says nothing."""
     found: Any = tree
@@ -188,8 +204,10 @@ def get(tree: Mapping[str, Any], path: str) -> Any:
 
 def put(tree: Tree, path: str, value: Any) -> None:
     """Say something at a path; None: say nothing there."""
-    *way, last = path.split(".")
-    for name in way:
+    block, _, last = path.rpartition(".")
+    if value is None and not isinstance(get(tree, block) if block else tree, Mapping):
+        return
+    for name in block.split(".") if block else ():
         tree = tree.setdefault(name, {})
     if value is None:
         tree.pop(last, None)
@@ -221,14 +239,39 @@ def missing(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def filled(tree: Mapping[str, Any], asked: Mapping[Asked, Any], modes: Modes) -> Tree:
-    """The document with what was typed put in; what the modes do not have is left out, what no field shows stays."""
+def modes_of(tree: Mapping[str, Any]) -> Modes:
+    """The modes a document is in, said or not."""
+    load, scaling = tree.get("load_mode"), get(tree, "scaling.mode")
+    return Modes(
+        load=LoadMode(load or LoadMode.CONCURRENCY), scaling=ScalingMode(scaling or ScalingMode.AUTO), way=way_of(tree)
+    )
+
+
+def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> Tree:
+    """The document with what was typed, by path, put in. Of the rest only what modes chosen since do not have goes."""
     made: Tree = deepcopy(dict(tree))
-    for each, value in asked.items():
-        put(made, each.path, value if each.shown(modes) else None)
-    if modes.way is not Way.OPERATIONS:
+    before = modes_of(tree)
+    for each in every_field():
+        if not each.shown(modes):
+            if _goes(each, before, modes):
+                put(made, each.path, None)
+        elif each.path in typed:
+            put(made, each.path, typed[each.path])
+    if modes.way is not before.way:
         put(made, "workload.operations", None)
-    made["load_mode"] = modes.load.value
     put(made, "scaling.mode", modes.scaling.value)
-    made["slo"] = {kind: block for kind, block in (made.get("slo") or {}).items() if block}
+    put(made, "load_mode", modes.load.value)
+    _drop_emptied(made, tree)
     return made
+
+
+def _goes(each: Asked, before: Modes, modes: Modes) -> bool:
+    """Whether a field that is not shown goes: it was shown until the modes were changed, or says a workload another way."""
+    return each.shown(before) or (each.path.startswith("workload.") and modes.way is not before.way)
+
+
+def _drop_emptied(made: Tree, before: Mapping[str, Any]) -> None:
+    """A service level all of whose fields were emptied is none."""
+    if "slo" in made:
+        kept = before.get("slo") or {}
+        made["slo"] = {kind: block for kind, block in made["slo"].items() if block or kept.get(kind) == block}

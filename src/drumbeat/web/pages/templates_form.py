@@ -9,11 +9,11 @@ from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.web.house import House
-from drumbeat.web.pages.asking import say
+from drumbeat.web.pages.asking import may_change, say
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading
+from drumbeat.web.pages.naming import given
 from drumbeat.web.pages.templates_fields import (
-    FIXED_LABELS,
     GUARDRAILS,
     LOAD,
     MORE,
@@ -26,8 +26,9 @@ from drumbeat.web.pages.templates_fields import (
     Way,
     filled,
     get,
+    modes_of,
     put,
-    way_of,
+    wording,
     workload,
 )
 
@@ -41,6 +42,7 @@ class TemplateForm:
     def __init__(self, house: House, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
         self._house, self._before, self._connections = house, tree, connections
         self._asked: dict[Asked, Field] = {}
+        self._shown_first: dict[str, Any] = {}
         self.fields: dict[str, Field] = {}
         self._about()
         self._target()
@@ -61,15 +63,26 @@ class TemplateForm:
 
     def tree(self) -> Tree:
         """The document as it is filled in now."""
-        made = filled(self._before, {each: _typed(each, field.value) for each, field in self._asked.items()}, self.modes)
-        tags = [tag.strip() for tag in str(self._tags.value or "").split(",") if tag.strip()]
-        about = {"name": _text(self._name.value), "description": _text(self._description.value), "tags": tags}
+        touched = {each.path: _typed(each, field.value) for each, field in self._asked.items() if self._is_touched(each.path)}
+        made = filled(self._before, touched, self.modes)
+        about = self._said_about()
         made = {**about, **{name: value for name, value in made.items() if name not in about}}
-        is_url = self._of.value == _OF_URL
-        put(made, "target.url", _text(self._url.value) if is_url else None)
-        put(made, "target.connection", None if is_url else self._connection.value)
-        put(made, "target.table", _text(self._table.value))
+        if self._is_touched("target", "target.url", "target.connection"):
+            is_url = self._of.value == _OF_URL
+            put(made, "target.url", _text(self._url.value) if is_url else None)
+            put(made, "target.connection", None if is_url else self._connection.value)
+        if self._is_touched("target.table"):
+            put(made, "target.table", _text(self._table.value))
         return {name: value for name, value in made.items() if value is not None}
+
+    def _said_about(self) -> Tree:
+        tags = [tag.strip() for tag in str(self._tags.value or "").split(",") if tag.strip()]
+        typed = {"name": _text(self._name.value), "description": _text(self._description.value), "tags": tags}
+        return {name: value if self._is_touched(name) else self._before.get(name) for name, value in typed.items()}
+
+    def _is_touched(self, *paths: str) -> bool:
+        """Whether any of these fields holds another value than it was shown with. What nobody touched stays as it is."""
+        return any(self.fields[path].value != self._shown_first[path] for path in paths)
 
     def blame(self, problems: Sequence[tuple[str, str]]) -> list[str]:
         """Put each problem beside its field; answers with those that have none here."""
@@ -85,7 +98,7 @@ class TemplateForm:
         return next((each for each in (within, path) if each in self.fields), None)
 
     def _keep(self, path: str, field: Field) -> Field:
-        self.fields[path] = field
+        self.fields[path], self._shown_first[path] = field, field.value
         field.props("outlined dense stack-label")
         return field
 
@@ -104,7 +117,7 @@ class TemplateForm:
     def _target(self) -> None:
         heading("Database under test", 2)
         named = get(self._before, "target.connection")
-        names = [each.name for each in self._connections]
+        names = list(dict.fromkeys([*(each.name for each in self._connections), *([named] if named else [])]))
         first = next((each.name for each in self._connections if each.is_default), None)
         with ui.row().classes("w-full gap-2 items-start"):
             of = ui.select(
@@ -113,9 +126,7 @@ class TemplateForm:
             self._of = self._keep("target", of).classes("w-36")
             url = ui.input("URL, without a password", value=get(self._before, "target.url") or "")
             self._url = self._keep("target.url", url).classes("w-full max-w-lg")
-            connection = ui.select(
-                names, value=named if named in names else first, label="Connection", on_change=self._look_for_tables
-            )
+            connection = ui.select(names, value=named or first, label="Connection", on_change=self._look_for_tables)
             self._connection = self._keep("target.connection", connection).classes("w-60")
             table = get(self._before, "target.table")
             picker = ui.input("Table", value=table or "", placeholder="schema.table", autocomplete=[])
@@ -125,7 +136,7 @@ class TemplateForm:
 
     async def _look_for_tables(self) -> None:
         """The tables of the connection that is chosen, offered where one is typed."""
-        if self._of.value != _OF_CONNECTION or not self._connection.value:
+        if self._of.value != _OF_CONNECTION or not self._connection.value or not may_change():
             return
         try:
             found = await self._house.plane.connections().tables(str(self._connection.value))
@@ -138,7 +149,7 @@ class TemplateForm:
 
     def _workload(self) -> None:
         heading("Workload", 2)
-        way = way_of(self._before)
+        way = modes_of(self._before).way
         ways = {Way.PRESET: "A mix for the table", Way.STANDARD: "A standard workload", Way.CUSTOM: "SQL of your own"}
         if way is Way.OPERATIONS:
             ways[Way.OPERATIONS] = "Operations of your own (as YAML)"
@@ -150,15 +161,15 @@ class TemplateForm:
 
     def _load(self) -> None:
         heading("Load", 2)
-        mode = self._before.get("load_mode") or LoadMode.CONCURRENCY.value
-        select = ui.select([each.value for each in LoadMode], value=str(mode), label="Load mode", on_change=self._turn)
+        mode = modes_of(self._before).load
+        select = ui.select([each.value for each in LoadMode], value=mode.value, label="Load mode", on_change=self._turn)
         self._load_mode = self._keep("load_mode", select).classes("w-72")
         self._group(LOAD)
 
     def _scaling(self) -> None:
         heading("Scaling", 2)
-        mode = get(self._before, "scaling.mode") or ScalingMode.AUTO.value
-        select = ui.select([each.value for each in ScalingMode], value=str(mode), label="Scaling mode", on_change=self._turn)
+        mode = modes_of(self._before).scaling
+        select = ui.select([each.value for each in ScalingMode], value=mode.value, label="Scaling mode", on_change=self._turn)
         self._scaling_mode = self._keep("scaling.mode", select).classes("w-72")
         self._group(SCALING)
         with ui.column().classes("w-full gap-2") as self._guardrails:
@@ -185,9 +196,8 @@ class TemplateForm:
         modes = self.modes
         for each, field in self._asked.items():
             field.set_visibility(each.shown(modes))
-        for path, label in FIXED_LABELS.items():
-            usual = next(each.label for each in SCALING if each.path == path)
-            self.fields[path].props(f'label="{label if modes.scaling is ScalingMode.FIXED else usual}"')
+        for path, (label, usual) in wording(modes).items():
+            given(given(self.fields[path], "label", label), "placeholder", usual)
         self._guardrails.set_visibility(modes.scaling is not ScalingMode.FIXED)
         self._url.set_visibility(self._of.value == _OF_URL)
         self._connection.set_visibility(self._of.value == _OF_CONNECTION)

@@ -1,2 +1,8 @@
--- The newest beat.
-return call('XREVRANGE', key(ARGV[1], 'beats'), '+', '-', 'COUNT', 1)
+-- needs: beats
+-- The newest beat, or the newest not later than a time; where it is asked for, the newest of them that holds what it saw.
+local pool, before, seen = unpack(ARGV)
+local beats = key(pool, 'beats')
+local entry
+if given(before) then entry = beat_at(beats, tonumber(before)) else entry = newest_of(beats) end
+if seen == '1' then entry = last_that_saw(beats, entry) end
+return entry and {entry} or {}

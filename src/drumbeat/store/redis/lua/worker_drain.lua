@@ -12,4 +12,7 @@ for i = 6, #ARGV do
     asked[#asked + 1] = ARGV[i]
   end
 end
+if #asked > 0 and call('HDEL', key(pool, 'pool'), 'waiting') == 1 then
+  call('XADD', key(pool, 'news'), 'MAXLEN', 1, '*', 'n', 1)
+end
 return asked

@@ -78,7 +78,9 @@ SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_
 
 -- name: list_workers
 SELECT * FROM drumbeat.workers
- WHERE pool_id = :pool_id AND (CAST(:live AS INTEGER) = 0 OR ended_at IS NULL) ORDER BY slot, created_at, worker_id;
+ WHERE pool_id = :pool_id AND (CAST(:live AS INTEGER) = 0 OR ended_at IS NULL)
+   AND (CAST(:gone_since AS BIGINT) IS NULL OR reaped_at IS NULL OR reaped_at >= CAST(:gone_since AS BIGINT))
+ ORDER BY slot, created_at, worker_id;
 
 -- name: move_worker
 UPDATE drumbeat.workers
@@ -159,8 +161,18 @@ SELECT * FROM drumbeat.beats
  WHERE pool_id = :pool_id AND n > CAST(:after AS BIGINT) AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
  ORDER BY n LIMIT CAST(:limit AS INTEGER);
 
+-- name: list_deeds
+-- Without what was seen, which is most of a row and is never read.
+SELECT pool_id, n, owner, epoch, at, NULL AS view, actions, why_not, error, duration_us, summary FROM drumbeat.beats
+ WHERE pool_id = :pool_id AND n > CAST(:after AS BIGINT) AND (CAST(:since AS BIGINT) IS NULL OR at > CAST(:since AS BIGINT))
+   AND CAST(actions AS TEXT) <> '[]'
+ ORDER BY n LIMIT CAST(:limit AS INTEGER);
+
 -- name: last_beat
-SELECT * FROM drumbeat.beats WHERE pool_id = :pool_id ORDER BY n DESC LIMIT 1;
+SELECT * FROM drumbeat.beats
+ WHERE pool_id = :pool_id AND (CAST(:before AS BIGINT) IS NULL OR at <= CAST(:before AS BIGINT))
+   AND (CAST(:seen AS INTEGER) = 0 OR view IS NOT NULL)
+ ORDER BY n DESC LIMIT 1;
 
 -- name: add_sample
 -- Only for a live row of this very process; a number that is there already changes nothing.
@@ -412,12 +424,12 @@ DELETE FROM drumbeat.samples WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
 DELETE FROM drumbeat.logs WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
 
 -- name: prune_beats
--- The last beat of each pool stays: it says what its controller knew.
+-- The last beat of each pool stays, and the last that saw something: it says what its controller knew.
 DELETE FROM drumbeat.beats WHERE at < @now - CAST(:age AS BIGINT)
-   AND n < (SELECT p.next_beat - 1 FROM drumbeat.pools p WHERE p.pool_id = beats.pool_id) RETURNING 1;
-
--- name: prune_workers
-DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT) RETURNING 1;
+   AND n < (SELECT p.next_beat - 1 FROM drumbeat.pools p WHERE p.pool_id = beats.pool_id)
+   AND EXISTS (SELECT 1 FROM drumbeat.beats later
+                WHERE later.pool_id = beats.pool_id AND later.n > beats.n AND (beats.view IS NULL OR later.view IS NOT NULL))
+RETURNING 1;
 
 -- name: prune_events
 DELETE FROM drumbeat.events WHERE created_at < @now - CAST(:age AS BIGINT)
@@ -488,7 +500,8 @@ SELECT COUNT(*) AS rows FROM drumbeat.execution_files;
 SELECT @now AS now,
        CASE WHEN p.paused_until > @now OR EXISTS (
                 SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id
-                   AND (w.status = 'draining' OR w.ended_at IS NOT NULL)) THEN 0 ELSE 1 END AS may_claim,
+                   AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL))
+            THEN 0 ELSE 1 END AS may_claim,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                   AND j.not_before <= @now) AS due,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending'

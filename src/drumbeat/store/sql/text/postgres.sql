@@ -137,7 +137,7 @@ UPDATE drumbeat.jobs SET delayed = 0
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id
-                  AND (w.status = 'draining' OR w.ended_at IS NOT NULL)) AS may_claim
+                  AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL)) AS may_claim
       FROM drumbeat.pools p WHERE p.pool_id = :pool_id
 ), picked AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
@@ -166,7 +166,7 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :claimant
-                  AND (w.status = 'draining' OR w.ended_at IS NOT NULL)) AS may_claim
+                  AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL)) AS may_claim
       FROM drumbeat.pools p WHERE p.pool_id = :pool_id
 ), done AS (
     UPDATE drumbeat.jobs j
@@ -314,3 +314,11 @@ UPDATE drumbeat.jobs j
 INSERT INTO drumbeat.job_attempts (seq, n, worker_id, started_at, ended_at, outcome, error)
 SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS v (
        seq bigint, n bigint, worker_id text, started_at bigint, ended_at bigint, outcome text, error text);
+
+-- name: prune_workers
+-- Of a fleet's workers those stay that may still cost money, and those that count for the running month.
+DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT)
+   AND NOT ((reaped_at IS NULL OR reaped_at >= CAST(:billed_since AS BIGINT)) AND EXISTS (
+                SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = workers.pool_id
+                   AND (p.kind = 'fleet' OR (p.kind = 'jobs' AND CAST(p.policy AS jsonb) ? 'policy'))))
+RETURNING 1;

@@ -194,3 +194,11 @@ INSERT INTO job_attempts (seq, n, worker_id, started_at, ended_at, outcome, erro
 SELECT json_extract(value, '$.seq'), json_extract(value, '$.n'), json_extract(value, '$.worker_id'),
        json_extract(value, '$.started_at'), json_extract(value, '$.ended_at'), json_extract(value, '$.outcome'),
        json_extract(value, '$.error') FROM json_each(:rows);
+
+-- name: prune_workers
+-- Of a fleet's workers those stay that may still cost money, and those that count for the running month.
+DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT)
+   AND NOT ((reaped_at IS NULL OR reaped_at >= CAST(:billed_since AS BIGINT)) AND EXISTS (
+                SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = workers.pool_id
+                   AND (p.kind = 'fleet' OR (p.kind = 'jobs' AND json_type(p.policy, '$.policy') IS NOT NULL))))
+RETURNING 1;

@@ -7,6 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import Curves, Point, RunPlan, Stretch
+from drumbeat.web.pages.naming import called, given
 from drumbeat.web.pages.parts import COLOURS
 
 INK, FAINT, BAND = "#7d8590", "rgba(125,133,144,.25)", "rgba(125,133,144,.08)"
@@ -162,8 +163,8 @@ class Chart:
     def __init__(self, name: str, drawn: Mapping[str, Any] | None = None, *, height: int = 260) -> None:
         with ui.card().props("flat bordered").classes("chart-card q-pa-sm"):
             ui.label(name).classes("text-subtitle2").props("role=heading aria-level=3")
-            self.element = ui.echart(dict(drawn or options(()))).classes("w-full").style(f"height: {height}px")
-            self.element.props(f'role=img aria-label="{name}"')
+            self.element = called(ui.echart(dict(drawn or options(()))).classes("w-full").props("role=img"), name)
+            self.element.style["height"] = f"{height}px"
 
     def show(self, drawn: Mapping[str, Any]) -> None:
         self.element.options.clear()
@@ -188,4 +189,4 @@ class CourseCharts:
         self._drawn = curves
         for name, chart in self._charts.items():
             chart.show(CHARTS[name](curves, self._plan))
-        self._grid.props(f"data-drawn={len(curves.series)}")
+        given(self._grid, "data-drawn", len(curves.series))

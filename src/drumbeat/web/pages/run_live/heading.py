@@ -10,6 +10,7 @@ from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import Deed, button, confirmed, may_change, say
 from drumbeat.web.pages.frame import heading, trail
+from drumbeat.web.pages.naming import given
 from drumbeat.web.pages.parts import colour
 from drumbeat.web.snapshot_parts import bounds
 
@@ -46,7 +47,7 @@ class Heading:
     def show(self, seen: Watched) -> None:
         run = seen.run
         self._status.text = run.status
-        self._status.props(f"color={colour(run.status)}")
+        given(self._status, "color", colour(run.status))
         self._facts.text = " · ".join(f"{name} {value}" for name, value in _facts(seen).items() if value)
         self._why.text = ended_because(seen)
         self._why.set_visibility(bool(self._why.text))

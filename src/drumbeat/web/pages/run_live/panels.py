@@ -5,7 +5,7 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.bench.model import LoadMode, RunPlan, Watched
+from drumbeat.bench.model import STABLE, LoadMode, RunPlan, Watched
 from drumbeat.web.pages.parts import Column, Table, Tile, tiles
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.snapshot_parts import find_max, qps_controller
@@ -35,6 +35,22 @@ def steps_table() -> Table:
     return Table("Steps", STEPS, lambda step: str(step["n"]))
 
 
+_TILES = ("step", "connections now", "next", "this step ends in", "baseline p95", "last p95", "best so far", "knee")
+
+
+def knee_words(told: Told) -> str | None:
+    """Where throughput stops growing: as it was found; until then, the levels it lies between; None: not known yet."""
+    found, best = told["knee"], told["best"]
+    if found:
+        saturation = found.get("saturation")
+        return f"{found['connections']}" + (f", saturated at {number(saturation)}" if saturation else "")
+    if told["result"] or not best:
+        return "not reached" if told["badge"] == "BOUNDED_MAX" else None
+    failed = [step["to_target"] for step in told["steps"] if step["outcome"] not in (None, STABLE)]
+    above = min((each for each in failed if each > best["connections"]), default=None)
+    return f"above {best['connections']}" if above is None else f"{best['connections']} to {above}"
+
+
 class FindMaxPanel:
     """Steps, baseline, best, knee, countdown, the next level, and whether bounds were the limit."""
 
@@ -44,8 +60,7 @@ class FindMaxPanel:
                 ui.label("Search for the most connections").classes("text-h6").props("role=heading aria-level=2")
                 self._badge = ui.badge("", text_color="white").props('aria-label="Kind of maximum"').classes("q-pa-xs")
             with tiles():
-                names = ("step", "connections now", "next", "this step ends in", "baseline p95", "last p95", "best so far")
-                self._tiles = {name: Tile(name) for name in names}
+                self._tiles = {name: Tile(name) for name in _TILES}
             self._limits = ui.label().classes("text-caption faint")
             self._message = ui.label().classes("text-weight-medium")
             self._steps = steps_table()
@@ -64,6 +79,7 @@ class FindMaxPanel:
             "baseline p95": ms(baseline.get("p95_ms")),
             "last p95": ms(last.get("p95_ms")),
             "best so far": f"{best['connections']} at {number(best['qps'])}/s" if best else None,
+            "knee": knee_words(told),
         }
         for name, value in values.items():
             self._tiles[name].show(value)

@@ -9,6 +9,7 @@ from drumbeat.core.run import RunId
 from drumbeat.core.worker import Health
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import told
+from drumbeat.web.pages.naming import called, given
 from drumbeat.web.pages.parts import lasting, words
 from drumbeat.web.pages.run_live.charts import Chart, Limit, Line, options
 from drumbeat.web.pages.run_live.figures import ms, number
@@ -53,7 +54,7 @@ class WorkerGrid:
         field, text = self._fields.get(name) or self._add(name)
         text.text = sentence(seen)
         field.classes(replace=f"worker {state}")
-        field.props(f'aria-label="{name}: {state}" data-health="{state}"')
+        given(called(field, f"{name}: {state}"), "data-health", state)
 
     def _add(self, name: str) -> tuple[ui.element, ui.label]:
         with self._grid, ui.element("button").props("type=button").on("click", partial(self._open, name)) as field:
@@ -63,7 +64,8 @@ class WorkerGrid:
         return field, text
 
     async def _open(self, name: str) -> None:
-        with ui.dialog().props(f'transition-duration=0 aria-label="{name}"') as dialog, ui.card().classes("w-full max-w-3xl"):
+        made = called(ui.dialog().props("transition-duration=0"), name)
+        with made as dialog, ui.card().classes("w-full max-w-3xl"):
             ui.label(name).classes("text-h6").props("role=heading aria-level=2")
             seen = self._seen[name]
             for what, value in facts(seen).items():

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from drumbeat.core.run import RunId
+from drumbeat.web.pages.paging import page_number
 
 PAGE = 25
 ORDERS = {"duration_ms": "the longest first", "started_at": "the earliest first"}
@@ -25,7 +26,7 @@ class Chosen:
 
     @property
     def number(self) -> int:
-        return max(int(self.page), 1) if self.page.isascii() and self.page.isdigit() else 1
+        return page_number(self.page)
 
     @property
     def offset(self) -> int:

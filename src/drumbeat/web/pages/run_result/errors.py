@@ -7,6 +7,7 @@ from nicegui import ui
 from drumbeat.bench.model import Failure, Watched
 from drumbeat.core.run import RunId
 from drumbeat.web.house import House
+from drumbeat.web.pages.naming import given
 from drumbeat.web.pages.parts import Column, Table
 from drumbeat.web.pages.run_live.figures import number, percent
 from drumbeat.web.pages.run_result.chosen import Chosen, only_failed, read_chosen
@@ -90,7 +91,7 @@ def _operations(house: House, seen: Watched, kinds: Sequence[str], classes: Mapp
     asked = read_chosen(ui.context.client.request.query_params)
     chosen = asked or Chosen(failed=only_failed(failed))
     folded = ui.expansion("Single operations", icon="list", value=asked is not None).classes("w-full")
-    with folded.props(f"header-class=text-primary id={_ID}"):
+    with given(folded.props("header-class=text-primary"), "id", _ID):
         operations = Operations(house, seen.run.run_id, COLUMNS, kinds, classes, chosen)
     folded.on_value_change(operations.opened)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.bench.model import Watched
+from drumbeat.bench.model import Latency, Watched
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Result
 from drumbeat.web.pages.parts import COLOURS, Column, Table
@@ -51,6 +51,7 @@ _COLUMNS: list[Column] = [
     Column(name="avg", label="avg ms", read=_mean, number=True),
     Column(name="min", label="min ms", read=lambda row: _ms(row.latency.least), number=True),
     Column(name="max", label="max ms", read=lambda row: _ms(row.latency.greatest), number=True),
+    Column(name="stddev", label="stddev ms", read=lambda row: number(Latency.of(row.latency).stddev_ms), number=True),
     *(Column(name=f"p{each:g}", label=f"p{each:g} ms", read=partial(_latency, each), number=True) for each in _PERCENTS),
 ]
 

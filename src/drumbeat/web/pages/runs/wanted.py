@@ -8,10 +8,12 @@ from urllib.parse import urlencode
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus
+from drumbeat.web.pages.paging import page_number
 
 PAGE = 25
 ORDERS = {"newest": "newest first", "name": "by name", "qps": "most operations/s first", "errors": "most errors first"}
 MOST_SORTED = 1000  #: runs that are sorted by anything but their age
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: until then is until ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +32,7 @@ class Wanted:
 
     @property
     def number(self) -> int:
-        return max(int(self.page), 1) if self.page.isdigit() else 1
+        return page_number(self.page)
 
     @property
     def query(self) -> str:
@@ -48,7 +50,7 @@ class Wanted:
             "template_id": self.template or None,
             "search": self.search or None,
             "since": _day("since", self.since),
-            "until": until + timedelta(days=1) if until else None,
+            "until": until + timedelta(days=1) if until and until < _LAST_DAY else None,
         }
 
 

@@ -66,8 +66,8 @@ end
 local function may_claim(pool, claiming, at)
   local paused = call('HGET', key(pool, 'pool'), 'paused_until')
   if paused and tonumber(paused) > at then return false end
-  local status = call('HGET', key(pool, 'worker:' .. claiming.worker), 'status')
-  return not (status == 'draining' or status == 'terminated' or status == 'error' or status == 'lost')
+  local status, deadline = unpack(call('HMGET', key(pool, 'worker:' .. claiming.worker), 'status', 'drain_deadline'))
+  return not (deadline or status == 'draining' or status == 'terminated' or status == 'error' or status == 'lost')
 end
 
 local function claim(pool, claiming, at)

@@ -1,0 +1,176 @@
+"""What one look sees of a queue: what its workers could claim, hold, have done since the last. Every read is bounded."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+import msgspec
+
+from drumbeat.core.beat import Beat
+from drumbeat.core.errors import NotFound, StoreError
+from drumbeat.core.job import Job, JobId, JobStatus, Outcome
+from drumbeat.core.worker import WorkerId
+from drumbeat.fleet.model import Arrivals, Finished, FleetView, Held, PolicyName, Queue
+from drumbeat.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+HELD = 10_000  #: claimed jobs looked at
+COUNTED = 100_000  #: where counting stops
+PAGE = 1000
+PAGES = 3  #: of new jobs in one beat; what is left is counted at the next
+ENDED = 100  #: jobs whose end is looked up in one beat
+SAMPLED = 200  #: pending jobs whose types and times are looked at
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLook:
+    """The queue's side of a look."""
+
+    store: Store
+    view: FleetView
+    last: Beat | None
+
+    async def seen(self) -> FleetView:
+        """The view with its queue. A queue that cannot be read is not an empty one."""
+        try:
+            held = await self._held()
+            arrived, cursor = await self._arrived()
+            return replace(
+                self.view,
+                queue=await self._queue(),
+                held=held[:HELD],
+                held_partial=len(held) > HELD,
+                finished=tuple(await self._finished({each.job_id: each.claimed_at for each in held})),
+                arrived=arrived,
+                cursor=cursor,
+            )
+        except StoreError as exc:
+            log.warning("the queue of %s could not be read: %s", self.view.pool_id, exc)
+            return replace(self.view, held_partial=True)
+
+    async def _queue(self) -> Queue:
+        jobs, pool_id = self.store.jobs, self.view.pool_id
+        counts = await jobs.counts(pool_id, COUNTED)
+        demand = await jobs.demand(pool_id, COUNTED) if counts.ready else {}
+        claimable = await self._claimable(demand)
+        sample: Sequence[Job] = ()
+        if (counts.ready or counts.delayed) and self.view.policy.policy is PolicyName.LAG_AWARE:
+            sample = await jobs.list(pool_id, statuses=[JobStatus.PENDING], limit=SAMPLED)
+        return Queue(
+            ready=claimable,
+            blocked=max(counts.ready - claimable, 0),
+            delayed=counts.delayed,
+            claimed=counts.claimed,
+            oldest_ready=counts.oldest_ready,
+            due=tuple(sorted(job.not_before for job in sample if job.not_before and self._comes_due(job))),
+            demand=demand,
+            types=Counter(job.type for job in sample) if counts.ready else {},
+        )
+
+    async def _claimable(self, demand: Mapping[str, int]) -> int:
+        """Of the ready jobs, how many the pool's workers could claim: what no group holds back, no capability, no type."""
+        plan = self.view.plan
+        most = sum(count for needed, count in demand.items() if plan.offers(needed))
+        handled = 0
+        for kind in plan.types if most else ():
+            page = await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.PENDING], job_type=kind, limit=PAGE)
+            handled += len([job for job in page if not _is_later(job, self.view.now) and plan.offers(job.capability or "")])
+            if len(page) == PAGE or handled >= most:
+                return most
+        return min(most, handled) if plan.types else most
+
+    def _comes_due(self, job: Job) -> bool:
+        plan = self.view.plan
+        handled = not plan.types or job.type in plan.types
+        return handled and plan.offers(job.capability or "") and _is_later(job, self.view.now)
+
+    async def _held(self) -> tuple[Held, ...]:
+        claimed = await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.CLAIMED], limit=HELD + 1)
+        return tuple(
+            Held(
+                job_id=job.job_id,
+                worker_id=job.lease_owner,
+                claimed_at=job.claimed_at or self.view.now,
+                type=job.type,
+                lease_until=job.lease_until,
+                timeout=job.timeout or self.view.plan.timeout,
+                progress=job.progress,
+            )
+            for job in claimed
+            if job.lease_owner is not None
+        )
+
+    async def _arrived(self) -> tuple[tuple[Arrivals, ...], JobId | None]:
+        """Jobs that came since the last beat, by the minute, and how far they were counted."""
+        cursor = self.view.state.cursor if self.view.state else None
+        since = self.view.last.at if self.view.last else self.view.now
+        minutes: Counter[datetime] = Counter()
+        for _ in range(PAGES):
+            page = await self._page(cursor)
+            minutes.update(_minute(job.created_at) for job in page if job.created_at and job.created_at > since)
+            cursor = page[-1].job_id if page else cursor
+            if len(page) < PAGE:
+                break
+        return tuple(Arrivals(minute=minute, count=count) for minute, count in sorted(minutes.items())), cursor
+
+    async def _page(self, cursor: JobId | None) -> Sequence[Job]:
+        """The jobs after the cursor. Without one, or if its job is pruned, what is unfinished is where to begin."""
+        jobs, pool_id = self.store.jobs, self.view.pool_id
+        try:
+            if cursor is not None:
+                return await jobs.list(pool_id, after=cursor, limit=PAGE)
+        except NotFound:
+            log.info("job %s, up to which arrivals were counted, is gone; counting begins anew", cursor)
+        return await jobs.list(pool_id, statuses=[JobStatus.PENDING, JobStatus.CLAIMED], limit=PAGE)
+
+    async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
+        """How the jobs ended that the last beat saw running."""
+        before = msgspec.convert((self.last.view or {}).get("held", []), tuple[Held, ...]) if self.last else ()
+        gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
+        found = [await self._ending(each) for each in gone]
+        seen = [each for each in found if each is not None]
+        return [*seen, *self._unseen(Counter(each.worker_id for each in seen))]
+
+    def _unseen(self, seen: Mapping[WorkerId, int]) -> Iterator[Finished]:
+        """Failures that began and ended between two beats: of workers that say nothing else has come of their jobs since."""
+        rows = [each for each in self.view.workers if each.errors and each.is_live]
+        told = (self.last.view or {}).get("workers", ()) if self.last and rows else ()
+        before = {(each["worker_id"], each.get("instance")): each for each in told}
+        for row in rows:
+            was = before.get((row.worker_id, row.instance), {})
+            failed, ended = row.errors - was.get("errors", 0), row.operations - was.get("operations", 0)
+            new = min(failed, self.view.policy.max_task_failures) - seen.get(row.worker_id, 0) if failed == ended else 0
+            for _ in range(new):
+                yield Finished(worker_id=row.worker_id, took=timedelta(), ok=False, at=self.view.now)
+
+    async def _ending(self, held: Held) -> Finished | None:
+        try:
+            job = await self.store.jobs.get(held.job_id)
+        except NotFound:
+            return None
+        if job.status is JobStatus.DONE and job.claimed_at == held.claimed_at and job.finished_at:
+            took = job.finished_at - held.claimed_at
+            return Finished(worker_id=held.worker_id, took=took, type=held.type, at=job.finished_at)
+        return await self._attempt(held)
+
+    async def _attempt(self, held: Held) -> Finished | None:
+        """The attempt that ended otherwise, if its handler did or failed: one given back or lost tells nothing."""
+        for attempt in reversed(await self.store.jobs.attempts(held.job_id)):
+            if attempt.worker_id == held.worker_id and attempt.ended_at and attempt.outcome in _TELLING:
+                took, ok = attempt.ended_at - attempt.started_at, attempt.outcome is Outcome.DONE
+                return Finished(worker_id=held.worker_id, took=took, type=held.type, ok=ok, at=attempt.ended_at)
+        return None
+
+
+_TELLING = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.TIMED_OUT})
+
+
+def _is_later(job: Job, now: datetime) -> bool:
+    return job.not_before is not None and job.not_before > now
+
+
+def _minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
