@@ -16,6 +16,7 @@ from drumbeat.fleet.model import (
     FleetView,
     MarkFailed,
     MarkLost,
+    Provider,
     Reap,
     SetTarget,
     Spawn,
@@ -137,6 +138,22 @@ def test_who_stays_silent_for_a_full_threshold_while_we_look_is_lost() -> None:
 
     assert isinstance(lost, MarkLost)
     assert lost.reason == "silent for 9999 s"
+
+
+@pytest.mark.parametrize(
+    ("unique", "silence", "failed"),
+    [
+        pytest.param(True, 1, True, id="one instance to a name: it is over"),
+        pytest.param(False, 1, False, id="there may be another, and it is heard"),
+        pytest.param(False, 2 * LIMITS.heartbeat_every.total_seconds(), True, id="there may be another, and nothing is heard"),
+    ],
+)
+def test_where_a_provider_may_have_made_two_a_worker_that_is_heard_is_not_over(
+    unique: bool, silence: float, failed: bool
+) -> None:
+    seen = view(worker(0, silent=silence), wanted=1, instances=(is_over(0),), provider=Provider(unique_names=unique))
+
+    assert any(isinstance(action, MarkFailed) for action in decide(seen).actions) == failed
 
 
 def test_an_instance_that_is_over_is_known_even_if_we_looked_away() -> None:

@@ -10,6 +10,7 @@ from datetime import datetime
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
+_LATE = 1.5  #: heartbeats that are awaited before one is missing
 ASKED_AT = "asked_at"  #: of a row's notes: when its instance was asked for once more
 
 
@@ -33,6 +34,7 @@ class Sight:
     instances: tuple[Seen, ...]
     partial: bool = False  #: the provider gave no list: what is not in it may well be there
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
+    unique_names: bool = True  #: no two instances of a worker at the provider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +141,10 @@ def close(sight: Sight, live: Sequence[Worker], unusual: Sequence[Worker]) -> li
 
 
 def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
-    """Workers whose rows are live and whose instances are over, all of them if a provider started two under one name."""
+    """Workers whose rows are live and whose instances are over, all of them if a provider started two under one name.
+
+    Where it may have, the one that works may not be shown yet: a worker that is heard is not over.
+    """
     over = [seen for seen in sight.instances if not seen.running]
     if not over:
         return []
@@ -152,8 +157,13 @@ def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
             reason=f"its instance is over: {_how_it_ended(ended[worker.worker_id])}",
         )
         for worker in live
-        if worker.worker_id in ended
+        if worker.worker_id in ended and (sight.unique_names or not _is_heard(worker, sight))
     ]
+
+
+def _is_heard(worker: Worker, sight: Sight) -> bool:
+    """Whether a worker that joined has left out no beat of its heart."""
+    return worker.heartbeat_at is not None and silence(worker, sight.now) <= sight.thresholds.heartbeat_every * _LATE
 
 
 def mark_lost(sight: Sight, live: Sequence[Worker]) -> list[Closing]:

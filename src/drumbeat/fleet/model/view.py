@@ -228,4 +228,5 @@ class FleetView:
             thresholds=self.policy.limits(self.thresholds),
             workers=self.workers,
             instances=self.instances,
+            unique_names=self.provider.unique_names,
         )
