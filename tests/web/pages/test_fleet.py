@@ -65,7 +65,7 @@ async def test_a_wrong_policy_is_named_at_its_field_and_a_right_one_is_kept(page
     await page.get_by_label("min workers").fill("1")
     await page.get_by_label("max workers").fill("7")
     await page.get_by_role("button", name="Save").click()
-    await expect(page.get_by_role("heading", name="render", level=1)).to_be_visible()
+    await expect(page.get_by_role("heading", name="render", exact=True, level=1)).to_be_visible()
     async with open_store(served.store) as store:
         kept = await store.pools.get(RENDER)
     assert FleetPolicy.from_json(kept.policy).max_workers == 7
