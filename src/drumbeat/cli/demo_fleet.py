@@ -131,6 +131,8 @@ async def _play(settings: Settings, workers: int) -> None:
                 await _story(stage, workers)
             except DrumbeatError as exc:
                 failure = exc
+        if failure is None:
+            await stage.look()  # the last beat is written once its deeds are done
         _conclude(stage)
         if failure is not None:
             raise failure
@@ -174,7 +176,6 @@ async def _story(stage: _Stage, workers: int) -> None:
     await plane.set_fleet_policy(pool_id, FleetPolicy(workers=0, target=5))
     await _until(stage, lambda: not _living(stage) and all(worker.reaped_at for worker in stage.workers))
     stage.say("all have left; no process is left behind")
-    await stage.look()
 
 
 def _kill(victim: Worker) -> None:
