@@ -15,8 +15,7 @@ from uuid import uuid4
 
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
-from drumbeat.core.event import start
-from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
+from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
 from drumbeat.extras import bench_part, part
@@ -137,41 +136,29 @@ class ControlPlane:
 
         Nothing is written. Raises NotFound, InvalidInput when the pool is no fleet, InvalidSettings.
         """
-        return (await self._heeded(name, told))[1]
+        from drumbeat.fleet.keeping import heeded
+
+        return (await heeded(self.store, PoolId(name), os.environ, told))[1]
 
     async def heed_environment(self, name: str, **told: Any) -> "FleetPolicy":
         """The same, and written into the pool's policy once it is checked."""
-        from drumbeat.fleet.keeping import keep_policy
+        from drumbeat.fleet.keeping import heeded, keep_policy
 
-        home, policy = await self._heeded(name, told)
+        home, policy = await heeded(self.store, PoolId(name), os.environ, told)
         await keep_policy(self.store, home, policy)
         return policy
 
-    async def _heeded(self, name: str, told: Mapping[str, Any]) -> "tuple[Pool, FleetPolicy]":
-        from drumbeat.fleet.keeping import check_policy, heeded_policy
-
-        home = await self.store.pools.get(PoolId(name))
-        policy = heeded_policy(home, os.environ, told)
-        await check_policy(self.store, home, policy)
-        return home, policy
-
     async def create_fleet(self, name: str, policy: "FleetPolicy", thresholds: Thresholds | None = None) -> Pool:
         """A pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
-        from drumbeat.fleet.keeping import check_price, policy_to_keep
+        from drumbeat.fleet.keeping import create_fleet
 
-        check_price(policy)
-        limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
-        made = await self.store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_to_keep(policy)))
-        await self.store.events.append(made.pool_id, [start(expected_workers=policy.workers)])
-        return made
+        return await create_fleet(self.store, name, policy, thresholds)
 
     async def set_fleet_policy(self, pool_id: PoolId, policy: "FleetPolicy", thresholds: Thresholds | None = None) -> Pool:
         """What the next beat will decide by. Raises NotFound, InvalidSettings."""
-        from drumbeat.fleet.keeping import check_policy, keep_policy
+        from drumbeat.fleet.keeping import set_policy
 
-        kept = await self.store.pools.get(pool_id)
-        await check_policy(self.store, kept, policy)
-        return await keep_policy(self.store, kept, policy, thresholds)
+        return await set_policy(self.store, pool_id, policy, thresholds)
 
     async def keep_fleet(
         self,

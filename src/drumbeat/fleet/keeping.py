@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
-from drumbeat.core.pool import Pool, PoolKind, Thresholds
+from drumbeat.core.event import start
+from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import changed_policy, from_environment, load_policy
@@ -99,6 +100,32 @@ def check_provider(home: Pool, policy: FleetPolicy, workers: Sequence[Worker]) -
         f"got {policy.provider}; let them go first: drumbeat fleet create {home.pool_id} --set min_workers=0 "
         f"--set max_workers=0, then beat until drumbeat fleet workers {home.pool_id} shows none, and once more"
     )
+
+
+async def heeded(
+    store: Store, pool_id: PoolId, environment: Mapping[str, str], told: Mapping[str, Any]
+) -> tuple[Pool, FleetPolicy]:
+    """A fleet, and what a beat of it goes by, checked. Raises NotFound, InvalidInput, InvalidSettings."""
+    home = await store.pools.get(pool_id)
+    policy = heeded_policy(home, environment, told)
+    await check_policy(store, home, policy)
+    return home, policy
+
+
+async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+    """A pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
+    check_price(policy)
+    limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
+    made = await store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_to_keep(policy)))
+    await store.events.append(made.pool_id, [start(expected_workers=policy.workers)])
+    return made
+
+
+async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+    """What the next beat will decide by. Raises NotFound, InvalidSettings."""
+    kept = await store.pools.get(pool_id)
+    await check_policy(store, kept, policy)
+    return await keep_policy(store, kept, policy, thresholds)
 
 
 async def check_policy(store: Store, home: Pool, policy: FleetPolicy) -> None:

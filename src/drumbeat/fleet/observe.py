@@ -59,7 +59,7 @@ async def observe(
             f"expected a fleet or a pool of jobs, got {pool_id}, which is a run; see: drumbeat bench show {pool_id}"
         )
     now = await store.now()
-    last = await last_look(store, pool, now)
+    last = await last_look(store, pool)
     policy, provider, before = policy or FleetPolicy.from_json(pool.policy), _provider(spawner), _intervals(last)
     usual = max(every, usual_interval(before)) or policy.every
     since = forgotten_before(last, tariff(policy, provider), now)

@@ -42,7 +42,7 @@ async def look(
     listed = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     instances = listed or ()
     now = await store.now()
-    last = last or await last_look(store, pool, now)
+    last = last or await last_look(store, pool)
     workers = await store.workers.list(pool.pool_id, gone_since=gone_since)
     return Sight(
         now=now,
@@ -113,7 +113,7 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
     return {"memory_total_mb": sum(each["memory_total_gb"] for each in gpus) * 1024, "memory_used_mb": sum(used) * 1024}
 
 
-async def last_look(store: Store, pool: Pool, now: datetime) -> Beat | None:
+async def last_look(store: Store, pool: Pool) -> Beat | None:
     """The last beat that saw the pool. One that failed to see it ends nothing, nor does a checker's in a fleet's pool."""
     return await store.beats.last(pool.pool_id, seen=True)
 

@@ -29,7 +29,7 @@ def add(house: House) -> None:
             with ui.row().classes("items-center gap-2"):
                 ui.icon("error_outline", color="warning").props("aria-hidden=true")
                 ui.label(problem)
-        await _table(house, desk)
+        await _table(desk)
 
 
 def _desk(house: House) -> "TriggerDesk | None":
@@ -40,7 +40,7 @@ def _desk(house: House) -> "TriggerDesk | None":
     return house.plane.triggers(file) if file else None
 
 
-async def _table(house: House, desk: "TriggerDesk") -> None:
+async def _table(desk: "TriggerDesk") -> None:
     async def fire(name: str) -> None:
         await desk.fire(name)
         rows = await _rows(desk)
