@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import os
 import sys
+import threading
+from contextlib import suppress
 from datetime import timedelta
 
 import numpy as np
@@ -17,12 +20,21 @@ from drumbeat.core.clock import SystemClock
 from kit.drive_child import point_select
 
 
+def goes_first(engine: PostgresEngine) -> None:
+    """The driving thread, whenever it has something to do: before whatever keeps the processor awake, where we may say so."""
+    driving = next(each.native_id for each in threading.enumerate() if each.ident == engine.driving_thread)
+    assert driving is not None
+    with suppress(PermissionError):
+        os.sched_setscheduler(driving, os.SCHED_FIFO, os.sched_param(1))
+
+
 async def main(url: str, connections: int, seconds: float, rate: float | None) -> None:
     clock, load = SystemClock(), point_select()
     draw = Draw(slot=0, chance=np.random.default_rng(1), now_us=lambda: 0)
     engine = PostgresEngine(address_of(url), load, draw, EngineSettings(most_connections=connections))
     runner = LoadRunner(engine, load, clock)
     await runner.open()
+    goes_first(engine)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
         runner.set_target(connections, timedelta())
