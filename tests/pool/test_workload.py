@@ -13,6 +13,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
 from drumbeat.pool.context import JobContext, JobFailure
 from drumbeat.pool.work import ExecutorKind, Mode
+from drumbeat.pool.workload import IDLE
 from pool.working import ME, POOL, Shop, seconds, settle
 
 
@@ -887,7 +888,7 @@ async def test_where_no_news_can_be_heard_a_worker_leaves_after_its_wait(shop: S
     monkeypatch.setattr(shop.store.queue, "wait", deaf)
     async with shop.working(shop.workload(Gate())):
         await shop.store.workers.ask_to_drain(POOL, [ME], "scale down", seconds(600))
-        for _ in range(12):
+        for _ in range(int(IDLE.total_seconds()) + 2):
             await shop.passes(1)
 
         assert (await shop.store.workers.get(POOL, ME)).status is WorkerStatus.TERMINATED

@@ -21,7 +21,7 @@ from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 
 log = logging.getLogger(__name__)
 
-IDLE = timedelta(seconds=10)  #: how long to wait for news before looking anyway
+IDLE = timedelta(seconds=20)  #: how long to wait for news before looking anyway
 _MEMORY_EVERY = timedelta(seconds=1)
 _TURNS = 16  #: jobs a task may run before others get their turn
 _ENOUGH = 16  #: so many verdicts wait for no others

@@ -19,7 +19,7 @@ from drumbeat.store.sql.job_scripts import expire, release
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import to_us
 
-LISTENING_POLL = timedelta(seconds=10)  #: the net under a bell that rings
+LISTENING_POLL = timedelta(seconds=20)  #: the net under a bell that rings
 DEAF_POLL = (timedelta(milliseconds=50), timedelta(seconds=5))  #: without one: often at first, then ever less
 VAIN_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: between looks at jobs that one cannot have
 
@@ -69,7 +69,8 @@ class SqlQueue:
         return await self._recovered(release(worker_id, error, fence))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
-        return await self._recovered(expire(limit))
+        """Looks first: nearly always there is nothing to lock."""
+        return await self._recovered(expire(limit)) if await self._database.read("any_expired", {}) else []
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
         async with self._bell.listening(pool_id) as ear:

@@ -515,6 +515,9 @@ SELECT @now AS now,
        (SELECT MIN(j.not_before) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 1) AS next_due
   FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
 
+-- name: any_expired
+SELECT 1 AS expired FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
+
 -- name: find_job_by_id
 SELECT * FROM drumbeat.jobs WHERE given_id = :job_id;
 
