@@ -134,7 +134,8 @@ def folder_of_its_own() -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "noop_handler.py").write_text(_HANDLER)
         Path(folder, "triggers.yml").write_text(_TRIGGERS)
-        os.environ |= {"PYTHONPATH": folder, "DRUMBEAT_STATE_DIR": f"{folder}/state"}
+        python_path = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+        os.environ |= {"PYTHONPATH": python_path, "DRUMBEAT_STATE_DIR": f"{folder}/state"}
         os.chdir(folder)
         try:
             yield Path(folder)

@@ -1,4 +1,4 @@
-"""The composition root: from settings to store, spawner, loops and workers. The only file that knows everything."""
+"""The composition root: from settings to store, spawner, loops and workers. It knows everything, with lives.py."""
 
 import asyncio
 import os
@@ -16,17 +16,11 @@ from uuid import uuid4
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
-from drumbeat.core.run import RunId
-from drumbeat.core.worker import ExitCode, WorkerId
+from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, part
-from drumbeat.runtime.logs import LogShipper
-from drumbeat.runtime.signals import on_stop_signals, run_until_signalled
-from drumbeat.runtime.worker import WorkerLife, Workload
 from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, public_url
 from drumbeat.spawn.interface import Spawner
-from drumbeat.spawn.leash import hold_leash
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Joining
 
 if TYPE_CHECKING:
     from drumbeat.bench.compare import Comparison as Comparison
@@ -38,7 +32,8 @@ if TYPE_CHECKING:
     from drumbeat.fleet.desk import FleetStatus as FleetStatus
     from drumbeat.fleet.explain import Explanation as Explanation
     from drumbeat.fleet.keeping import FleetKept as FleetKept
-    from drumbeat.fleet.model import Action, FleetPolicy, FleetView
+    from drumbeat.fleet.model import Action, FleetView
+    from drumbeat.fleet.model import FleetPolicy as FleetPolicy
     from drumbeat.pool.checker import Checker as Checker
     from drumbeat.pool.desk import PoolDesk as PoolDesk
     from drumbeat.pool.desk import PushOn
@@ -98,7 +93,7 @@ class ControlPlane:
     def __init__(self, settings: Settings, store: Store, clock: Clock) -> None:
         self.settings = settings
         self.store = store
-        self._clock = clock
+        self.clock = clock
         self.forks: Door | None = None  #: the way to a fork server of this process's own
 
     def local_spawner(self, *, survive: bool = False) -> "LocalSpawner":
@@ -107,7 +102,7 @@ class ControlPlane:
 
         _check_folder(self.settings.state_dir)
         environment = {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)}
-        return LocalSpawner(self.settings.state_dir, environment, survive=survive, clock=self._clock, forks=self.forks)
+        return LocalSpawner(self.settings.state_dir, environment, survive=survive, clock=self.clock, forks=self.forks)
 
     def spawner(self, provider: str) -> Spawner:
         """Starts workers where a provider has them; they outlive this process. Raises InvalidSettings, MissingExtra."""
@@ -121,7 +116,7 @@ class ControlPlane:
         runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
         environment, folder = {STORE_VARIABLE: self.settings.store}, self.settings.state_dir
-        made: Spawner = runpod.RunPodSpawner(settings, environment, self._clock, state_dir=folder)
+        made: Spawner = runpod.RunPodSpawner(settings, environment, self.clock, state_dir=folder)
         return made
 
     @asynccontextmanager
@@ -215,21 +210,31 @@ class ControlPlane:
         every: timedelta,
         lease: timedelta | None = None,
         on_beat: "Callable[[BeatReport], None] | None" = None,
+        heed: "Callable[[FleetPolicy], None] | None" = None,
     ) -> "ControlLoop[FleetView, Action]":
-        """One controller of a fleet. Any number may run: the one that holds the lease acts. ``on_beat`` hears of each."""
+        """One controller of a fleet. Any number may run: the one that holds the lease acts. ``on_beat`` hears of each.
+
+        ``heed`` hears what each beat is to be decided by; what it raises fails that beat before anything is done.
+        """
         from drumbeat.fleet.act import FleetActor
         from drumbeat.fleet.decide import decide
         from drumbeat.fleet.observe import observe
         from drumbeat.runtime.beat import ControlLoop
         from drumbeat.runtime.lease import Leadership
 
+        async def seen(gap: timedelta) -> "FleetView":
+            view = await observe(self.store, spawner, pool_id, gap, every=every, clock=self.clock)
+            if heed is not None:
+                heed(view.policy)
+            return view
+
         return ControlLoop(
             store=self.store,
             pool_id=pool_id,
-            leadership=Leadership(self.store, pool_id, process_name(), lease or every * 5, self._clock),
-            clock=self._clock,
+            leadership=Leadership(self.store, pool_id, process_name(), lease or every * 5, self.clock),
+            clock=self.clock,
             every=every,
-            observe=partial(observe, self.store, spawner, pool_id, every=every, clock=self._clock),
+            observe=seen,
             decide=decide,
             act=FleetActor(self.store, spawner, pool_id).act,
             on_beat=on_beat,
@@ -266,14 +271,14 @@ class ControlPlane:
         """One controller of a pool of jobs, for a process that runs anyway; triggers do the same, one beat at a time."""
         from drumbeat.pool.beats import Beating, pool_loop
 
-        beating = Beating(store=self.store, spawner=spawner, clock=self._clock, owner=process_name())
+        beating = Beating(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
         return pool_loop(beating, pool_id, every, lease or every * 5)
 
     def checker(self) -> "Checker":
         """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process."""
         from drumbeat.pool.checker import Checker
 
-        return Checker(self.store, self._clock, process_name, partial(self.local_spawner, survive=True))
+        return Checker(self.store, self.clock, process_name, partial(self.local_spawner, survive=True))
 
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
         """The beat every trigger wakes; answers with each pool's report. Raises NotFound, InvalidInput."""
@@ -306,7 +311,7 @@ class ControlPlane:
         desk = part("triggers.desk", "triggers", "triggers.yml")
         around = desk.Surroundings(
             store=self.store,
-            clock=self._clock,
+            clock=self.clock,
             owner=process_name(),
             variables=os.environ,
             for_children={STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)},
@@ -352,7 +357,7 @@ class ControlPlane:
         host = this_host()
         desk: BenchDesk = bench_part("desk").BenchDesk(
             self.store,
-            self._clock,
+            self.clock,
             process_name(),
             bench_part("creation").capacity(host.cores, host.memory),
             partial(self.local_spawner, survive=True),
@@ -373,43 +378,9 @@ class ControlPlane:
 
     async def run_worker(self, arguments: WorkerArguments) -> ExitCode:
         """Be a worker of a pool, from joining to leaving. Raises NotFound when there is no such pool or run."""
-        hold_leash()
-        home = await self.store.pools.get(PoolId(arguments.run_id))
-        identity = self._identity(arguments)
-        workload = self._workload(home, identity)
-        life = self._life(home, identity, workload)
-        code = await self._live(home, identity, life)
-        if home.kind is PoolKind.JOBS and life.work_is_done:
-            done = workload.figures
-            await self.checker().after_exit(home.pool_id, done.operations + done.errors)
-        return code
+        from drumbeat.lives import Lives
 
-    def _workload(self, home: Pool, identity: Joining) -> Workload:
-        if home.kind is PoolKind.FLEET:
-            from drumbeat.fleet.workload import Metronome
-
-            return Metronome(self._clock)
-        if home.kind is PoolKind.BENCH:
-            run_id, folder = RunId(home.pool_id), self.settings.state_dir / "executions"
-            made: Workload = bench_part("worker").bench_workload(
-                self.store, run_id, identity.worker_id, identity.slot, folder, self._clock, self.vault()
-            )
-            return made
-        return self._job_workload(home, identity, None)
-
-    def _job_workload(
-        self, home: Pool, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
-    ) -> Workload:
-        from drumbeat.pool.work import plan_of
-        from drumbeat.pool.worker import job_workload
-
-        return job_workload(self.store, home, identity.worker_id, plan or plan_of(home), self._clock, handlers=handlers)
-
-    def pool(self, name: str) -> "PoolDesk":
-        """Everything one may ask of a pool of jobs; it need not exist yet."""
-        from drumbeat.pool.desk import PoolDesk
-
-        return PoolDesk(self.store, self._clock, name, process_name(), push_on=push_on(self.settings.store))
+        return await Lives(self).spawned(arguments)
 
     async def work(
         self,
@@ -424,42 +395,15 @@ class ControlPlane:
 
         ``handlers`` stand in for those of the plan; without ``signals`` the process's own are left alone.
         """
-        home = await self.pool(name).get()
-        me = worker_id or f"{name}-{process_name()}"
-        arguments = WorkerArguments(run_id=name, worker_id=me, worker_group_id=0, worker_group_count=1)
-        identity = replace(self._identity(arguments), capabilities=plan.capabilities)
-        workload = self._job_workload(home, identity, plan, handlers)
-        code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
-        figures = workload.figures
-        return WorkDone(worker_id=me, code=code, finished=figures.operations, failed=figures.errors)
+        from drumbeat.lives import Lives
 
-    def _life(self, home: Pool, identity: Joining, workload: Workload) -> WorkerLife:
-        from drumbeat.runtime.disk import find_disk
-        from drumbeat.runtime.probe import Probe
+        return await Lives(self).unbidden(name, plan, worker_id, handlers, signals=signals)
 
-        return WorkerLife(
-            self.store,
-            identity,
-            home.thresholds,
-            workload,
-            clock=self._clock,
-            probe=Probe(self._clock, disk=find_disk(os.environ, self._clock)),
-            gated=home.kind is not PoolKind.JOBS,
-        )
+    def pool(self, name: str) -> "PoolDesk":
+        """Everything one may ask of a pool of jobs; it need not exist yet."""
+        from drumbeat.pool.desk import PoolDesk
 
-    async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
-        async with LogShipper(self.store, home.pool_id, self._clock, worker_id=identity.worker_id):
-            return await (run_until_signalled(life) if signals else life.run())
-
-    def _identity(self, arguments: WorkerArguments) -> Joining:
-        return Joining(
-            pool_id=PoolId(arguments.run_id),
-            worker_id=WorkerId(arguments.worker_id),
-            slot=arguments.worker_group_id,
-            instance=process_name(),
-            host=socket.gethostname(),
-            pid=os.getpid(),
-        )
+        return PoolDesk(self.store, self.clock, name, process_name(), push_on=push_on(self.settings.store))
 
 
 def _check_folder(folder: Path) -> None:
@@ -518,6 +462,8 @@ def serve_forks(
 @contextmanager
 def until_stopped(stop: asyncio.Event) -> Iterator[None]:
     """Inside the block SIGTERM and SIGINT set ``stop``, and nothing else."""
+    from drumbeat.runtime.signals import on_stop_signals
+
     with on_stop_signals(lambda _: stop.set()):
         yield
 

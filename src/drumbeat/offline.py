@@ -66,7 +66,13 @@ def trace_jobs(trace: Path) -> Sequence[tuple[float, float]]:
 
 
 def simulate_jobs(
-    jobs: Sequence[tuple[float, float]], policy: str, settings: Mapping[str, Any], most_beats: int, **around: Any
+    jobs: Sequence[tuple[float, float]],
+    policy: str,
+    settings: Mapping[str, Any],
+    *,
+    most_beats: int,
+    most_workers: int,
+    **around: Any,
 ) -> "Simulated":
     """Jobs, each its arrival and duration in seconds, under a policy on virtual time. Raises InvalidInput, InvalidSettings."""
     from drumbeat.fleet.laboratory import policy_for, simulate_load
@@ -76,6 +82,9 @@ def simulate_jobs(
     beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
     if beats > most_beats:
         raise InvalidInput(f"jobs: expected at most {most_beats} beats if one worker did them all, got {beats:.0f}")
+    workers = max([chosen.workers, chosen.max_workers, *(each.max_workers or 0 for each in chosen.schedules)])
+    if workers > most_workers:
+        raise InvalidInput(f"expected {most_workers:,} workers at the most, got {workers:,}; simulate more on the command line")
     return simulate_load(load, chosen, Surroundings(**around))
 
 

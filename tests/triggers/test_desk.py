@@ -134,7 +134,7 @@ async def test_a_schedule_and_a_webhook_are_kept_until_told_to_stop(
 ) -> None:
     monkeypatch.setenv("HOOK", SECRET)
     stop, where = asyncio.Event(), asyncio.get_running_loop().create_future()
-    body, stamp = b'{"pool_id": "papers"}', int(plane._clock.now().timestamp())
+    body, stamp = b'{"pool_id": "papers"}', int(plane.clock.now().timestamp())
     headers = {TIMESTAMP: str(stamp), SIGNATURE: sign(SECRET, stamp, body)}
 
     def post(address: str) -> object:
@@ -180,7 +180,7 @@ async def test_no_password_gets_into_a_crontab(
     plane: ControlPlane, url: str, public: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    there = ControlPlane(Settings(store=url, state_dir=tmp_path), plane.store, plane._clock)
+    there = ControlPlane(Settings(store=url, state_dir=tmp_path), plane.store, plane.clock)
 
     with pytest.raises(Exception, match="the command crontab" if public else "which no crontab shall show"):
         await there.triggers().install()

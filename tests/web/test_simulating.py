@@ -45,6 +45,15 @@ async def test_more_than_a_server_simulates_is_refused(jobs: Jobs, said: str) ->
         await simulated(jobs, "lag_aware", {}, spawn_lag=timedelta(seconds=1))
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"max_workers": 1001}, {"workers": 2000}, {"schedules": [{"from": "09:00", "to": "10:00", "max_workers": 5000}]}],
+)
+async def test_more_workers_than_a_server_simulates_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(InvalidInput, match="expected 1,000 workers at the most"):
+        await simulated([(0.0, 1.0)], "lag_aware", settings, spawn_lag=timedelta(seconds=1))
+
+
 async def test_a_trace_from_a_page_has_the_bounds_of_the_api() -> None:
     given = {"spawn_lag": 1.0, "max_workers": 2.0, "min_workers": 1.0, "price_per_hour": 0.0}
 

@@ -5,6 +5,7 @@ import logging
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,10 +15,11 @@ from drumbeat.cli.options import StoreOption, parse_age, with_control_plane
 from drumbeat.cli.outlet import Outlet, OutletHandler
 from drumbeat.cli.render import show_json, to_json
 from drumbeat.control_plane import ControlPlane, until_stopped
+from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import BeatReport
+    from drumbeat.control_plane import BeatReport, FleetPolicy
 
 app = typer.Typer()
 log = logging.getLogger(__name__)
@@ -42,18 +44,28 @@ def run(
 
     Prints each cycle's summary as a line of JSON; where nobody reads them it beats on, and the next line that can be written
     says how many were ``missed``. What is set in seed 004's variables, and over them here, is first written into the pool's
-    policy, if it may be: another provider may not while workers of the old one are there.
+    policy, if it may be: another provider may not while workers of the old one are there. A policy that is changed meanwhile
+    is followed, its provider and its pace too.
     """
     _log_to_stderr()
     told = beat_settings(provider, every)
 
     async def work(plane: ControlPlane) -> None:
-        policy, stop, teller = await plane.heed_environment(pool, **told), asyncio.Event(), _Teller()
-        async with plane.fleet_spawner(pool, policy.provider) as spawner:
-            with until_stopped(stop):
-                await plane.fleet_loop(PoolId(pool), spawner, policy.every, on_beat=teller.tell).run(stop)
+        policy: FleetPolicy | None = await plane.heed_environment(pool, **told)
+        teller = _Teller()
+        while policy is not None:
+            policy = await _beat_by(plane, pool, policy, teller)
 
     with_control_plane(store, work)
+
+
+async def _beat_by(plane: ControlPlane, pool: str, policy: "FleetPolicy", teller: "_Teller") -> "FleetPolicy | None":
+    """Beat until told to stop; or until the pool's policy wants another provider or pace, and then answers with it."""
+    course = _Course(policy.provider, policy.every)
+    async with plane.fleet_spawner(pool, policy.provider) as spawner:
+        with until_stopped(course.over):
+            await plane.fleet_loop(PoolId(pool), spawner, policy.every, on_beat=teller.tell, heed=course.heed).run(course.over)
+    return course.turned
 
 
 @app.command()
@@ -92,6 +104,25 @@ def told(report: "BeatReport") -> dict[str, Any]:
     """A cycle's summary, and what came of it."""
     summary = {name: value for name, value in report.summary.items() if name not in UNSEEN}
     return {**summary, "led": report.led, "done": report.actions, "why_not": report.why_not, "failed": report.error}
+
+
+@dataclass(slots=True)
+class _Course:
+    """What a loop was begun with, and the policy that no longer goes with it."""
+
+    provider: str
+    every: timedelta
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    turned: "FleetPolicy | None" = None
+
+    def heed(self, policy: "FleetPolicy") -> None:
+        """Raises InvalidSettings where nothing may be done any more: workers would be started in the wrong place."""
+        if (policy.provider, policy.every) == (self.provider, self.every):
+            return
+        self.turned = policy
+        self.over.set()
+        if policy.provider != self.provider:
+            raise InvalidSettings(f"the provider is {policy.provider} now, it was {self.provider}; beating anew")
 
 
 @dataclass(slots=True)

@@ -16,6 +16,7 @@ from drumbeat.triggers.model import FIRE
 _WORKER = (
     "drumbeat.cli.main",
     "drumbeat.cli.living",
+    "drumbeat.lives",
     "drumbeat.pool.worker",
     "drumbeat.pool.desk",
     "drumbeat.runtime.probe",

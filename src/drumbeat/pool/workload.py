@@ -21,7 +21,7 @@ from drumbeat.runtime.worker import DrainResult, Figures, Measurement
 
 log = logging.getLogger(__name__)
 
-IDLE = timedelta(seconds=20)  #: how long to wait for news before looking anyway
+IDLE = timedelta(seconds=30)  #: how long to wait for news before looking anyway
 _MEMORY_EVERY = timedelta(seconds=1)
 _TURNS = 16  #: jobs a task may run before others get their turn
 _ENOUGH = 16  #: so many verdicts wait for no others
@@ -313,10 +313,11 @@ class JobWorkload:
                 self._over.set()
 
     async def _listen(self) -> None:
-        """Wait for news while there is room; the more often it was false, the less hasty."""
+        """Wait for news while there is room; the more often it was false, the longer at the least."""
         while True:
             await self._hungry.wait()
             self._hungry.clear()
+            began = self._clock.elapsed()
             try:
                 heard = await self._claims.wait(IDLE)
             except Exception as exc:
@@ -324,7 +325,8 @@ class JobWorkload:
                 await self._clock.sleep(_PAUSES[1])
                 heard = False
             if heard and self._in_vain > 1:
-                await self._clock.sleep(min(_RESTLESS[0] * 2 ** min(self._in_vain, 20), _RESTLESS[1]))
+                least = min(_RESTLESS[0] * 2 ** min(self._in_vain, 20), _RESTLESS[1])
+                await self._clock.sleep(max(began + least - self._clock.elapsed(), timedelta()))
             self._in_vain = self._in_vain if heard else 0
             self._waited = True
             self._may_claim = True

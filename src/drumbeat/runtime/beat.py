@@ -13,7 +13,7 @@ import msgspec
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision, Reasoned
-from drumbeat.core.errors import Fenced, StoreError
+from drumbeat.core.errors import DrumbeatError, Fenced, StoreError
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId
 from drumbeat.runtime.lease import Leadership
@@ -63,7 +63,7 @@ class _Draft(Generic[V, A]):
         try:
             yield
         except Exception as exc:
-            log.exception("beat: %s failed", name)
+            log.error("beat: %s failed: %s", name, exc, exc_info=not isinstance(exc, DrumbeatError))
             self.note(f"{name}: {describe(exc)}", exc)
 
     def note(self, error: str, exc: Exception | None = None) -> None:

@@ -18,7 +18,8 @@ LONGEST_JOB = 86_400  #: seconds
 LONGEST_LAG = 86_400  #: seconds until a worker is there
 HIGHEST_PRICE = 1_000_000  #: an hour
 MOST_BEATS = 100_000
-MOST_WORKERS = 1_000  #: that a page asks for
+MOST_WORKERS = 1_000
+_BOUNDS = {"most_beats": MOST_BEATS, "most_workers": MOST_WORKERS}
 
 Made = TypeVar("Made")
 Jobs = Sequence[tuple[float, float]]  #: each its arrival and duration, in seconds
@@ -27,7 +28,7 @@ Jobs = Sequence[tuple[float, float]]  #: each its arrival and duration, in secon
 async def simulated(jobs: Jobs, policy: str, settings: Mapping[str, Any], **around: Any) -> "Simulated":
     """Jobs under a policy; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
     check(jobs)
-    return await apart(lambda: simulate_jobs(sorted(jobs), policy, settings, MOST_BEATS, **around))
+    return await apart(lambda: simulate_jobs(sorted(jobs), policy, settings, **_BOUNDS, **around))
 
 
 def check(jobs: Jobs) -> None:

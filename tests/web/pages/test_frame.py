@@ -3,9 +3,12 @@
 from types import SimpleNamespace
 
 import pytest
+from nicegui import ui
 from playwright.async_api import Browser, Page, expect
 
+from drumbeat.core.errors import StoreUnavailable
 from drumbeat.web.pages import asking, frame
+from drumbeat.web.pages.naming import called, given
 from drumbeat.web.roles import Caller, Means, Role
 from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tab, tabbed_to
 from web.pages.served import Served
@@ -119,6 +122,26 @@ async def test_what_nobody_foresaw_is_told_plainly_and_logged(
     assert client.status_code == 500
     assert said == ["It failed in a way nobody foresaw; the server's log says how."]
     assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == [("ERROR", True)]
+
+
+async def test_a_page_that_cannot_be_shown_for_the_stores_sake_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    async def build() -> None:
+        raise StoreUnavailable("the store does not answer")
+
+    monkeypatch.setattr(frame, "trouble", said.append)
+    monkeypatch.setattr(frame, "ui", SimpleNamespace(context=SimpleNamespace(client=(client := SimpleNamespace()))))
+    await frame._built("/somewhere", build)
+
+    assert (client.status_code, said) == (503, ["the store does not answer"])
+
+
+def test_what_comes_from_data_is_set_and_never_parsed() -> None:
+    with ui.element("div").props('title="ours"') as element:
+        called(given(element, "href", "/pools/a b?c=1"), 'x" :onclick="alert(1)')
+
+    assert element.props == {"title": "ours", "href": "/pools/a b?c=1", "aria-label": 'x" :onclick="alert(1)'}
 
 
 @pytest.mark.parametrize(

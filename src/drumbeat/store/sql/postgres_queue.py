@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -34,6 +35,8 @@ class Teller(Bell, Protocol):
 
 class PostgresQueue(SqlQueue):
     """Rows are locked as they are chosen, so that many claim at once and none waits for another."""
+
+    net = timedelta(seconds=30)  #: a notification is lost only with its connection, which is noticed; a look costs the server
 
     def __init__(self, database: Database, bell: Teller, express: Express) -> None:
         """``express`` keeps one plain job and answers with its number."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from drumbeat.core.job import Job, JobId, Token
 from drumbeat.core.lease import Fence
@@ -19,7 +19,7 @@ from drumbeat.store.sql.job_scripts import expire, release
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import to_us
 
-LISTENING_POLL = timedelta(seconds=20)  #: the net under a bell that rings
+LISTENING_POLL = timedelta(seconds=10)  #: the net under a bell that rings
 DEAF_POLL = (timedelta(milliseconds=50), timedelta(seconds=5))  #: without one: often at first, then ever less
 VAIN_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: between looks at jobs that one cannot have
 
@@ -44,6 +44,8 @@ class Bell(Protocol):
 
 class SqlQueue:
     """What both databases share."""
+
+    net: ClassVar[timedelta] = LISTENING_POLL  #: how long who hears waits before it looks
 
     def __init__(self, database: Database, bell: Bell) -> None:
         self._database = database
@@ -86,7 +88,7 @@ class SqlQueue:
             if (ready and now() >= patient_until) or (due_in is not None and due_in <= 0):
                 self._vain[pool_id] = self._vain.get(pool_id, 0) + 1
                 return True
-            poll = LISTENING_POLL.total_seconds() if ear.live else _backed_off(DEAF_POLL, looks + 1)
+            poll = self.net.total_seconds() if ear.live else _backed_off(DEAF_POLL, looks + 1)
             ends = [deadline - now(), poll, *([patient_until - now()] if ready else []), *([due_in] if due_in else [])]
             if await _rang(ear, min(ends)):
                 return True

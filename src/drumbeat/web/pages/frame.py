@@ -9,13 +9,14 @@ from typing import Any
 
 from nicegui import Client, ui
 
-from drumbeat.core.errors import DrumbeatError, NotFound
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import public_url
 from drumbeat.web.house import House
 from drumbeat.web.login import LOGOUT
 from drumbeat.web.pages.asking import caller, show_out
 from drumbeat.web.pages.naming import called, given
 from drumbeat.web.pages.renewing import add_notice
+from drumbeat.web.problems import status_of
 from drumbeat.web.roles import Means
 
 PLACES = (
@@ -59,10 +60,8 @@ async def _built(path: str, build: Callable[[], Awaitable[None]]) -> None:
     """Make a page; what goes wrong is told on it, and what nobody foresaw in the log alone."""
     try:
         await build()
-    except NotFound as exc:
-        ui.context.client.status_code = 404
-        trouble(str(exc))
     except DrumbeatError as exc:
+        ui.context.client.status_code = status_of(exc)
         trouble(str(exc))
     except Exception:
         log.exception("the page %s could not be made", path)
