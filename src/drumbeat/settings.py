@@ -1,6 +1,5 @@
 """Settings: one frozen value, from a file and over it the environment, checked whole at start."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +57,8 @@ def public_url(store: str) -> str | None:
 def _from_file(file: Path) -> dict[str, Any]:
     if not file.exists():
         return {}
+    import tomllib
+
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as exc:

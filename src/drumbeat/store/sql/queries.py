@@ -7,10 +7,12 @@ A query is headed ``-- name: find_worker`` and holds one statement, or several t
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.resources import files
+from pathlib import Path
 from typing import TypeVar
 
 W = TypeVar("W")
+
+_HERE = Path(__file__).parent
 
 _HEADER = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
@@ -75,9 +77,7 @@ def load_queries(dialect: Dialect) -> Mapping[str, Query]:
 
 def migration_texts() -> Mapping[int, str]:
     """The numbered migrations, in order."""
-    folder = files(__package__).joinpath("migrations")
-    named = sorted(file.name for file in folder.iterdir() if file.name.endswith(".sql"))
-    return {int(name[:4]): folder.joinpath(name).read_text(encoding="utf-8") for name in named}
+    return {int(file.name[:4]): file.read_text(encoding="utf-8") for file in sorted((_HERE / "migrations").glob("*.sql"))}
 
 
 def view_names() -> list[str]:
@@ -94,7 +94,7 @@ def split(text: str) -> Iterator[str]:
 
 
 def _sections(name: str) -> Iterator[tuple[str, str]]:
-    text = files(__package__).joinpath("text", name).read_text(encoding="utf-8")
+    text = (_HERE / "text" / name).read_text(encoding="utf-8")
     headers = list(_HEADER.finditer(text))
     ends = [header.start() for header in headers[1:]] + [len(text)]
     for header, end in zip(headers, ends, strict=True):
