@@ -1,6 +1,8 @@
 """The public API, with a loop and without: what users write is what runs here."""
 
+import asyncio
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -215,6 +217,53 @@ def test_the_blocking_front_ends_with_its_block(url: str) -> None:
     assert "drumbeat" in inside
     assert "drumbeat" not in {thread.name for thread in threading.enumerate()}
     connection.close()
+
+
+def test_after_its_end_the_blocking_front_says_so(url: str) -> None:
+    with drumbeat.connect_blocking(url) as connection:
+        papers = connection.pool("papers")
+
+    with pytest.raises(InvalidInput, match="got one that was closed"):
+        papers.push(1)
+
+
+def test_an_interrupt_ends_the_work_of_the_blocking_front(url: str, tmp_path: Path) -> None:
+    program = f"""
+import asyncio, drumbeat
+
+async def slowly(payload):
+    print("begun", flush=True)
+    await asyncio.sleep(600)
+
+with drumbeat.connect_blocking({url!r}) as db:
+    db.pool("papers").push(1)
+    try:
+        db.work("papers", slowly, mode="loop")
+    except KeyboardInterrupt:
+        status = db.pool("papers").status()
+        print(status.counts.ready, status.counts.claimed, len(status.workers), flush=True)
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(signal.SIGINT)
+        said = process.stdout.read()
+
+    assert (said, process.returncode) == ("1 0 0\n", 0)
+
+
+async def test_work_that_is_cancelled_leaves_nobody_behind(url: str) -> None:
+    async def slowly(payload: Any) -> None:
+        await asyncio.sleep(600)
+
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        await papers.push(1)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(db.work("papers", slowly), 0.5)
+        status = await papers.status()
+
+    assert (status.counts.ready, status.counts.claimed, status.workers) == (1, 0, ())
 
 
 def test_importing_drumbeat_loads_nothing_else() -> None:

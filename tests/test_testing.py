@@ -24,6 +24,18 @@ async def test_jobs_are_done_in_order_and_the_clock_moves_on_to_delayed_ones() -
         assert papers.clock.now() - began == timedelta(hours=1)
 
 
+async def test_the_clock_moves_on_past_a_rate_and_a_pause() -> None:
+    async with pool() as papers:
+        await papers.push_many(range(3), group="mail", group_rate={"count": 1, "per": 60})
+        await papers.pause(until=papers.clock.now() + timedelta(hours=1))
+        began = papers.clock.now()
+
+        ran = await papers.run_until_empty(lambda payload: payload)
+
+        assert [each.result for each in ran] == [0, 1, 2]
+        assert papers.clock.now() - began == timedelta(hours=1, minutes=2)
+
+
 async def test_failures_are_tried_again_after_their_backoff() -> None:
     tried: list[Any] = []
 

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
-from datetime import timedelta
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self, cast
@@ -48,6 +47,8 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
+
+_LONGEST_END = 10.0  #: seconds that are given to what is ended
 
 
 def connect(url: str | None = None, *, create: bool = True, triggers: bool = False, clock: Clock | None = None) -> "Connection":
@@ -218,9 +219,26 @@ class _LoopThread:
         if threading.current_thread() is self._thread:
             work.close()
             raise InvalidInput("expected a call from code without a loop; within one use drumbeat.connect, and await")
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        if not self.is_running:
+            work.close()
+            raise InvalidInput("expected an open connection, got one that was closed; connect again")
+        over = threading.Event()
+        under_way = asyncio.run_coroutine_threadsafe(_noted(work, over), self._loop)
+        try:
+            return under_way.result()
+        except BaseException:
+            if under_way.cancel():  # whoever waits was interrupted: nobody is left to hear what comes of it
+                over.wait(_LONGEST_END)
+            raise
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timedelta(seconds=10).total_seconds())
+        self._thread.join(_LONGEST_END)
         self._loop.close()
+
+
+async def _noted(work: Coroutine[Any, Any, Any], over: threading.Event) -> Any:
+    try:
+        return await work
+    finally:
+        over.set()

@@ -460,11 +460,15 @@ def serve_forks(
 
 
 @contextmanager
-def until_stopped(stop: asyncio.Event) -> Iterator[None]:
-    """Inside the block SIGTERM and SIGINT set ``stop``, and nothing else."""
+def until_stopped(*stops: asyncio.Event) -> Iterator[None]:
+    """Inside the block SIGTERM and SIGINT set these events, and do nothing else."""
     from drumbeat.runtime.signals import on_stop_signals
 
-    with on_stop_signals(lambda _: stop.set()):
+    def stop_all(_: str) -> None:
+        for stop in stops:
+            stop.set()
+
+    with on_stop_signals(stop_all):
         yield
 
 

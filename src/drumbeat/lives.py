@@ -3,6 +3,7 @@
 The composition root's other half, and a file of its own because whoever only looks and decides has no need to load it.
 """
 
+import asyncio
 import os
 import socket
 from dataclasses import replace
@@ -94,7 +95,11 @@ class Lives:
 
     async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
         async with LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id):
-            return await (run_until_signalled(life) if signals else life.run())
+            try:
+                return await (run_until_signalled(life) if signals else life.run())
+            except asyncio.CancelledError:
+                await life.leave_at_once("cancelled")
+                raise
 
 
 def _identity(arguments: WorkerArguments) -> Joining:

@@ -16,7 +16,7 @@ from drumbeat.core.job import Job, JobStatus, Outcome, Verdict
 from drumbeat.core.worker import WorkerId
 from drumbeat.pool.attempt import Attempts, Held
 from drumbeat.pool.context import JobContext
-from drumbeat.pool.desk import PoolDesk
+from drumbeat.pool.desk import FOREVER, PoolDesk
 from drumbeat.pool.handlers import Handler, describe, load
 from drumbeat.store.interface import Claiming, Store
 from drumbeat.store.memory import MemoryStore
@@ -64,9 +64,11 @@ class TestPool(PoolDesk):
         capabilities: tuple[str, ...] = (),
         most: int = 10_000,
     ) -> list[Ran]:
-        """Do jobs one at a time, in order, moving the clock on to delayed ones and retries; until none is left to do.
+        """Do jobs one at a time, in order, moving the clock on to whatever holds one up: a delay, a retry, a group's rate, a
+        pause that ends; until none is left to do.
 
-        What cannot be claimed at all (a paused pool, a capability nobody has) is left. Raises InvalidInput after ``most``.
+        What cannot be claimed at all (a pool paused for good, a capability nobody has) is left. A job's ``timeout`` goes by
+        the same clock, which stands still while a handler runs. Raises InvalidInput after ``most``.
         """
         attempts = Attempts(handlers=_handlers(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
         ran: list[Ran] = []
@@ -85,14 +87,26 @@ class TestPool(PoolDesk):
         """The next job, after as long a wait as it takes for one to come due."""
         types = () if "" in attempts.handlers else tuple(attempts.handlers)
         asked = Claiming(pool_id=self.pool_id, worker_id=_WORKER, lease=_LEASE, capabilities=capabilities, types=types)
+        waited = timedelta()
         while True:
             if claimed := await self.store.queue.claim(asked):
                 return claimed[0]
-            pending = await self.store.jobs.list(self.pool_id, statuses=[JobStatus.PENDING], limit=10_000)
-            due = [job.not_before for job in pending if job.not_before is not None and job.not_before > self.clock.now()]
-            if not due:
+            if (wait := await self._wait(waited)) is None:
                 return None
-            await self.clock.advance(min(due) - self.clock.now())
+            waited += wait
+            await self.clock.advance(wait)
+
+    async def _wait(self, waited: timedelta) -> timedelta | None:
+        """How long until something may have changed, if anything will by itself."""
+        now = self.clock.now()
+        home = await self.store.pools.get(self.pool_id)
+        if home.paused_until is not None and home.paused_until > now:
+            return home.paused_until - now if home.paused_until < FOREVER else None
+        pending = await self.store.jobs.list(self.pool_id, statuses=[JobStatus.PENDING], limit=10_000)
+        waits = [job.not_before - now for job in pending if job.not_before is not None and job.not_before > now]
+        rates = {job.group_rate for job in pending if job.group_rate is not None}
+        waits += [rate.per / rate.count for rate in rates if waited < rate.per * 2]
+        return min(waits, default=None)
 
 
 class _Inline:

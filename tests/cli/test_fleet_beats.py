@@ -1,14 +1,16 @@
 """A fleet that is kept running: what is changed in its policy meanwhile is followed."""
 
 import asyncio
+import signal
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from drumbeat.cli.fleet_beats import _beat_by, _Teller
+from drumbeat.cli.fleet_beats import _beat_by, _beat_on, _Course, _Teller
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.clock import SystemClock
+from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.settings import Settings
@@ -42,7 +44,7 @@ async def test_another_provider_or_pace_ends_the_loop_that_was_begun_without_it(
     begun = FleetPolicy(workers=0, every=BRISK)
     await plane.create_fleet(POOL, begun)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        beating = group.create_task(_beat_by(plane, POOL, begun, _Teller()))
+        beating = group.create_task(_beat_by(plane, POOL, begun, _Teller(), asyncio.Event()))
         while await plane.store.beats.last(POOL) is None:
             await asyncio.sleep(BRISK.total_seconds())
         await plane.set_fleet_policy(POOL, changed)
@@ -50,3 +52,34 @@ async def test_another_provider_or_pace_ends_the_loop_that_was_begun_without_it(
     assert beating.result() == changed
     assert places["local"].running(POOL) == ([] if changed.provider == "runpod" else ["worker-0"])
     assert places["runpod"].running(POOL) == []
+
+
+async def test_a_provider_that_cannot_be_had_is_waited_for(
+    plane: ControlPlane, places: dict[str, FakeSpawner], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(provider: str) -> FakeSpawner:
+        raise InvalidSettings(f"no key for {provider}")
+
+    turned = FleetPolicy(provider="runpod", workers=1, every=BRISK)
+    await plane.create_fleet(POOL, turned)
+    monkeypatch.setattr(plane, "spawner", refuse)
+
+    found = await _beat_on(plane, POOL, turned, _Teller(), asyncio.Event())
+
+    assert found == turned
+    assert await plane.store.beats.last(POOL) is None
+
+
+async def test_a_signal_in_the_beat_that_turns_counts(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, stop = FleetPolicy(workers=0, every=BRISK), asyncio.Event()
+    await plane.create_fleet(POOL, FleetPolicy(workers=0, every=2 * BRISK))
+    heed = _Course.heed
+
+    def heed_and_end(course: _Course, policy: FleetPolicy) -> None:
+        heed(course, policy)
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(_Course, "heed", heed_and_end)
+    await _beat_by(plane, POOL, begun, _Teller(), stop)
+
+    assert stop.is_set()

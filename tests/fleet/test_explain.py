@@ -3,7 +3,7 @@
 from drumbeat.core.job import JobId
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.explain import explain, sentences
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Held, PolicyName, Queue
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Held, PolicyName, Queue, Schedule
 from fleet.given import NOW, seconds, view, worker
 
 
@@ -22,6 +22,16 @@ def test_inputs_wishes_limits_and_actions_are_told() -> None:
     assert (found.wishes[0].rule, found.wishes[0].workers) == ("queue", 10)
     assert [(limit.name, limit.before, limit.after) for limit in found.limits] == [("policy max_workers", 10, 2)]
     assert (found.wanted, len(found.actions), found.why_not) == (2, 2, None)
+
+
+def test_the_bounds_told_are_those_of_the_hour() -> None:
+    schedule = Schedule(begin=0, end=0, min_workers=1, max_workers=4)
+    policy = FleetPolicy(policy=PolicyName.QUEUE_RATIO, min_workers=0, max_workers=0, schedules=(schedule,))
+
+    inputs = explain(queued(30, policy=policy)).inputs
+
+    assert (inputs["min_workers"], inputs["max_workers"], inputs["bounds_of"]) == (1, 4, "a schedule")
+    assert "bounds_of" not in explain(queued(30)).inputs
 
 
 def test_nothing_has_a_reason() -> None:

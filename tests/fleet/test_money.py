@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.core.recovery import Seen
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import AskToDrain, FleetView, Provider, Spawn, Spending
 from drumbeat.fleet.money import Tariff, affordable, burn, granule_left, paid_until, spend
@@ -167,3 +168,11 @@ def test_prices_and_ceilings_are_kept_with_what_is_spawned() -> None:
 
     assert isinstance(spawned, Spawn)
     assert spawned.price_per_hour == 0.4
+
+
+def test_an_instance_without_a_row_is_reserved_for_until_it_is_gone() -> None:
+    stray = Seen(worker_id=WorkerId("worker-9"), running=True)
+    over = Seen(worker_id=WorkerId("worker-8"), running=False)
+    seen = priced(ready=90, max_per_hour=3.5, max_workers=50)
+
+    assert affordable(replace(seen, instances=(stray, over)), ())[0] == affordable(seen, ())[0] - 1

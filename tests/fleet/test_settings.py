@@ -98,6 +98,13 @@ def _storage(policy: FleetPolicy) -> tuple[float, ...]:
     return (policy.storage_check_interval_cycles, *limits, policy.storage_expansion_increment_gb, policy.storage_max_gb)
 
 
+def test_schedules_can_be_taken_away() -> None:
+    policy = read_policy({"schedules": [{"from": "08:00", "to": "18:00", "max_workers": 4}]})
+
+    assert len(policy.schedules) == 1
+    assert with_settings(policy, {"schedules": None}).schedules == ()
+
+
 def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
     file = tmp_path / "fleet.yml"
     file.write_text('schedules:\n  - {from: "08:00", to: "18:30", days: [mon, Friday], utc_offset: "-01:00", max_workers: 4}\n')

@@ -314,7 +314,20 @@ async def test_but_not_stricter_than_a_heartbeat() -> None:
     stage = await Stage().open()
 
     with pytest.raises(InvalidInput, match="more than its 30 s between heartbeats, got 30 s"):
-        await stage.checker.reap(lost_after=seconds(30))
+        await stage.checker.reap(POOL, lost_after=seconds(30))
+
+
+async def test_of_all_pools_one_that_cannot_be_judged_so_soon_keeps_its_own_limit(caplog: pytest.LogCaptureFixture) -> None:
+    stage = await Stage().open()
+    slow = replace(LIMITS, heartbeat_every=seconds(60), stale_after=seconds(130), lost_after=seconds(300))
+    await stage.store.pools.create(pool("slow", PoolKind.JOBS, slow))
+    await stage.join(name(0))
+    await stage.clock.advance(seconds(46))
+
+    reports = await stage.checker.reap(lost_after=seconds(45))
+
+    assert {pool_id: kinds(report) for pool_id, report in reports.items()} == {POOL: ["MarkLost"], "slow": []}
+    assert "more than its 60 s between heartbeats, got 45 s; its own is kept" in caplog.text
 
 
 async def test_a_paused_pool_starts_nobody_and_recovers() -> None:

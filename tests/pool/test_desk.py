@@ -6,6 +6,7 @@ from datetime import datetime
 
 import pytest
 
+from drumbeat import testing
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job
 from drumbeat.core.pool import Pool, PoolId
@@ -59,6 +60,19 @@ async def test_what_cannot_be_used_is_refused_by_its_name_and_changes_nothing(od
         await ask(desk, job)
 
     assert (await desk.list(), (await desk.get()).paused_until) == (before, None)
+
+
+async def test_text_that_no_store_takes_is_kept_as_it_can_be_and_a_limit_that_cannot_be_is_named() -> None:
+    async with testing.pool() as papers:
+        await papers.push(1, max_attempts=1)
+        job = await papers.claim()
+        assert job is not None
+        await papers.progress(job, 0.5, "half \ud800")
+        await papers.fail(job, "no \ud800 way\0")
+
+        assert (await papers.job(job.job_id)).last_error == "no \\ud800 way\\0"
+        with pytest.raises(InvalidInput, match="limit: expected a whole number"):
+            await papers.list(limit=-1)
 
 
 async def test_names_may_come_in_any_kind_of_list() -> None:

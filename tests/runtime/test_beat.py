@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -24,6 +24,11 @@ class View:
     waits: timedelta = timedelta(seconds=30)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedView(View):
+    now: datetime
+
+
 @dataclass(frozen=True, slots=True)
 class Spawn:
     worker: str
@@ -41,6 +46,7 @@ class Controller:
     during_act: Callable[[str], None] = lambda _: None
     act_takes: timedelta = timedelta()
     observe_takes: timedelta = timedelta()
+    ahead: timedelta | None = None  #: of the store's clock, against the controller's own; None: views tell no time
     gaps: list[timedelta] = field(default_factory=list)
     observed_at: list[timedelta] = field(default_factory=list)
     done: list[tuple[str, Fence]] = field(default_factory=list)
@@ -50,7 +56,9 @@ class Controller:
         self.observed_at.append(self.world.clock.elapsed())
         self._maybe_fail("observe")
         await self.world.clock.sleep(self.observe_takes)
-        return View(workers=2)
+        if self.ahead is None:
+            return View(workers=2)
+        return TimedView(workers=2, now=self.world.clock.now() + self.ahead)
 
     def decide(self, view: View) -> Decision[Spawn]:
         self._maybe_fail("decide")
@@ -327,6 +335,21 @@ async def test_a_failed_look_does_not_count_as_seeing(world: World) -> None:
     await world.passes(5)
     await loop.beat()
     assert controller.gaps == [seconds(0), seconds(5), seconds(10)]
+
+
+async def test_when_the_stores_clock_leaps_nobody_is_judged_by_a_silence_from_before(world: World) -> None:
+    controller = Controller(world=world, ahead=timedelta())
+    loop = controller.loop()
+    await loop.beat()
+    await world.passes(5)
+    await loop.beat()
+    controller.ahead = seconds(60)
+    await world.passes(5)
+    await loop.beat()
+    await world.passes(5)
+    await loop.beat()
+
+    assert controller.gaps == [seconds(0), seconds(5), seconds(5), timedelta(days=365), seconds(5)]
 
 
 async def test_who_stands_by_is_not_blind(world: World) -> None:

@@ -1,6 +1,7 @@
 """Workers of a simulated fleet: each lives in a pod, joins the store, claims jobs, may be killed or fall silent."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,13 +17,14 @@ from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.spawn.runpod.pods import parse_name
 from drumbeat.store.interface import Claiming, Heartbeat, Joining, Store
 from simulate.fleet_purse import Meter
-from simulate.fleet_weather import Weather
+from simulate.fleet_weather import HIDDEN, LATE, Weather
 from spawn.runpod.machines import SimPod
 from spawn.runpod.simulator import RunPodSimulator
 from spawn.runpod.wire import Answer
 
 BEAT = 20.0  #: seconds between two heartbeats
 LEASE = timedelta(seconds=90)
+_SETTLED = timedelta(seconds=HIDDEN + LATE)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,14 +171,26 @@ class Life:
 
 
 class CrewedSimulator(RunPodSimulator):
-    """RunPod whose pods have workers in them. It notes when it was made to start a second pod for one worker."""
+    """RunPod whose pods have workers in them. It notes when it was made to start a second pod for one worker.
+
+    Not where it has hidden the first from every list for longer than a provider is given to settle: nobody could know of that.
+    """
 
     crew: Crew
     meter: Meter
     doubles: list[str]
+    listed: set[str]  #: pods that some list has shown
+
+    def _list(self, call: Any) -> Answer:
+        answer = super()._list(call)
+        self.listed.update(pod["id"] for pod in json.loads(answer.body)["pods"])
+        return answer
+
+    def _is_known(self, pod: SimPod) -> bool:
+        return pod.id in self.listed or self.clock.now() - pod.created_at <= _SETTLED
 
     def _create(self, call: Any) -> Answer:
-        before = [pod for pod in self.alive() if pod.name == call.body["name"]]
+        before = [pod for pod in self.alive() if pod.name == call.body["name"] and self._is_known(pod)]
         answer = super()._create(call)
         if answer.status == 201 and before:
             self.doubles.append(f"{call.body['name']} at {self.clock.now():%H:%M:%S}")

@@ -10,7 +10,8 @@ leave, until t + COVERED (three beats and the time to drain). From this follow t
    drain ends it. So as long as beats that see everything and do what they decided are no more than LATE apart, no hour, day or
    month is above its ceiling by more than a granule. Nobody but a controller ends pods: for each second beyond LATE in which
    none was able to, what is there goes on costing. Exactly that is allowed for, as the meter counted it, and only since the
-   last beat from which the ceiling could still be kept.
+   last beat from which the ceiling could still be kept. A drain begins when it is asked for, which in a slow beat is later
+   than what that beat saw: as much as the slowest took since then is allowed for too.
 
 The decision knows the time by the store's clock. Where that jumps, each pod may be taken for younger than it is by as much as
 the clock went back in its life, and what is spent within LEAP of midnight, or will be, for another day's.
@@ -125,9 +126,9 @@ class Meter:
             if over > 0 or (name == "hour" and at_once > most):
                 self.unpaid.append(f"{name} at {now:%H:%M:%S}: {over:+.4f}, {at_once:.2f} an hour for {len(there)} pods")
 
-    def is_at_ease(self) -> bool:
-        """Whether there is money for twice what is there, so that no ceiling sends anybody away."""
-        now, at_once = self.clock.now(), PRICE * sum(ended(pod) is None for pod in self.simulator.pods)
+    def is_at_ease(self, rows: int) -> bool:
+        """Whether there is money for twice what is there, or by so many live rows may be: no ceiling sends anybody away."""
+        now, at_once = self.clock.now(), PRICE * max(sum(ended(pod) is None for pod in self.simulator.pods), rows)
         due = 2 * at_once * ((COVERED + USUAL_START + self.purse.granule) / HOUR)
         spent = {name: self.spent(period(name, now)[0], now) for name in self.purse.ceilings}
         return all(max(spent[name] + due, 2 * at_once) <= most for name, most in self.purse.ceilings.items())
@@ -156,13 +157,14 @@ class Meter:
 
     def _unled(self, begin: datetime, end: datetime, most: float) -> float:
         """What pods cost while nobody was able to end them, since the ceiling could last be kept."""
-        allowed, now = 0.0, self.clock.now()
+        allowed, slowest, now = 0.0, 0.0, self.clock.now()
         beats = [*sorted(self.decided, key=lambda beat: beat.began), Decided(began=now, ended=now)]
         for earlier, later in pairwise(beats):
             if begin <= earlier.began < end and self._could_keep(earlier.began, begin, end, most):
-                allowed = 0.0
+                allowed = slowest = 0.0
+            slowest = max(slowest, self._cost(max(earlier.began, begin), min(earlier.ended, end)))
             allowed += self._cost(max(earlier.began + LATE, begin), min(later.ended, end))
-        return allowed
+        return allowed + slowest
 
     def _could_keep(self, moment: datetime, begin: datetime, end: datetime, most: float) -> bool:
         there = [pod for pod in self.simulator.pods if pod.created_at <= moment and (ended(pod) or end) > moment]

@@ -79,6 +79,7 @@ class World:
         )
         self.meter = Meter(purse=self.purse, simulator=self.simulator, clock=self.clock)
         self.simulator.crew, self.simulator.meter, self.simulator.doubles = self.crew, self.meter, []
+        self.simulator.listed = set()
         self.lease = every * (4 / 3 if is_contested else more.choice([4 / 3, 2, 5]))
         self.outdated: list[str] = []  #: what was written by a controller after another had begun to lead
         self.hasty: list[str] = []  #: who was sent away by a look that had lost others
@@ -137,7 +138,7 @@ class World:
             while not self.is_broken():
                 began, line.began = self.clock.elapsed(), self.clock.now()
                 report = await loop.beat()
-                self.hasty += _hasty(report) if self.meter.is_at_ease() else []
+                self.hasty += _hasty(report) if self.meter.is_at_ease(_living(report)) else []
                 if _did_all(report):
                     self.meter.decided.append(Decided(began=line.began, ended=self.clock.now()))
                 await self.clock.sleep(max(self.every - (self.clock.elapsed() - began), seconds(1)))
@@ -197,6 +198,11 @@ class World:
         last = await self.store.beats.last(POOL)
         limits = last.summary.get("limits", ()) if last else ()
         return any(limit["name"].startswith("money per") and limit["after"] == 0 for limit in limits)
+
+
+def _living(report: BeatReport) -> int:
+    """How many workers a beat had to take for costly."""
+    return sum(row["reaped_at"] is None for row in (report.view or {"workers": ()})["workers"])
 
 
 def _hasty(report: BeatReport) -> list[str]:

@@ -98,6 +98,29 @@ async def test_a_delivery_whose_beat_failed_may_come_again(error: Exception, sta
     assert "secret" not in str(failed.body)
 
 
+@pytest.mark.parametrize(
+    ("beat", "status"),
+    [
+        ({"led": False, "why_not": "another checker is at it"}, HTTPStatus.OK),
+        ({"led": True, "error": "observe: secret"}, HTTPStatus.SERVICE_UNAVAILABLE),
+    ],
+)
+async def test_a_delivery_that_woke_no_beat_of_its_own_may_come_again(beat: dict[str, object], status: HTTPStatus) -> None:
+    asked: list[Firing] = []
+
+    async def run(firing: Firing) -> Mapping[str, object]:
+        asked.append(firing)
+        return {"papers": beat}
+
+    deliveries = Deliveries([HOOK], run, CLOCK, MemoryStore(CLOCK).leases, {"HOOK": SECRET}, "me")
+
+    answers = [await post(deliveries), await post(deliveries)]
+
+    assert [(answer.status, answer.body.get("repeated", False)) for answer in answers] == [(status, False)] * 2
+    assert len(asked) == 2
+    assert "secret" not in str(answers)
+
+
 async def test_an_error_nobody_expected_is_raised_and_the_delivery_may_come_again() -> None:
     beats = Beats(fails=[ZeroDivisionError()])
     deliveries = desk(MemoryStore(CLOCK), beats)

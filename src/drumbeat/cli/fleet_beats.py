@@ -1,6 +1,7 @@
 """drumbeat fleet run and beat: the same beat, until told to stop or once; each tells its cycle's summary (seed 004)."""
 
 import asyncio
+import contextlib
 import logging
 import sys
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from drumbeat.cli.options import StoreOption, parse_age, with_control_plane
 from drumbeat.cli.outlet import Outlet, OutletHandler
 from drumbeat.cli.render import show_json, to_json
 from drumbeat.control_plane import ControlPlane, until_stopped
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import DrumbeatError, InvalidSettings
 from drumbeat.core.pool import PoolId
 
 if TYPE_CHECKING:
@@ -51,19 +52,34 @@ def run(
     told = beat_settings(provider, every)
 
     async def work(plane: ControlPlane) -> None:
-        policy: FleetPolicy | None = await plane.heed_environment(pool, **told)
-        teller = _Teller()
-        while policy is not None:
-            policy = await _beat_by(plane, pool, policy, teller)
+        policy, stop, teller = await plane.heed_environment(pool, **told), asyncio.Event(), _Teller()
+        turned = await _beat_by(plane, pool, policy, teller, stop)
+        while turned is not None and not stop.is_set():
+            turned = await _beat_on(plane, pool, turned, teller, stop)
 
     with_control_plane(store, work)
 
 
-async def _beat_by(plane: ControlPlane, pool: str, policy: "FleetPolicy", teller: "_Teller") -> "FleetPolicy | None":
+async def _beat_on(
+    plane: ControlPlane, pool: str, policy: "FleetPolicy", teller: "_Teller", stop: asyncio.Event
+) -> "FleetPolicy | None":
+    """The same for a policy that came later: one that cannot be followed from here is waited out, for it may be mended."""
+    try:
+        return await _beat_by(plane, pool, policy, teller, stop)
+    except DrumbeatError as exc:
+        log.error("%s; nothing is decided until that is mended", exc)
+    with until_stopped(stop), contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), policy.every.total_seconds())
+    return await plane.fleet(pool).policy()
+
+
+async def _beat_by(
+    plane: ControlPlane, pool: str, policy: "FleetPolicy", teller: "_Teller", stop: asyncio.Event
+) -> "FleetPolicy | None":
     """Beat until told to stop; or until the pool's policy wants another provider or pace, and then answers with it."""
     course = _Course(policy.provider, policy.every)
     async with plane.fleet_spawner(pool, policy.provider) as spawner:
-        with until_stopped(course.over):
+        with until_stopped(stop, course.over):
             await plane.fleet_loop(PoolId(pool), spawner, policy.every, on_beat=teller.tell, heed=course.heed).run(course.over)
     return course.turned
 

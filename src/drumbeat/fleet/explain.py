@@ -8,6 +8,7 @@ from typing import Any
 
 from drumbeat.core.decision import Decision
 from drumbeat.fleet.decide import decide, verdict
+from drumbeat.fleet.decide.guard import bounds_at
 from drumbeat.fleet.decide.knowledge import mean_service, spawn_lag
 from drumbeat.fleet.decide.storage import disks
 from drumbeat.fleet.model import Action, FleetView, Limit, Wish
@@ -48,6 +49,7 @@ def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) ->
 def inputs(view: FleetView) -> dict[str, Any]:
     """The figures the decision was made from, with their units in their names."""
     queue, state = view.queue, view.state
+    least, most, whose = bounds_at(view.policy, view.now)
     oldest = queue.oldest_ready if queue else None
     known: dict[str, Any] = {
         "workers": dict(Counter(str(each.status) for each in view.workers if each.is_live)),
@@ -59,8 +61,9 @@ def inputs(view: FleetView) -> dict[str, Any]:
         "oldest_waits_s": max((view.now - oldest).total_seconds(), 0.0) if oldest else None,
         "spawn_lag_s": spawn_lag(view).total_seconds(),
         "service_s": mean_service(state.services, queue.types if queue else {}) if state else None,
-        "min_workers": view.policy.min_workers,
-        "max_workers": view.policy.max_workers,
+        "min_workers": least,
+        "max_workers": most,
+        "bounds_of": None if whose == "policy" else f"a {whose}",
         "paused_until": view.paused_until,
         "disk_free_gb": _least_free(view),
         **_money(view),

@@ -102,20 +102,27 @@ def _longest(view: FleetView) -> timedelta:
 
 def _within(view: FleetView, staying: Sequence[Worker], at: Tariff, ceiling: Ceiling) -> tuple[float, str]:
     """How many workers one ceiling allows: of those here so many that any of them may be the ones kept, then new ones."""
-    leaving, span = _leaving(view, staying), _until_gone(view)
+    leaving, span, strays = _leaving(view, staying), _until_gone(view), _strays(view)
     costs = sorted((_to_come(view.now, at, worker, ceiling, span) for worker in staying), reverse=True)
     gone = sum(_to_come(view.now, at, worker, ceiling, span) for worker in leaving)
+    gone += strays * at.price * (_unpaid(ceiling, span, timedelta(), at.granule) / HOUR)
     count, left = _fill(ceiling.most - ceiling.spent - gone + _EPSILON, costs)
     new = _new_one(at, ceiling, _longest(view))
     allowed = count if count < len(staying) else count + (floor(left / new) if new else inf)
     if ceiling.name == "hour" and at.price:
-        allowed = min(allowed, floor((ceiling.most - burn(leaving, at) + _EPSILON) / at.price))
+        allowed = min(allowed, floor((ceiling.most - burn(leaving, at) + _EPSILON) / at.price) - strays)
     return max(allowed, 0), ceiling.name
 
 
 def _leaving(view: FleetView, staying: Sequence[Worker]) -> list[Worker]:
     kept = {worker.worker_id for worker in staying}
     return [each for each in view.workers if each.reaped_at is None and _was_billed(each) and each.worker_id not in kept]
+
+
+def _strays(view: FleetView) -> int:
+    """Instances that run without a row: they are being ended, and cost until they are."""
+    known = {worker.worker_id for worker in view.workers if worker.reaped_at is None}
+    return sum(each.running and each.worker_id not in known for each in view.instances)
 
 
 def _fill(left: float, costs: Sequence[float]) -> tuple[int, float]:

@@ -158,9 +158,9 @@ def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _field(name: str, value: Any) -> tuple[str, Any]:
     if name == "schedules":
-        if not isinstance(value, list):
-            raise InvalidSettings(f"expected a list of schedules, got {value!r}")
-        return name, [_schedule(each) for each in value]
+        if value is not None and not isinstance(value, list):
+            raise InvalidSettings(f"expected a list of schedules, or none, got {value!r}")
+        return name, [_schedule(each) for each in value or ()]
     if name not in _TIMES:
         return name, value
     return f"{name}_seconds", None if value is None else _seconds(name, value)

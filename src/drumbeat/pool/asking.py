@@ -6,6 +6,7 @@ from math import isfinite
 from typing import Any, TypeVar
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.pool.failures import shortened
 from drumbeat.pool.pushing import duration
 
 T = TypeVar("T")
@@ -29,6 +30,11 @@ def how_far(name: str, value: Any) -> float:
 
 def words(name: str, value: Any) -> str:
     return _read(name, "text", _text, value)
+
+
+def told(name: str, value: Any) -> str:
+    """What people shall read, as any store takes it."""
+    return shortened(words(name, value))
 
 
 def names(name: str, value: Any) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput
-from drumbeat.core.pool import PoolId, PoolKind
+from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_pool, pool_loop
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.beat import BeatReport
@@ -41,18 +41,21 @@ class Checker:
     async def reap(
         self, pool_id: PoolId | None = None, *, lost_after: timedelta | None = None, patience: timedelta = PATIENCE
     ) -> Mapping[PoolId, BeatReport]:
-        """Recover only, in one pool or in all. ``lost_after`` judges silence by another threshold than each pool's own."""
+        """Recover only, in one pool or in all. ``lost_after`` judges silence by another threshold than each pool's own.
+
+        Raises InvalidInput where that is within a heartbeat's time; of all pools, such a one is judged by its own.
+        """
         pools = [await jobs_pool(self._store, pool_id)] if pool_id else await self._store.pools.list(PoolKind.JOBS)
+        reports = {}
         for pool in pools:
-            if lost_after is not None and lost_after <= pool.thresholds.heartbeat_every:
-                raise InvalidInput(
-                    f"expected to call a worker of {pool.pool_id} lost after more than its "
-                    f"{pool.thresholds.heartbeat_every.total_seconds():g} s between heartbeats, "
-                    f"got {lost_after.total_seconds():g} s"
-                )
-        return {
-            pool.pool_id: await self._beat(pool.pool_id, patience, only_recover=True, lost_after=lost_after) for pool in pools
-        }
+            limit = lost_after
+            if limit is not None and limit <= pool.thresholds.heartbeat_every:
+                if pool_id is not None:
+                    raise _too_soon(pool, limit)
+                log.warning("%s; its own is kept", _too_soon(pool, limit))
+                limit = None
+            reports[pool.pool_id] = await self._beat(pool.pool_id, patience, only_recover=True, lost_after=limit)
+        return reports
 
     async def stay(self, pool_id: PoolId, within: timedelta | None = None) -> bool:
         """Return once no worker of a pool runs on this machine: where processes end with the one that started them, a
@@ -111,3 +114,10 @@ class Checker:
             return
         replace(policy, max_workers=max_workers)
         await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))
+
+
+def _too_soon(pool: Pool, lost_after: timedelta) -> InvalidInput:
+    return InvalidInput(
+        f"expected to call a worker of {pool.pool_id} lost after more than its "
+        f"{pool.thresholds.heartbeat_every.total_seconds():g} s between heartbeats, got {lost_after.total_seconds():g} s"
+    )

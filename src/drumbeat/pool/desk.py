@@ -10,7 +10,7 @@ from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerId
-from drumbeat.pool.asking import how_far, how_many, moment, names, time_span, words
+from drumbeat.pool.asking import how_far, how_many, moment, names, time_span, told, words
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.pushing import new_job, new_jobs, one_job
 from drumbeat.pool.work import WorkPlan, plan_of
@@ -160,7 +160,7 @@ class PoolDesk:
     async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         """This attempt has failed; it is tried again after its backoff, unless ``fatal`` or out of attempts."""
         wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else time_span("retry_in", retry_in)
-        await self._settle(job, Outcome.FAILED, error=words("error", error), fatal=fatal, retry_in=wait)
+        await self._settle(job, Outcome.FAILED, error=told("error", error), fatal=fatal, retry_in=wait)
 
     async def release(self, job: Job) -> None:
         """Give it back undone; it costs no attempt."""
@@ -175,7 +175,7 @@ class PoolDesk:
 
     async def progress(self, job: Job, share: float, note: str | None = None) -> None:
         """Say how far a job is, from 0 to 1. Raises StaleWrite when it is no longer this claim's."""
-        known = how_far("share", share), None if note is None else words("note", note)
+        known = how_far("share", share), None if note is None else told("note", note)
         if not await self._store.jobs.progress(self._owner(job), job.token, *known):
             raise _stale(job)
 
@@ -199,6 +199,8 @@ class PoolDesk:
 
     async def list(self, **filters: Any) -> Sequence[Job]:
         """Jobs in the order of their pushing; filters as the store's: statuses, job_type, group, worker_id, after, limit."""
+        if "limit" in filters:
+            filters["limit"] = how_many("limit", filters["limit"])
         return await self._store.jobs.list((await self.get()).pool_id, **filters)
 
     async def size(self) -> int:

@@ -5,7 +5,7 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -22,6 +22,8 @@ from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
+_LEAP = timedelta(seconds=10)  #: of the store's clock, ahead of ours: more is no drift
+_AGES = timedelta(days=365)
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -130,6 +132,7 @@ class ControlLoop(Generic[V, A]):
         self._on_beat = on_beat
         self._keep = keep
         self._last_seen: timedelta | None = None
+        self._told: tuple[timedelta, datetime] | None = None  #: the last view's own time, and when it was asked for
 
     def gap(self) -> timedelta:
         """How long ago this controller last saw the store, leading or standing by; zero if it never did."""
@@ -154,6 +157,7 @@ class ControlLoop(Generic[V, A]):
 
     async def _stand_by(self, began: timedelta) -> BeatReport:
         self._last_seen = began
+        self._told = None
         leader: str | None = None
         with contextlib.suppress(StoreError):
             leader = await self._leadership.leader()
@@ -176,8 +180,20 @@ class ControlLoop(Generic[V, A]):
     async def _see(self) -> V:
         began = self._clock.elapsed()
         view = await self._patiently(self._observe(self.gap()))
+        if leap := self._leap(view):
+            log.warning("the store's clock has leapt by %.0f s; no silence from before is counted", leap.total_seconds())
+            view = await self._patiently(self._observe(_AGES))
         self._last_seen = began
+        self._told = (began, view.now) if hasattr(view, "now") else None
         return view
+
+    def _leap(self, view: V) -> timedelta:
+        """By how much the store's clock went on more than this controller's own since it last looked; zero if hardly."""
+        if self._told is None or not hasattr(view, "now"):
+            return timedelta()
+        began, then = self._told
+        leap: timedelta = view.now - then - (self._clock.elapsed() - began)
+        return leap if leap > _LEAP else timedelta()
 
     async def _do_all(self, draft: _Draft[V, A], actions: Sequence[A]) -> None:
         for n, action in enumerate(actions):

@@ -88,6 +88,11 @@ class WorkerLife:
             self._ending.hurry.set()
         self._ending.decide(self._clean_end(reason))
 
+    async def leave_at_once(self, reason: str) -> None:
+        """Write that it has left, after ``run`` was cancelled: nobody shall take it for alive until it is found silent."""
+        self._ending.decide(End(code=ExitCode.CLEAN, reason=reason))
+        await self._leave()
+
     def _clean_end(self, reason: str) -> End:
         return End(code=ExitCode.CLEAN, reason=reason, drain=self._thresholds.drain_within)
 

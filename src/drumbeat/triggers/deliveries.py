@@ -71,6 +71,11 @@ class Deliveries:
         with contextlib.suppress(Unwelcome):
             await accept(headers, body, _NOBODYS, self._clock.now(), unseen)
 
+    async def _forget(self, noted: Sequence[Lease]) -> None:
+        """The same delivery may come again: what it asked for has not been done, or not by its own beat."""
+        for lease in noted:
+            await self._leases.release(lease)
+
     async def _deliver(self, trigger: Trigger, headers: Mapping[str, str], body: bytes) -> Answer:
         noted: list[Lease] = []
 
@@ -85,10 +90,18 @@ class Deliveries:
         try:
             beats = await self._run(trigger.firing(delivery.pool_id))
         except BaseException as exc:
-            for lease in noted:
-                await self._leases.release(lease)
+            await self._forget(noted)
             return _failed(exc)
+        if not all(beat.get("led", True) for beat in beats.values()) or _broken(beats):
+            await self._forget(noted)
+        if broken := _broken(beats):
+            return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the beat of {', '.join(broken)} failed; send the same again")
         return Answer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": False, "beats": beats})
+
+
+def _broken(beats: Mapping[str, Any]) -> list[str]:
+    """The pools whose beats did not come to their end."""
+    return [pool_id for pool_id, beat in beats.items() if beat.get("error")]
 
 
 def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:

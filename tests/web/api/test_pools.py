@@ -189,6 +189,11 @@ class TestFleet:
         for part in ("", "/plan", "/explain", "/spend", "/deeds"):
             assert (await api.get(f"/api/v1/fleet/{run_id}{part}")).status_code == 422
 
+    async def test_a_pool_that_nobody_scales_has_no_plan(self, api: httpx.AsyncClient) -> None:
+        answer = await api.get("/api/v1/fleet/jobs/plan")
+
+        assert (answer.status_code, "drumbeat fleet create" in answer.json()["detail"]) == (422, True)
+
     async def test_a_trace_is_simulated(self, api: httpx.AsyncClient) -> None:
         jobs = [{"arrival": n * 10, "duration": 30} for n in range(50)]
 

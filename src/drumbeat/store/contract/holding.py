@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import Fenced
-from drumbeat.core.job import JobId, JobStatus
+from drumbeat.core.job import Job, JobId, JobStatus, RateLimit
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import WorkerId
@@ -23,7 +23,7 @@ from drumbeat.store.contract.given import (
     unique,
 )
 from drumbeat.store.contract.given_jobs import claimed, claiming, pushed, pushed_alike, verdict
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import PoolChange, Store
 
 
 class HoldContract(Given):
@@ -150,7 +150,32 @@ class HoldContract(Given):
 
         assert waiting.result()
 
+    @pytest.mark.parametrize("held_up", ["rate", "pause"])
+    async def test_whoever_waits_is_woken_when_a_ready_job_is_held_up_no_more(
+        self, store: Store, pool: Pool, elapse: Elapse, held_up: str
+    ) -> None:
+        moment = timedelta(milliseconds=300)
+        await pushed(store, pool, 1, 2, group="g", group_rate=RateLimit(count=1, per=moment))
+        found = [*await store.queue.claim(claiming(pool, limit=5))]
+        if held_up == "pause":
+            await store.pools.change(pool.pool_id, PoolChange(paused_until=await store.now() + 2 * moment))
+            assert await store.queue.claim(claiming(pool)) == []
+        async with asyncio.timeout(15), asyncio.TaskGroup() as group:
+            waiting = group.create_task(_claimed_in_time(store, pool))
+            for _ in range(4):
+                await asyncio.sleep(0.02)
+                await elapse(moment)
+
+        assert [job.payload for job in (*found, *waiting.result())] == [1, 2]
+
     async def test_a_wait_ends_though_nothing_comes(self, store: Store, pool: Pool) -> None:
         await store.queue.claim(claiming(pool))
 
         assert not await store.queue.wait(pool.pool_id, timedelta())
+
+
+async def _claimed_in_time(store: Store, pool: Pool) -> list[Job]:
+    """A job, found by waiting and claiming."""
+    while not (found := await store.queue.claim(claiming(pool, limit=5))):
+        await store.queue.wait(pool.pool_id, timedelta(seconds=60))
+    return [*found]

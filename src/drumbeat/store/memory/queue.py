@@ -68,7 +68,7 @@ class MemoryQueue(Table):
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
         with self.state.faults.around():
-            due = self.state.rows(pool_id).jobs.next_due()
+            due = _next_due(self.state.rows(pool_id), self.state.now())
         left = within if due is None else min(within, due - self.state.now())
         return await self.state.news.wait(pool_id, self.state.clock, left, due=left < within)
 
@@ -201,3 +201,10 @@ def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
     if job.group is not None and job.group_rate is not None:
         rows.note_claim(job.group, job.group_rate, now)
     return taken
+
+
+def _next_due(rows: PoolRows, now: datetime) -> datetime | None:
+    """When a job comes due, or one that is ready is held up no more."""
+    paused = rows.pool.paused_until
+    freed = paused if paused is not None and paused > now and any(rows.jobs.ready()) else rows.jobs.next_freed(now)
+    return min((moment for moment in (rows.jobs.next_due(), freed) if moment is not None), default=None)

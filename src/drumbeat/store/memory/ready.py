@@ -47,6 +47,17 @@ class JobRows:
         """When the next delayed job may come due."""
         return self._delayed[0][0] if self._delayed else None
 
+    def next_freed(self, now: datetime) -> datetime | None:
+        """When a ready job may be had that its group's rate holds up."""
+        frees = [
+            min(at for at in self.claims[job.group] if at > now - job.group_rate.per) + job.group_rate.per
+            for job in self.ready()
+            if job.group is not None
+            and job.group_rate is not None
+            and self.recent(job.group, job.group_rate, now) >= max(job.group_rate.count, 1)
+        ]
+        return min(frees, default=None)
+
     def take(self) -> Iterator[Job]:
         """Ready jobs in the order of claiming; each is off the queue until it is kept again."""
         while self._ready:

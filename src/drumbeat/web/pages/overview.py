@@ -3,10 +3,12 @@
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import quote
 
 from nicegui import ui
 
+from drumbeat.core.errors import Refused
 from drumbeat.core.job import JobCounts
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RUN_ENDED, Run, RunStatus
@@ -66,10 +68,18 @@ async def look_around(house: House) -> Sight:
     store = house.plane.store
     pools = [each for each in await store.pools.list() if each.kind is not PoolKind.BENCH]
     return Sight(
-        runs=tuple(await store.runs.list(limit=_LATEST)),
-        under_way=tuple(await store.runs.list(statuses=_UNDER_WAY)),
+        runs=await _runs(house, limit=_LATEST),
+        under_way=await _runs(house, statuses=_UNDER_WAY),
         pools=tuple([await standing(house, each) for each in pools]),
     )
+
+
+async def _runs(house: House, **filters: Any) -> tuple[Run, ...]:
+    """Runs; a store that keeps none has none."""
+    try:
+        return tuple(await house.plane.store.runs.list(**filters))
+    except Refused:
+        return ()
 
 
 async def standing(house: House, pool: Pool) -> Standing:

@@ -101,10 +101,27 @@ local function claim(pool, claiming, at)
   return taken
 end
 
--- Note that somebody looked in vain, and what there was to see: the last news, and how long until the next delayed job comes due.
+-- When a ready job may be had that a pause or its group's rate holds up; nil: nothing is held up by those.
+local function freed(pool, at)
+  if call('ZCARD', key(pool, 'ready')) == 0 then return nil end
+  local paused = tonumber(call('HGET', key(pool, 'pool'), 'paused_until') or 0)
+  if paused > at then return paused end
+  local soonest
+  local groups = call('ZRANGEBYSCORE', key(pool, 'rates'), '(' .. int(at), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+  for i = 1, #groups, 2 do
+    local rate = key(pool, 'rate:' .. groups[i])
+    local newest = call('ZRANGE', rate, -1, -1, 'WITHSCORES')[2]
+    local per = newest and groups[i + 1] - newest or 0
+    local oldest = call('ZRANGEBYSCORE', rate, '(' .. int(at - per), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if oldest then soonest = math.min(soonest or math.huge, oldest + per) end
+  end
+  return soonest
+end
+
+-- Note that somebody looked in vain, and what there was to see: the last news, and how long until a job comes due or is freed.
 local function outlook(pool, at)
   call('HSET', key(pool, 'pool'), 'waiting', 1)
   local last = call('XREVRANGE', key(pool, 'news'), '+', '-', 'COUNT', 1)
-  local due = call('ZRANGE', key(pool, 'delayed'), 0, 0, 'WITHSCORES')
-  return last[1] and last[1][1] or '0-0', due[2] and int(math.max(due[2] - at, 0))
+  local due = math.min(call('ZRANGE', key(pool, 'delayed'), 0, 0, 'WITHSCORES')[2] or math.huge, freed(pool, at) or math.huge)
+  return last[1] and last[1][1] or '0-0', due < math.huge and int(math.max(due - at, 0)) or nil
 end
