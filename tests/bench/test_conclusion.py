@@ -7,9 +7,20 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from drumbeat.bench.conclusion import described, from_samples, measured_span, whole_run
-from drumbeat.bench.model import ControllerState, Decided, Ending, RunPlan, RunRecord, WorkerRecord
+from drumbeat.bench.model import (
+    ControllerState,
+    Decided,
+    Ending,
+    Latency,
+    LoadMode,
+    Measured,
+    Objective,
+    RunPlan,
+    RunRecord,
+    WorkerRecord,
+)
 from drumbeat.core.pool import PoolId
-from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
+from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step, StepType
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import WorkerId, WorkerStatus
 
@@ -107,3 +118,18 @@ def test_the_time_a_worker_drained_is_no_time_it_measured() -> None:
 
     assert told.operations == 200
     assert told.qps == pytest.approx(100)
+
+
+def test_a_searchs_levels_are_kept_as_they_stood_at_the_level_it_found() -> None:
+    plan = RunPlan(load_mode=LoadMode.FIND_MAX_CONCURRENCY, objectives={"": Objective(p95_ms=20), "READ": Objective(p99_ms=6)})
+    step = Step(
+        run_id=RUN, type=StepType.FIND_MAX, n=1, from_target=None, to_target=4, started_at=BEGAN,
+        operations=5, p95_ms=10.0, outcome="STABLE",
+    )  # fmt: skip
+    slow = Measured(operations=9, latency=Latency(p95_ms=90.0))
+    known = replace(record(), plan=plan, steps=(step,), totals={"": slow})
+    found = {"best_connections": 4, "best_kinds": {"READ": {"operations": 3, "p99_ms": 5.0}}}
+
+    (whole,) = described(whole_run(RUN, [], ENDING, BEGAN), known, ControllerState(), replace(ENDING, result=found))
+
+    assert [(each["kind"], each["found"]) for each in whole.custom_metrics["slo"]] == [(None, 10.0), ("READ", 5.0)]

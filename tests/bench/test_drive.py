@@ -2,15 +2,16 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from drumbeat.bench.drive import DriveSettings, Watcher, drive, opened
+from drumbeat.bench.drive import DriveResult, DriveSettings, Watcher, check_recording, drive, held_on_average, opened
 from drumbeat.bench.driver.runner import Interval
+from drumbeat.bench.model import Load, Operation, Statement
 from drumbeat.bench.prepare import prepare
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.open import open_target
@@ -110,3 +111,67 @@ async def test_a_load_that_is_stopped_before_its_time_says_what_was_measured_so_
 
     assert result.tally.operations > 0
     assert 0 < result.seconds < 60
+
+
+OVERFLOWS = Operation(kind="BAD", weight=100, statements=(Statement(sql="SELECT abs(-9223372036854775808)"),), reads=True)
+BRIEF = DriveSettings(connections=2, warmup=timedelta(), duration=timedelta(seconds=0.3))
+
+
+async def driven(tmp_path: Path, settings: DriveSettings, *operations: Operation) -> DriveResult:
+    """A short load of a small table, or of these operations."""
+    small = standard("read-only", 0.001)
+    async with asyncio.timeout(60), open_target(f"sqlite:///{tmp_path}/t.db") as target:
+        await prepare(target, small)
+        load = Load(name="odd", operations=operations) if operations else small.load
+        return await drive(target, load, settings, SystemClock())
+
+
+async def test_operations_that_were_due_and_never_sent_are_told(tmp_path: Path) -> None:
+    result = await driven(tmp_path, replace(BRIEF, rate=10_000_000))
+
+    told = result.to_json()
+    assert told["skipped"] > 1_000_000
+    assert any("operations were due and never sent by the end" in warning for warning in told["warnings"])
+    assert told["response"]["min_ms"] >= told["service"]["min_ms"] > 0
+
+
+async def test_a_load_that_fails_as_a_whole_says_which_error_and_measured_no_latency(tmp_path: Path) -> None:
+    result = await driven(tmp_path, replace(BRIEF, rate=10_000_000), OVERFLOWS)
+
+    told = result.to_json()
+    assert told["errors"] == told["operations"] > 0
+    assert "integer overflow" in told["warnings"][0]
+    assert told["most_frequent_error"]["message"] == "integer overflow"
+    assert told["response"]["min_ms"] is None
+    assert told["kinds"]["BAD"]["min_ms"] is None
+
+
+async def test_how_many_connections_were_held_is_told_beside_how_many_were_asked_for(tmp_path: Path) -> None:
+    told = (await driven(tmp_path, BRIEF)).to_json()
+
+    assert (told["held"], told["connections"]) == (2, 2)
+
+
+def test_what_was_held_is_the_measured_intervals_average() -> None:
+    intervals: list[Any] = [FakeEngine(lambda: 60), FakeEngine(lambda: 58)]
+
+    assert (held_on_average(intervals), held_on_average([])) == (59, 0)
+
+
+async def test_a_recording_never_overwrites_an_earlier_one(tmp_path: Path) -> None:
+    folder = tmp_path / "rec"
+    await driven(tmp_path, replace(BRIEF, executions=folder))
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    with pytest.raises(InvalidInput, match=r"an earlier one \(00000\.parquet …\); name another folder"):
+        await driven(tmp_path, replace(BRIEF, executions=folder))
+
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+
+
+def test_a_recording_needs_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(InvalidInput, match="expected a folder, got the file"):
+        check_recording(tmp_path / "file")
+    check_recording(tmp_path)

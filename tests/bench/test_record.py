@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from drumbeat.bench import record as module
-from drumbeat.bench.model.plan import ALL_KINDS, Objective, RunPlan
+from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, RunPlan
 from drumbeat.bench.record import read_candidates, read_record, totals_of
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import ManualClock
@@ -221,6 +221,37 @@ def test_without_them_the_workers_are_merged_exactly() -> None:
     assert [totals[ALL_KINDS].operations, totals[ALL_KINDS].qps] == pytest.approx([40, 4])
     assert Histogram.from_bytes(totals[ALL_KINDS].histogram) == latencies(1, 2, 50)
     assert totals["read"].operations == 5
+
+
+async def test_measurement_counts_the_same_by_phase_as_in_all(store: MemoryStore, clock: ManualClock) -> None:
+    """Samples of it also hold what began before, so they count a little more."""
+    run = await led_to(store, await created(store), RunStatus.STARTING, RunStatus.RUNNING)
+    await worked(store, clock, ["a"], 3)
+    await store.results.save([row(30, 10.0, None, None, 2), row(28, 9.3, None, "read", 2)])
+    await led_to(store, run, RunStatus.STOPPING, RunStatus.COMPLETED)
+
+    record = await read_record(store, RUN)
+
+    (phase,) = record.phases
+    assert (phase.whole.operations, record.whole.operations) == (30, 30)
+    assert {kind: each.operations for kind, each in phase.kinds.items()} == {"read": 28}
+
+
+async def test_a_search_that_kept_its_levels_where_it_ended_is_a_good_candidate(store: MemoryStore, clock: ManualClock) -> None:
+    objectives = {ALL_KINDS: Objective(p95_ms=5)}
+    plan = msgspec.to_builtins(RunPlan(load_mode=LoadMode.FIND_MAX_CONCURRENCY, objectives=objectives))
+    run = await led_to(store, await created(store, plan=plan))
+    await store.results.save([Result(run_id=RUN, operations=10, latency=latencies(9), find_max_result={"best_connections": 4})])
+    step = Step(
+        run_id=RUN, type=StepType.FIND_MAX, n=1, from_target=None, to_target=4, started_at=await store.now(),
+        operations=5, p95_ms=3.0, outcome="STABLE",
+    )  # fmt: skip
+    await store.steps.save([step])
+    await clock.advance(SECOND)
+
+    (found,) = await read_candidates(store, await created(store, RunId("newest"), plan=plan))
+
+    assert (found.run.run_id, found.passed) == (run.run_id, True)
 
 
 async def test_candidates_are_older_completed_runs_with_their_verdicts(store: MemoryStore, clock: ManualClock) -> None:

@@ -1,8 +1,23 @@
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from bench.recorded import record, search
 from drumbeat.bench.model.plan import ALL_KINDS, Objective
-from drumbeat.bench.model.record import Latency, Measured
-from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, passed, verdicts
+from drumbeat.bench.model.record import Latency, Measured, RunRecord
+from drumbeat.bench.verdicts import (
+    Gate,
+    Measure,
+    Standing,
+    Verdict,
+    came_to_nothing,
+    gate_of,
+    judged_at,
+    passed,
+    verdicts,
+    verdicts_of,
+)
 from drumbeat.core.run import RunStatus
 
 
@@ -60,3 +75,62 @@ def test_a_kind_that_did_nothing_is_not_measured() -> None:
 )
 def test_a_run_passes_when_it_completed_and_kept_every_limit(status: RunStatus, found: tuple[Verdict, ...], gate: Gate) -> None:
     assert passed(status, found) is gate
+
+
+def searched(objectives: dict[str, Objective], **found: Any) -> RunRecord:
+    """A search that found 60 connections at a p95 of 10 ms; over all its steps p95 was 50 ms."""
+    plain = search(p95_ms=10.0)
+    (result,) = plain.results
+    slow = Measured(operations=1000, errors=100, latency=Latency(p95_ms=50.0, p99_ms=90.0))
+    return replace(
+        plain,
+        plan=replace(plain.plan, objectives=objectives),
+        totals={ALL_KINDS: slow, "read": slow},
+        results=(replace(result, find_max_result={**(result.find_max_result or {}), **found}),),
+    )
+
+
+def test_a_search_is_judged_at_the_level_it_found() -> None:
+    kinds = {"read": {"operations": 800, "errors": 0, "p50_ms": 3.0, "p95_ms": 4.0, "p99_ms": 5.0}}
+    objectives = {ALL_KINDS: Objective(p95_ms=20, max_error_pct=1), "read": Objective(p99_ms=6)}
+
+    found = searched(objectives, best_kinds=kinds)
+
+    assert [each.found for each in verdicts_of(found)] == [10.0, 0.0, 5.0]
+    assert gate_of(found) is Gate.PASSED
+    assert judged_at(found) == "judged at the level that was found: 60 connections"
+
+
+def test_a_kind_whose_figures_at_that_level_are_not_known_is_not_measured() -> None:
+    (verdict,) = verdicts_of(searched({"read": Objective(p99_ms=6)}))
+
+    assert verdict.standing is Standing.NOT_MEASURED
+
+
+def test_a_search_without_a_stable_level_kept_nothing_and_is_no_success() -> None:
+    known = searched({ALL_KINDS: Objective(p95_ms=20)}, best_connections=None)
+
+    assert {each.standing for each in verdicts_of(known)} == {Standing.NOT_MEASURED}
+    assert (came_to_nothing(known), gate_of(known)) == ("no stable level", Gate.RUN_FAILED)
+    assert gate_of(searched({}, best_connections=None)) is Gate.RUN_FAILED
+
+
+@pytest.mark.parametrize(
+    ("totals", "why"),
+    [
+        (Measured(operations=10, errors=10), "every operation failed"),
+        (Measured(operations=10, errors=9), None),
+        (Measured(), "nothing was measured"),
+    ],
+)
+def test_a_run_in_which_nothing_went_well_is_no_success(totals: Measured, why: str | None) -> None:
+    known = replace(record(), totals={ALL_KINDS: totals})
+
+    assert came_to_nothing(known) == why
+    assert gate_of(known) is (Gate.RUN_FAILED if why else Gate.PASSED)
+
+
+def test_why_a_run_failed_is_not_that_it_came_to_nothing() -> None:
+    known = replace(record(), totals={})
+
+    assert came_to_nothing(replace(known, run=replace(known.run, status=RunStatus.FAILED))) is None

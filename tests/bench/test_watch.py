@@ -8,17 +8,17 @@ from typing import Any, cast
 import pytest
 
 from drumbeat.bench.conclusion import described, whole_run
-from drumbeat.bench.model import ControllerState, Ending
+from drumbeat.bench.model import ControllerState, Ending, Objective
 from drumbeat.bench.record import read_record
 from drumbeat.bench.watch import RunWatch, read_worker_curves
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import NotFound, StoreUnavailable
-from drumbeat.core.run import RunId, RunStatus
+from drumbeat.core.run import RunId, RunStatus, Step, StepType
 from drumbeat.core.worker import Health, WorkerId, WorkerStatus
 from drumbeat.store import open_store
 from drumbeat.store.interface import Store
 from drumbeat.store.memory import MemoryStore
-from web.stream.scene import PLAN, RUN, Scene, under_way
+from web.stream.scene import PLAN, RUN, SEARCH, Scene, under_way
 
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING)
 
@@ -179,6 +179,22 @@ async def test_an_ended_run_is_told_by_its_result(scene: Scene, store: Store) ->
 
     assert (seen.figures, seen.reads, seen.writes) == (None, 200, 20)
     assert [(each.kind, each.standing) for each in seen.objectives] == [("", "over"), ("read", "ok")]
+
+
+async def test_an_ended_search_is_told_by_the_level_it_found(store: MemoryStore, clock: ManualClock) -> None:
+    """Its result has a p95 of 2 ms over all its steps."""
+    scene = await Scene(store, clock).made(replace(SEARCH, objectives={"": Objective(p95_ms=1.0)}))
+    await scene.led_to(*UNDER_WAY, RunStatus.STOPPING, RunStatus.COMPLETED)
+    await scene.resulted(find_max_result={"best_connections": 4})
+    step = Step(
+        run_id=RUN, type=StepType.FIND_MAX, n=1, from_target=None, to_target=4, started_at=clock.now(),
+        operations=5, p95_ms=0.5, outcome="STABLE",
+    )  # fmt: skip
+    await store.steps.save([step])
+
+    (kept,) = (await RunWatch(store, RUN).look()).objectives
+
+    assert (kept.found, kept.standing) == (0.5, "ok")
 
 
 async def test_curves_that_a_result_kept_need_no_samples(scene: Scene, store: MemoryStore) -> None:

@@ -1,10 +1,15 @@
-"""bench drive: what is asked for is checked before anything is opened."""
+"""bench drive: what is asked for is checked before anything is opened, and what came of it is told."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from cli.given import ran
+from cli.given import invoke, ran
+from drumbeat import offline
+from drumbeat.bench.driver.tally import figures
+from drumbeat.bench.model import DriveOutcome
+from drumbeat.core.histogram import Histogram
 
 
 @pytest.mark.parametrize(
@@ -36,3 +41,39 @@ def test_a_port_that_cannot_be_is_said(tmp_path: Path) -> None:
 
     assert (said.code, said.output) == (1, "")
     assert "expected a port from 1 to 65535" in said.errors
+
+
+def driven(monkeypatch: pytest.MonkeyPatch, **known: Any) -> tuple[int, str]:
+    """How the command ends, and what it says, where a load came to this."""
+    told = {"throughput": 10.0, "seconds": 1.0, "connections": 80, "held": 80, "operations": 10, "errors": 0, "kinds": {}}
+    told |= {"response": figures(Histogram()), "client_cpu_us_per_op": None, **known}
+
+    async def drive(*_: object) -> DriveOutcome:
+        return DriveOutcome(figures=told, warnings=())
+
+    monkeypatch.setattr(offline, "drive", drive)
+    said = invoke("bench", "drive", "sqlite:///t.db")
+    return said.code, said.output
+
+
+def test_the_headline_says_how_many_connections_were_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "over 1.0 s on 59 of 80 connections:" in driven(monkeypatch, held=59)[1]
+    assert "over 1.0 s on 80 connections:" in driven(monkeypatch)[1]
+
+
+@pytest.mark.parametrize(("operations", "errors", "code"), [(10, 0, 0), (10, 9, 0), (10, 10, 3), (0, 0, 3)])
+def test_a_load_in_which_nothing_went_well_is_no_success(
+    monkeypatch: pytest.MonkeyPatch, operations: int, errors: int, code: int
+) -> None:
+    assert driven(monkeypatch, operations=operations, errors=errors)[0] == code
+
+
+def test_a_folder_with_a_recording_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "t.db").touch()
+    (tmp_path / "rec").mkdir()
+    (tmp_path / "rec" / "00000.parquet").touch()
+
+    said = ran("bench", "drive", f"sqlite:///{tmp_path}/t.db", "--record", "rec", cwd=tmp_path)
+
+    assert said.code == 1
+    assert "--record: expected a folder without a recording, got 'rec', which holds an earlier one" in said.errors

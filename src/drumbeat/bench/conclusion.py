@@ -1,6 +1,6 @@
 """What a whole run came to: its workers' results merged exactly, and what a reader should know of them. Pure."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -9,9 +9,10 @@ from typing import Any
 from drumbeat.bench.cost import Method, cost_of
 from drumbeat.bench.curves import curves_of, written
 from drumbeat.bench.doubts import doubts
+from drumbeat.bench.frequent import errors_by_class
 from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
 from drumbeat.bench.timeline import histogram_of, kinds_of
-from drumbeat.bench.verdicts import verdicts
+from drumbeat.bench.verdicts import verdicts_of
 from drumbeat.core.event import EventType
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase, Result, RunId, RunStatus
@@ -131,9 +132,9 @@ def described(rows: Sequence[Result], record: RunRecord, state: ControllerState,
         failure_reason=ending.reason if ending.status is RunStatus.FAILED else None,
         enrichment_status=status,
         enrichment_error=error,
-        custom_metrics=_metrics(record, ending, server),
     )
-    return [told, *kinds]
+    known = replace(record, results=(told, *record.results))
+    return [replace(told, custom_metrics=_metrics(known, ending, server)), *kinds]
 
 
 def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,23 +146,14 @@ def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> di
         "flags": _flags(record),
         "doubts": [*record.notes, *doubts(record)],
         "phases": {phase.name: _figures(phase.whole) for phase in record.phases},
-        "slo": [_verdict(each) for each in verdicts(record.plan.objectives, record.totals)],
+        "slo": [_verdict(each) for each in verdicts_of(record)],
         "cost": _cost(record),
         "bounds": dict(ending.result) if record.plan.load_mode is LoadMode.QPS else None,
         "server": dict(server),
         "curves": written(curves_of(record.timeline)),
         "failures": _examples(record),
-        "error_classes": _error_classes(record),
+        "error_classes": errors_by_class(record),
     }
-
-
-def _error_classes(record: RunRecord) -> dict[str, int]:
-    """How many operations failed of each class while it was measured."""
-    classes: Counter[str] = Counter()
-    for second in record.timeline:
-        if second.phase == Phase.MEASUREMENT:
-            classes.update(second.errors_by_class)
-    return dict(sorted(classes.items()))
 
 
 def _examples(record: RunRecord) -> list[dict[str, Any]]:

@@ -9,13 +9,14 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.bench import report
-from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress
+from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress, same_what
 from drumbeat.bench.connections import ConnectionDesk
 from drumbeat.bench.creation import Prepared, look_ahead, prepared, statements
 from drumbeat.bench.curves import curves_of
 from drumbeat.bench.enrichment import enrich
 from drumbeat.bench.execution_pages import Wanted, read_executions
 from drumbeat.bench.executions import Loaded, load_executions
+from drumbeat.bench.frequent import FrequentError, most_frequent
 from drumbeat.bench.model import Curves, Decided, Operation, Prices, Probe, RunErrors, RunRecord, Second
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
@@ -28,7 +29,7 @@ from drumbeat.bench.revisions import revision, row_of, save_if, whole
 from drumbeat.bench.server_watch import watching
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
 from drumbeat.bench.vault import Vault
-from drumbeat.bench.verdicts import Gate, Verdict, gate_of, verdicts_of
+from drumbeat.bench.verdicts import Gate, Verdict, came_to_nothing, gate_of, judged_at, verdicts_of
 from drumbeat.bench.watch import RunWatch, read_worker_curves
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
@@ -220,6 +221,21 @@ class BenchDesk:
         return verdicts_of(record)
 
     @staticmethod
+    def judged_at(record: RunRecord) -> str | None:
+        """Where a search was held against its objectives; None: the whole measurement was."""
+        return judged_at(record)
+
+    @staticmethod
+    def came_to_nothing(record: RunRecord) -> str | None:
+        """Why a completed run is no success; None: it may be one."""
+        return came_to_nothing(record)
+
+    @staticmethod
+    def most_frequent_error(record: RunRecord) -> FrequentError | None:
+        """What failed most while a run was measured."""
+        return most_frequent(record)
+
+    @staticmethod
     def warnings(record: RunRecord) -> list[str]:
         """What a reader must know before believing a run's figures."""
         return report.warnings(record)
@@ -233,6 +249,11 @@ class BenchDesk:
     def regressed(comparison: Comparison | None) -> Gate:
         """The exit code of ``bench regress``."""
         return regress(comparison)
+
+    @staticmethod
+    def same_what(run: Run) -> str:
+        """What the newest good run has in common with the one it is compared with."""
+        return same_what(run)
 
     async def compare(self, run_ids: Sequence[RunId]) -> tuple[Comparison, ...]:
         """Every later run against the first."""

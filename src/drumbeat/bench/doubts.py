@@ -54,7 +54,11 @@ def _executions(workers: Sequence[WorkerRecord]) -> Iterator[str]:
 
 def _skipped(workers: Sequence[WorkerRecord]) -> Iterator[str]:
     if skipped := _total(workers, lambda worker: worker.extra.get("skipped")):
-        yield f"{skipped:,} operations were due and never sent by the end; how long they had waited is in the response times"
+        yield never_sent(skipped)
+
+
+def never_sent(skipped: int) -> str:
+    return f"{skipped:,} operations were due and never sent by the end; how long they had waited is in the response times"
 
 
 def _late(workers: Sequence[WorkerRecord]) -> Iterator[str]:

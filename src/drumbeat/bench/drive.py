@@ -4,18 +4,21 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from drumbeat.bench.doubts import never_sent
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner
-from drumbeat.bench.driver.tally import Tally, figures
+from drumbeat.bench.driver.tally import KindTally, Tally, figures
+from drumbeat.bench.frequent import FrequentError, most_frequent_state
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
 from drumbeat.bench.model.little import off_because
 from drumbeat.bench.new_keys import above_what_is_there
@@ -54,7 +57,9 @@ class DriveResult:
 
     seconds: float
     tally: Tally
-    connections: int
+    connections: int  #: asked for
+    held: int  #: on average while measuring
+    skipped: int  #: open loop: operations that were due and never sent
     client_cpu_us_per_op: float | None
     little: Mapping[str, float] | None
     client_limited: bool
@@ -63,10 +68,11 @@ class DriveResult:
     server: Mapping[str, float]  #: what the server's own totals rose by
     executions: Mapping[str, Any]
     warnings: tuple[str, ...]
+    most_frequent_error: FrequentError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The promised fields first."""
-        response = figures(self.tally.response)
+        response = _response(self.tally)
         return {
             "throughput": self.tally.operations / self.seconds if self.seconds else 0.0,
             "operations": self.tally.operations,
@@ -77,14 +83,17 @@ class DriveResult:
             "client_cpu_us_per_op": self.client_cpu_us_per_op,
             "seconds": self.seconds,
             "connections": self.connections,
+            "held": self.held,
+            "skipped": self.skipped,
             "response": response,
             "service": figures(self.tally.service),
             "send_lag": figures(self.tally.lag),
             "kinds": {
-                name: {"operations": kind.operations, "errors": kind.errors, "rows": kind.rows, **figures(kind.response)}
+                name: {"operations": kind.operations, "errors": kind.errors, "rows": kind.rows, **_response(kind)}
                 for name, kind in self.tally.by_kind().items()
             },
             "errors_by_state": {f"{outcome}:{state}": n for (outcome, state), n in self.tally.errors_by_state.items()},
+            "most_frequent_error": asdict(self.most_frequent_error) if self.most_frequent_error else None,
             "little": dict(self.little) if self.little else None,
             "client_limited": self.client_limited,
             "marked_intervals": self.marked_intervals,
@@ -93,6 +102,12 @@ class DriveResult:
             "executions": dict(self.executions),
             "warnings": list(self.warnings),
         }
+
+
+def _response(tally: Tally | KindTally) -> dict[str, Any]:
+    """Response times; the shortest is of an operation that went well, and not known where none did."""
+    found = figures(tally.response)
+    return found if tally.service.count else found | {"min_ms": None}
 
 
 async def drive_url(
@@ -159,6 +174,7 @@ async def drive(
     target: Target, load: Load, settings: DriveSettings, clock: Clock, watcher: Watcher | None = None
 ) -> DriveResult:
     """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load when something is wrong with either."""
+    check_recording(settings.executions)
     await target.check(load)
     runner = _runner(target, await above_what_is_there(target, load), settings, clock)
     try:
@@ -167,6 +183,19 @@ async def drive(
     finally:
         await runner.close()
     return _with_executions(result, runner.kept())
+
+
+def check_recording(folder: Path | None) -> None:
+    """Raise InvalidInput where a recording would overwrite an earlier one, or has no folder to be in."""
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InvalidInput(f"--record: expected a folder, got the file {str(folder)!r}; name a folder, it is made if need be")
+    if earlier := sorted(path.name for path in folder.glob("*.parquet")):
+        raise InvalidInput(
+            f"--record: expected a folder without a recording, got {str(folder)!r}, which holds an earlier one "
+            f"({earlier[0]} …); name another folder, or remove its files"
+        )
 
 
 def _with_executions(result: DriveResult, kept: Mapping[str, Any]) -> DriveResult:
@@ -209,7 +238,9 @@ async def _drive(runner: LoadRunner, target: Target, settings: DriveSettings, cl
         ticking.cancel()
     rise = {name: after[name] - before[name] for name in after if name in before}
     result = _result(runner, settings, watch, seconds, cost, rise)
-    return replace(result, warnings=(*result.warnings, *filter(None, [too_few])))
+    error = most_frequent_state(runner.measured.errors_by_state, target.classify, runner.engine.error_samples)
+    notes = [error.words if error else None, *result.warnings, too_few]
+    return replace(result, warnings=tuple(filter(None, notes)), most_frequent_error=error)
 
 
 async def opened(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
@@ -275,6 +306,8 @@ def _result(
         seconds=seconds,
         tally=runner.measured,
         connections=settings.connections,
+        held=held_on_average(watch.intervals),
+        skipped=runner.unsent,
         client_cpu_us_per_op=cost,
         little=little,
         client_limited=limited,
@@ -282,16 +315,23 @@ def _result(
         failed_connects=runner.engine.failed_connects,
         server=server,
         executions={},
-        warnings=tuple(_warnings(little, limited, marked)),
+        warnings=tuple(_warnings(little, limited, marked, runner.unsent)),
     )
 
 
-def _warnings(little: Mapping[str, float] | None, limited: bool, marked: int) -> list[str]:
+def held_on_average(intervals: Sequence[Interval]) -> int:
+    """How many connections were held on average."""
+    return round(fmean(interval.held for interval in intervals)) if intervals else 0
+
+
+def _warnings(little: Mapping[str, float] | None, limited: bool, marked: int, skipped: int) -> list[str]:
     found = []
     if (why := off_because(little)) is not None:
         found.append(why)
     if limited:
         found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to load the database harder")
+    if skipped:
+        found.append(never_sent(skipped))
     if marked:
         found.append(f"in {marked} intervals operations were sent late or waited for a connection")
     return found

@@ -1,12 +1,13 @@
 """Reading a run back from the store: in slices, so that a long run of many workers fits in memory and nobody waits for it."""
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.bench.compare.baseline import Candidate
 from drumbeat.bench.kept import plan_or_usual
-from drumbeat.bench.model.plan import ALL_KINDS
+from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
 from drumbeat.bench.model.record import (
     Decided,
     Measured,
@@ -17,11 +18,11 @@ from drumbeat.bench.model.record import (
 )
 from drumbeat.bench.timeline import Counting, Timeline
 from drumbeat.bench.turns import in_turns
-from drumbeat.bench.verdicts import Gate, passed, verdicts
+from drumbeat.bench.verdicts import Gate, gate_of
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
-from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
+from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.interface import BATCH, Store
@@ -48,7 +49,8 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
             async for sample in in_turns(rows):
                 timeline.add(sample)
     plan, notes = plan_or_usual(run)
-    results, phases = await store.results.list(run_id), timeline.phases()
+    results, told = await store.results.list(run_id), timeline.phases()
+    totals = totals_of(results, told)
     decisions, server = await read_decisions(store, run)
     workers = _workers(await store.workers.list(pool_id), results, timeline)
     return RunRecord(
@@ -57,13 +59,13 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         origin=origin,
         ended=run.ended_at or (now if origin else None),
         results=tuple(results),
-        totals=totals_of(results, phases),
+        totals=totals,
         steps=tuple(await store.steps.list(run_id)),
         timeline=tuple([second async for second in in_turns(timeline.each_second())]),
         workers=tuple([worker async for worker in in_turns(workers)]),
         decisions=decisions,
         server=server,
-        phases=phases,
+        phases=tuple(agreeing(phase, totals) for phase in told),
         failures=tuple(timeline.failures),
         notes=tuple(notes),
     )
@@ -97,11 +99,19 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
         statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * 10
     ):
         if other.run_id != run.run_id and len(found) < most:
-            totals = totals_of(await store.results.list(other.run_id), ())
-            plan, _ = plan_or_usual(other)
-            gate = passed(other.status, verdicts(plan.objectives, totals))
-            found.append(Candidate(run=other, passed=gate is Gate.PASSED))
+            found.append(Candidate(run=other, passed=gate_of(await _short_record(store, other)) is Gate.PASSED))
     return found
+
+
+async def _short_record(store: Store, run: Run) -> RunRecord:
+    """As much of an ended run as its verdicts need."""
+    results, steps = await store.results.list(run.run_id), await store.steps.list(run.run_id)
+    return record_of_results(run, plan_or_usual(run)[0], results, steps)
+
+
+def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
+    """A record by what a run's results and steps alone tell."""
+    return RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
 
 
 async def samples_between(
@@ -216,6 +226,14 @@ def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mappi
         return totals
     less = totals.get(ALL_KINDS, Measured()).operations < told.whole.operations
     return {ALL_KINDS: told.whole, **told.kinds} if less else totals
+
+
+def agreeing(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
+    """MEASUREMENT as the totals count it. Samples have besides what began before it, and what ended while draining."""
+    if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
+        return phase
+    kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}
+    return replace(phase, whole=totals[ALL_KINDS], kinds=kinds)
 
 
 def _total(results: Sequence[Result], kind: str | None) -> Measured:

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 
-from drumbeat.bench.model.plan import ALL_KINDS, Objective
+from drumbeat.bench.model.best import best_of, measured_at_best
+from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective
 from drumbeat.bench.model.record import Measured, RunRecord
 from drumbeat.core.run import RunStatus
 
@@ -32,7 +33,7 @@ class Gate(IntEnum):
     """How ``bench run`` and ``bench regress`` end, for whoever gates on it."""
 
     PASSED = 0
-    RUN_FAILED = 3  #: it did not complete
+    RUN_FAILED = 3  #: it did not complete, or came to nothing
     OBJECTIVES_MISSED = 4
     REGRESSED = 5
     INCONCLUSIVE = 6  #: nothing to compare with, or nothing comparable
@@ -96,8 +97,32 @@ def passed(status: RunStatus, found: Sequence[Verdict]) -> Gate:
 
 
 def verdicts_of(record: RunRecord) -> tuple[Verdict, ...]:
-    return verdicts(record.plan.objectives, record.totals)
+    """A search is judged at the level it found: that is its answer, and it went beyond it on purpose."""
+    return verdicts(record.plan.objectives, measured_at_best(record) if _is_search(record) else record.totals)
+
+
+def judged_at(record: RunRecord) -> str | None:
+    """Where a search is held against its objectives; None: the whole measurement is."""
+    if not _is_search(record) or not record.plan.objectives:
+        return None
+    best = best_of(record)
+    return f"judged at the level that was found: {best.connections:g} connections" if best else "no level was found to judge"
+
+
+def came_to_nothing(record: RunRecord) -> str | None:
+    """Why a run is no success although it completed; None: it may be one."""
+    if record.run.status is not RunStatus.COMPLETED:
+        return None
+    if not record.whole.operations:
+        return "nothing was measured"
+    if record.whole.errors >= record.whole.operations:
+        return "every operation failed"
+    return "no stable level" if _is_search(record) and best_of(record) is None else None
 
 
 def gate_of(record: RunRecord) -> Gate:
-    return passed(record.run.status, verdicts_of(record))
+    return Gate.RUN_FAILED if came_to_nothing(record) else passed(record.run.status, verdicts_of(record))
+
+
+def _is_search(record: RunRecord) -> bool:
+    return record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY

@@ -17,13 +17,14 @@ from drumbeat.bench.model import (
     Latency,
     Measured,
     RunPlan,
+    RunRecord,
     Watched,
     WorkerSeen,
 )
-from drumbeat.bench.record import AFTERWARDS, over, samples_between, totals_of
+from drumbeat.bench.record import AFTERWARDS, over, record_of_results, samples_between
 from drumbeat.bench.timeline import Timeline, kinds_of
 from drumbeat.bench.turns import in_turns
-from drumbeat.bench.verdicts import verdicts
+from drumbeat.bench.verdicts import verdicts, verdicts_of
 from drumbeat.core.log import Log
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.run import RUN_ENDED, Result, Run, RunId
@@ -78,6 +79,7 @@ class RunWatch:
         await self._read_beats()
         figures = self._figures(now, plan) if run.status not in RUN_ENDED else None
         workers = await self._store.workers.list(self._pool_id)
+        steps = tuple(await self._store.steps.list(self._run_id))
         return Watched(
             run=run,
             plan=plan,
@@ -87,8 +89,8 @@ class RunWatch:
             reads=self._count("reads", results),
             writes=self._count("writes", results),
             by_kind=self._by_kind(),
-            steps=tuple(await self._store.steps.list(self._run_id)),
-            objectives=_objectives(plan, figures, results),
+            steps=steps,
+            objectives=_objectives(record_of_results(run, plan, results, steps), figures),
             results=results,
             decisions=self._taken.decisions if self._taken else (),
             logs=await self._new_logs(),
@@ -229,12 +231,11 @@ def _ended_health(worker: Worker) -> Health:
     return Health.LOST if worker.status in _BAD_ENDS else Health.HEALTHY
 
 
-def _objectives(plan: RunPlan, figures: Figures | None, results: Sequence[Result]) -> tuple[Kept, ...]:
+def _objectives(record: RunRecord, figures: Figures | None) -> tuple[Kept, ...]:
     """By the last seconds while it runs, by its result afterwards."""
-    totals = totals_of(results, ()) if figures is None else _totals(figures)
+    found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures))
     return tuple(
-        Kept(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing)
-        for each in verdicts(plan.objectives, totals)
+        Kept(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing) for each in found
     )
 
 

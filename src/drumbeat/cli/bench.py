@@ -13,7 +13,7 @@ from rich.text import Text
 from drumbeat import offline
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
 from drumbeat.cli import bench_prices, bench_results, bench_runs, bench_templates
-from drumbeat.cli.live import sparkline
+from drumbeat.cli.live import ms, sparkline
 from drumbeat.cli.options import JsonOption, run
 from drumbeat.cli.render import Columns, console, errors, show_json, table
 from drumbeat.cli.worker import worker
@@ -28,6 +28,7 @@ app.add_typer(bench_prices.app)
 
 _YEAR, _DAY = 31_536_000, 86_400  #: seconds
 _INTERRUPTED = 130
+_CAME_TO_NOTHING = 3  #: as of bench run
 
 
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The database under test, such as postgresql://host/db.")]
@@ -74,7 +75,10 @@ def drive(
     ] = 30,
     as_json: JsonOption = False,
 ) -> None:
-    """Drive a database from this process alone, and see what it takes. Ctrl-C ends it and shows what was measured so far."""
+    """Drive a database from this process alone, and see what it takes. Ctrl-C ends it and shows what was measured so far.
+
+    Exit codes: 0 it was driven, 3 every operation failed or none ended, 130 it was interrupted.
+    """
     request = DriveRequest(
         workload=workload,
         scale=scale,
@@ -93,6 +97,8 @@ def drive(
         _print_outcome(outcome)
     if interrupted:
         raise typer.Exit(_INTERRUPTED)
+    if outcome.figures["errors"] >= outcome.figures["operations"]:
+        raise typer.Exit(_CAME_TO_NOTHING)
 
 
 def _watched(url: str, request: DriveRequest, *, quiet: bool) -> tuple[DriveOutcome, bool]:
@@ -131,20 +137,18 @@ class _View:
         if now is None:
             return Text(f"opening {self._request.connections} connections …")
         return Text(
-            f"{now.phase or 'PREPARING':<11} {now.operations_per_second:>9,.0f} ops/s  p50 {_ms(now.p50_ms)}  "
-            f"p95 {_ms(now.p95_ms)}  p99 {_ms(now.p99_ms)}  errors {now.errors}  connections {now.connections}\n"
+            f"{now.phase or 'PREPARING':<11} {now.operations_per_second:>9,.0f} ops/s  p50 {ms(now.p50_ms)}  "
+            f"p95 {ms(now.p95_ms)}  p99 {ms(now.p99_ms)}  errors {now.errors}  connections {now.connections}\n"
             f"{sparkline(self._rates)}"
         )
 
 
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g} ms"
-
-
 def _print_outcome(outcome: DriveOutcome) -> None:
     found = outcome.figures
+    held, asked = found["held"], found["connections"]
     console.print(
-        f"{found['throughput']:,.0f} ops/s over {found['seconds']:.1f} s on {found['connections']} connections: "
+        f"{found['throughput']:,.0f} ops/s over {found['seconds']:.1f} s "
+        f"on {held if held == asked else f'{held} of {asked}'} connections: "
         f"{found['operations']:,} operations, {found['errors']:,} errors",
         style="bold",
         highlight=False,
@@ -169,7 +173,7 @@ def _columns() -> Columns:
 
 
 def _figure(name: str) -> Callable[[Any], str]:
-    return lambda row: _ms(row[1][name])
+    return lambda row: ms(row[1][name])
 
 
 def _progress_bar() -> Progress:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.bench.model import RunRecord
-from drumbeat.cli.live import STEPS
+from drumbeat.cli.live import STEPS, ms
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus
@@ -27,10 +27,14 @@ _ESTIMATE = "less if the search ends early, more where it has to look at a level
 
 
 def form_of(path: str) -> str:
-    """Which form of report a file's ending asks for. Raises InvalidInput."""
+    """Which form of report a file's ending asks for. Raises InvalidInput, also where there is no folder to write it into."""
     found = _FORMS.get(Path(path).suffix.lower())
     if found is None:
         raise InvalidInput(f"expected a report's file to end in one of {', '.join(_FORMS)}, got {path!r}")
+    if not Path(path).parent.is_dir():
+        raise InvalidInput(
+            f"expected a folder to write the report {path!r} into, got none at {str(Path(path).parent)!r}; make it"
+        )
     return found
 
 
@@ -68,8 +72,10 @@ def print_notes(found: Any) -> None:
 def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> None:
     """How a run ended, and what it measured."""
     ended, whole = record.run, record.whole
-    style = "bold green" if ended.status is RunStatus.COMPLETED else "bold red"
-    say(f"{ended.run_id} {ended.status} ({ended.completion_reason})", style=style)
+    nothing = desk.came_to_nothing(record)
+    style = "bold green" if ended.status is RunStatus.COMPLETED and not nothing else "bold red"
+    reason = f" ({ended.completion_reason})" if ended.completion_reason else ""
+    say(f"{ended.run_id} {ended.status}{reason}" + (f": {nothing}" if nothing else ""), style=style)
     failure = record.result.failure_reason if record.result else None
     if failure:
         say(failure, style="red")
@@ -80,14 +86,24 @@ def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> N
         )
         console.print(table([*record.kinds.items(), ("all", whole)], _KINDS))
     _print_search(record)
-    for verdict in desk.verdicts(record):
-        found = "nothing measured" if verdict.found is None else f"{verdict.found:.4g}"
-        line = f"{verdict.subject} {verdict.measure}: {found}, limit {verdict.limit:g}: {verdict.standing}"
-        say(line, style=None if verdict.kept else "red")
+    _print_verdicts(desk, record)
     for warning in desk.warnings(record):
         say(f"note: {warning}", style="yellow")
     for path in reports:
         say(f"report: {path}")
+
+
+def _print_verdicts(desk: "BenchDesk", record: RunRecord) -> None:
+    if where := desk.judged_at(record):
+        say(f"service levels, {where}")
+    for verdict in desk.verdicts(record):
+        found = "nothing measured" if verdict.found is None else _figure(verdict.found)
+        line = f"{verdict.subject} {verdict.measure}: {found}, limit {_figure(verdict.limit)}: {verdict.standing}"
+        say(line, style=None if verdict.kept else "red")
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 9999.5 else f"{value:.4g}"
 
 
 def _print_search(record: RunRecord) -> None:
@@ -101,7 +117,7 @@ def _print_search(record: RunRecord) -> None:
         return
     say(
         f"most that is stable: {best} connections, {found.get('best_qps') or 0:,.0f} ops/s, "
-        f"p95 {_ms(found.get('best_p95_ms'))} ({found.get('max_type')})",
+        f"p95 {ms(found.get('best_p95_ms'))} ({found.get('max_type')})",
         style="bold green",
     )
     say(f"why no more: {found.get('reason') or found.get('message')}")
@@ -111,14 +127,10 @@ _KINDS: Columns = {
     "kind": lambda row: row[0],
     "operations": lambda row: f"{row[1].operations:,}",
     "errors": lambda row: row[1].errors,
-    "mean": lambda row: _ms(row[1].latency.mean_ms),
-    "p50": lambda row: _ms(row[1].latency.p50_ms),
-    "p95": lambda row: _ms(row[1].latency.p95_ms),
-    "p99": lambda row: _ms(row[1].latency.p99_ms),
-    "p99.9": lambda row: _ms(row[1].latency.p999_ms),
-    "max": lambda row: _ms(row[1].latency.greatest_ms),
+    "mean": lambda row: ms(row[1].latency.mean_ms),
+    "p50": lambda row: ms(row[1].latency.p50_ms),
+    "p95": lambda row: ms(row[1].latency.p95_ms),
+    "p99": lambda row: ms(row[1].latency.p99_ms),
+    "p99.9": lambda row: ms(row[1].latency.p999_ms),
+    "max": lambda row: ms(row[1].latency.greatest_ms),
 }
-
-
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g} ms"

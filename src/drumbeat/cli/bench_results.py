@@ -1,18 +1,22 @@
 """drumbeat bench compare, regress and report: what runs came to, side by side and written down."""
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from drumbeat.cli.bench_outcome import form_of, write
 from drumbeat.cli.bench_runs import RunArgument
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, with_control_plane
-from drumbeat.cli.render import Columns, say, show, show_json
+from drumbeat.cli.render import Columns, errors, say, show, show_json
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.run import RunId
+from drumbeat.core.run import Run, RunId
+
+if TYPE_CHECKING:
+    from drumbeat.control_plane import BenchDesk
 
 app = typer.Typer()
+_LAST_GOOD = "last-good"
 
 _EXECUTION: Columns = {
     "at": lambda each: f"{each.started_at:%H:%M:%S.%f}",
@@ -82,13 +86,14 @@ def executions(
     """Single operations of a run, as they are in the store."""
 
     async def work(plane: ControlPlane) -> Any:
+        await plane.store.runs.get(RunId(run_id))
         if load:
             copied = await plane.bench().load_executions(RunId(run_id))
             if not as_json:
                 say(f"copied {copied.rows:,} new operations from {copied.files} files")
                 for path in copied.elsewhere:
                     say(f"not on this host: {path}", style="yellow")
-        return await plane.store.executions.list(
+        rows = await plane.store.executions.list(
             RunId(run_id),
             kind=kind,
             ok=False if failed else None,
@@ -98,9 +103,20 @@ def executions(
             offset=offset,
             limit=limit,
         )
+        return rows, "" if rows else await _why_none(plane, RunId(run_id))
 
-    nothing = "none are in the store; copy them with --load"
-    show(with_control_plane(store, work), _EXECUTION, as_json=as_json, nothing=nothing)
+    found, nothing = with_control_plane(store, work)
+    show(found, _EXECUTION, as_json=as_json, nothing=nothing)
+
+
+async def _why_none(plane: ControlPlane, run_id: RunId) -> str:
+    """Why no operation was found: none matches, none was copied, or none was recorded."""
+    if there := await plane.store.executions.count(run_id):
+        return f"none of the {there:,} operations in the store is like that; ask for less"
+    if files := await plane.store.results.list_files(run_id):
+        rows = sum(file.rows for file in files)
+        return f"none are in the store, {rows:,} are in files of the workers; copy them with --load"
+    return f"{run_id} recorded no operations: it did none, or its recording.sampling is 0"
 
 
 @app.command("compare")
@@ -134,16 +150,37 @@ def regress(
 ) -> None:
     """Whether a run is worse than another, for CI.
 
-    Exit codes: 0 it is not, 3 the run did not complete, 5 it is, 6 nothing can be said (nothing comparable, or too little).
+    Exit codes: 0 it is not, 3 the run did not complete or came to nothing, 5 it is, 6 nothing can be said (nothing
+    comparable, or too little).
     """
 
     async def work(plane: ControlPlane) -> int:
         desk = plane.bench()
         found: Any = await desk.regress(RunId(run_id), against)
         if found is None:
-            say("no good run of the same kind was made before; nothing can be said", style="yellow")
+            _say_no_baseline(desk, await plane.store.runs.get(RunId(run_id)), as_json=as_json)
         else:
+            if not as_json:
+                _say_baseline(desk, found, against)
             print(desk.compared((found,), "json" if as_json else "markdown"), end="")
         return int(desk.regressed(found))
 
     raise typer.Exit(with_control_plane(store, work))
+
+
+def _say_baseline(desk: "BenchDesk", found: Any, against: str) -> None:
+    after, before = found.after.run, found.before.run
+    chosen = f"the newest good run of the same {desk.same_what(after)}" if against == _LAST_GOOD else "as asked"
+    say(f"{after.run_id} against {before.run_id}, {chosen}", style="bold")
+    print()
+
+
+def _say_no_baseline(desk: "BenchDesk", run: Run, *, as_json: bool) -> None:
+    """On standard error where a program reads the other."""
+    before = f"no good run of the same {desk.same_what(run)} was made in the 30 days before {run.run_id}"
+    told = f"inconclusive: {before}; name one with --against"
+    if as_json:
+        show_json([])
+        errors.print(told, style="yellow", highlight=False, soft_wrap=True)
+    else:
+        say(told, style="yellow")

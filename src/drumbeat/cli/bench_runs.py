@@ -85,7 +85,8 @@ def run_benchmark(
 ) -> None:
     """Run a benchmark and watch it. Ctrl-C stops it cleanly; a second one leaves it to another orchestrator.
 
-    Exit codes: 0 completed and every objective kept, 3 the run failed or was cancelled, 4 an objective was missed.
+    Exit codes: 0 completed and every objective kept, 3 the run failed, was cancelled or came to nothing (every operation
+    failed, no stable level), 4 an objective was missed.
     """
     forms = {path: form_of(path) for path in reports or ()}
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -60,7 +61,7 @@ def add(
     """Keep a template, checked whole."""
     text = read_document(file)
     made = with_control_plane(store, lambda plane: plane.bench().add_template(text, name), create=True)
-    say(f"kept {made.name} as {made.template_id}; run it with: drumbeat bench run {made.name}")
+    say(f"kept {made.name} as {made.template_id}; run it with: drumbeat bench run {shlex.quote(made.name)}")
 
 
 @app.command("list")

@@ -103,8 +103,8 @@ class RunScreen:
     def _figures(self, run: Run) -> str:
         latest: dict[str, Any] = run.custom_metrics.get("latest") or {}
         return (
-            f"{run.qps:>9,.0f} ops/s  p50 {_ms(latest.get('p50_ms'))}  p95 {_ms(latest.get('p95_ms'))}  "
-            f"p99 {_ms(latest.get('p99_ms'))}  errors {run.errors}  "
+            f"{run.qps:>9,.0f} ops/s  p50 {ms(latest.get('p50_ms'))}  p95 {ms(latest.get('p95_ms'))}  "
+            f"p99 {ms(latest.get('p99_ms'))}  errors {run.errors}  "
             f"connections {latest.get('connections') or 0:.0f}/{latest.get('target_connections') or 0}{self._search(run)}"
         )
 
@@ -153,9 +153,9 @@ STEPS: Columns = {
     "step": lambda step: step.n,
     "connections": lambda step: step.to_target,
     "ops/s": lambda step: f"{step.qps:,.0f}" if step.qps is not None else None,
-    "p95": lambda step: _ms(step.p95_ms),
+    "p95": lambda step: ms(step.p95_ms),
     "Δ p95": lambda step: _percent(step.p95_vs_baseline),
-    "p99": lambda step: _ms(step.p99_ms),
+    "p99": lambda step: ms(step.p99_ms),
     "errors": lambda step: f"{step.error_rate * 100:.2f} %",
     "outcome": lambda step: step.outcome,
     "probe": lambda step: "probe" if step.is_probe else "",
@@ -163,8 +163,11 @@ STEPS: Columns = {
 }
 
 
-def _ms(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3g} ms"
+def ms(value: float | None) -> str:
+    """Three digits, or every whole millisecond with its thousands apart; never a power of ten."""
+    if value is None:
+        return "–"
+    return f"{value:,.0f} ms" if value >= 999.5 else f"{value:.3g} ms"
 
 
 def _percent(value: float | None) -> str:

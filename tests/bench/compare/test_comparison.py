@@ -101,10 +101,20 @@ def test_a_run_full_of_errors_is_no_stable_run_even_if_they_came_in_one_burst() 
 def test_no_difference_is_said_to_be_not_shown_and_what_could_hide_is_told() -> None:
     restless: dict[str, Any] = {"length": 60, "spread": 0.25, "likeness": 0.8}
 
-    comparison = compared(record("A", seed=1, **restless), record("B", seed=2, **restless))
+    comparison = compared(record("A", seed=3, **restless), record("B", seed=4, **restless))
 
     assert comparison.deltas[0].words == "no difference shown"
     assert any("operations/s" in warning and "cannot be ruled out" in warning for warning in comparison.warnings)
+
+
+def test_what_looks_much_worse_and_cannot_be_shown_is_no_pass() -> None:
+    """Of short runs at a fifth of the throughput most are called regressed, and none stable."""
+    found = [compared(record(seed=seed, length=30), record(seed=seed + 1000, length=30, qps=200)) for seed in SEEDS]
+
+    assert {comparison.change for comparison in found} <= {Change.REGRESSED, Change.INCONCLUSIVE}
+    assert sum(comparison.change is Change.REGRESSED for comparison in found) >= 0.6 * len(SEEDS)
+    unsure = [comparison.reason or "" for comparison in found if comparison.change is Change.INCONCLUSIVE]
+    assert all("operations/s" in reason and "measure for longer" in reason for reason in unsure)
 
 
 def test_runs_too_short_to_say_are_inconclusive() -> None:

@@ -5,7 +5,7 @@ from statistics import median
 import pytest
 
 from bench.recorded import noise
-from drumbeat.bench.compare.ranks import inflation, ranked, shift
+from drumbeat.bench.compare.ranks import _p_value, inflation, ranked, shift
 
 
 def batched(rng: Random, seconds: int, level: float, spread: float, likeness: float) -> list[float]:
@@ -40,15 +40,40 @@ def test_a_shift_of_fifteen_percent_is_found_in_at_least_nineteen_of_twenty() ->
 
 
 def test_the_test_is_mann_and_whitneys() -> None:
-    """By hand: 30 of the 36 pairs rise, where 18 ± √39 would by chance. The values alternate, so neighbours are strangers."""
+    """By hand: 30 of the 36 pairs rise, and of the 924 ways to deal out twelve ranks 60 are as far from 18, or further.
+    The values alternate, so neighbours are strangers."""
     x, y = [1.0, 9.0, 2.0, 8.0, 3.0, 7.0], [6.5, 11.0, 7.5, 10.0, 8.5, 12.0]
 
     found = shift(x, y)
 
     assert found is not None
     assert inflation(x, y) == 1
-    assert found.p_value == pytest.approx(erfc((30 - 18 - 0.5) / sqrt(39) / sqrt(2)))
+    assert _p_value(x, y, 1.0) == pytest.approx(60 / 924)
+    assert _p_value(x * 3, y * 3, 1.0) == pytest.approx(
+        erfc((270 - 162 - 0.5) / sqrt(999 - 27 * 6 / 35 / 4) / sqrt(2)), rel=0.1
+    )
     assert found.estimate == median(late - early for late in y for early in x)
+
+
+@pytest.mark.parametrize("batches", [5, 6, 7, 8, 10])
+def test_ten_times_as_much_is_found_however_few_batches_there_are(batches: int) -> None:
+    """Nineteen times in twenty; and of runs of the same at most one in twenty is called different."""
+    found = same = 0
+    for seed in range(200):
+        rng = Random(seed)
+        runs = [batched(rng, batches * 5, level, 0.1, 0.7) for level in (1000, 1000, 10_000)]
+        before, again, after = (runs[0], runs[1], runs[2])
+        found += getattr(shift(before, after), "shown", False)
+        same += getattr(shift(before, again), "shown", False)
+
+    assert (found >= 180, same <= 10) == (True, True), (found, same)
+
+
+def test_five_batches_above_five_others_are_shown() -> None:
+    found = shift([1.0, 1.2, 0.9, 1.1, 1.0], [1.3, 1.5, 1.25, 1.4, 1.35])
+
+    assert found is not None
+    assert found.shown
 
 
 def test_all_alike_is_no_difference() -> None:

@@ -63,6 +63,16 @@ def test_percentiles_are_within_one_percent_of_the_truth(shape: str, durations: 
         assert found[f"p{percent:g}_ms"] == pytest.approx(truth, rel=0.01), shape
 
 
+def test_what_was_never_sent_is_no_quicker_than_the_quickest_that_was() -> None:
+    tally = Tally(LOAD)
+    tally.absorb(records([2 * MILLISECOND, 3 * MILLISECOND]))
+
+    tally.absorb_unsent(np.array([0, 0, 9, 9]) * MILLISECOND)
+
+    assert tally.kinds[0].response.count == 4
+    assert (tally.kinds[0].response.least, tally.kinds[0].response.greatest) == (2 * MILLISECOND, 9 * MILLISECOND)
+
+
 def test_in_an_open_loop_a_stall_shows_in_response_time_as_theory_says() -> None:
     """A thousand a second for ten seconds, one stall of a second: those due in it wait for what is left of it."""
     due = np.arange(10_000) * MILLISECOND

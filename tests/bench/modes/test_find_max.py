@@ -7,7 +7,18 @@ from typing import Any
 import pytest
 
 from bench.modes.given_find_max import NOW, SECOND, ended, figures, look, measuring, plan, view
-from drumbeat.bench.model import FindMaxState, FindMaxStatus, RunPlan, Scaling, ScalingMode, Steer, StepFigures, Window
+from drumbeat.bench.model import (
+    FindMaxState,
+    FindMaxStatus,
+    KindFigures,
+    Objective,
+    RunPlan,
+    Scaling,
+    ScalingMode,
+    Steer,
+    StepFigures,
+    Window,
+)
 from drumbeat.bench.modes.find_max import steer
 
 BOUNDED = Scaling(mode=ScalingMode.BOUNDED, min_workers=2, max_workers=3, max_connections=10, cap=10)
@@ -115,6 +126,7 @@ def test_a_stable_ceiling_is_a_bounded_maximum() -> None:
         "best_qps": 3000.0,
         "best_p95_ms": pytest.approx(10.0),
         "best_p99_ms": pytest.approx(15.0),
+        "best_kinds": {},
         "max_type": "BOUNDED_MAX",
         "bounded": True,
         "ceiling_reached": True,
@@ -126,6 +138,17 @@ def test_a_stable_ceiling_is_a_bounded_maximum() -> None:
         "knee": None,
         "usl": None,
     }
+
+
+def test_the_result_keeps_what_kinds_with_an_objective_did_at_the_best_level() -> None:
+    chosen = plan(scaling=BOUNDED, objectives={"read": Objective(p99_ms=20)})
+    kinds = {"read": KindFigures(operations=800, errors=1, p99_ms=12.0), "write": KindFigures(operations=200)}
+
+    said = ended(chosen, measuring(30, look(10), look(20)), figures(30, qps=3000.0, kinds=kinds), ready=3)
+
+    assert said.finish is not None
+    found = said.finish.result["best_kinds"]
+    assert {kind: (each["operations"], each["p99_ms"]) for kind, each in found.items()} == {"read": (800, 12.0)}
 
 
 def follow(chosen: RunPlan, state: FindMaxState, curve: dict[int, Any]) -> tuple[list[tuple[int, bool, str | None]], Steer]:

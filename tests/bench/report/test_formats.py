@@ -11,7 +11,7 @@ import pytest
 from bench.recorded import record, rich, run, search
 from drumbeat.bench.compare import compare
 from drumbeat.bench.model.plan import ALL_KINDS, Objective, RunPlan
-from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.model.record import Measured, RunRecord
 from drumbeat.bench.report import (
     FORMATS,
     as_json,
@@ -142,6 +142,47 @@ def test_a_comparison_says_when_no_difference_is_shown() -> None:
     assert [each["change"] for each in told] == ["stable", "regressed"]
     assert told[1]["figures"]["qps"]["shown"] is True
     assert told[1]["figures"]["qps"]["shift"]["high"] < 0
+
+
+def test_a_comparison_names_both_runs_by_id_and_template() -> None:
+    before, after = (replace(each, run=replace(each.run, name="k")) for each in (record("run-1", 1), record("run-2", 2)))
+    after = replace(after, run=replace(after.run, template_id="tpl-9"))
+
+    comparisons = compare([before, after])
+
+    text, (told,) = comparison_markdown(comparisons), json.loads(comparison_json(comparisons))
+    assert "## k, run-1 → k, run-2: stable" in text
+    assert "- before: k, run-1, without a template, 2026-03-01 12:00:00 UTC" in text
+    assert "- after: k, run-2, template tpl-9, 2026-03-01 12:00:00 UTC" in text
+    assert (told["names"]["after"], told["templates"]["after"], told["reason"]) == ("k", "tpl-9", None)
+
+
+def test_a_comparison_that_shows_nothing_says_why() -> None:
+    comparisons = compare([record("A", 1, length=8), record("B", 2, length=8)])
+
+    text, (told,) = comparison_markdown(comparisons), json.loads(comparison_json(comparisons))
+
+    assert told["reason"].startswith("too little was measured: 8 s and 8 s, and it takes 5 batches of 5 s in each run")
+    assert "- inconclusive: too little was measured" in text
+
+
+def test_a_run_that_failed_as_a_whole_is_no_success_in_any_form() -> None:
+    known = replace(record(), totals={ALL_KINDS: Measured(operations=10, errors=10)})
+
+    told = json.loads(as_json(known))
+
+    assert (told["passed"], told["verdict"]) == (False, "EVERY OPERATION FAILED")
+    assert "**EVERY OPERATION FAILED**" in markdown(known)
+    assert 'errors="1"' in junit(known)
+    assert 'message="every operation failed"' in junit(known)
+
+
+def test_the_level_at_which_a_search_was_judged_is_told() -> None:
+    plain = search()
+    known = replace(plain, plan=replace(plain.plan, objectives={ALL_KINDS: Objective(p95_ms=20)}))
+
+    assert "Judged at the level that was found: 60 connections." in markdown(known)
+    assert json.loads(as_json(known))["judged_at"] == "judged at the level that was found: 60 connections"
 
 
 def test_errors_by_kind_are_told_with_an_example() -> None:

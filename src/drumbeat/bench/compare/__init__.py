@@ -1,6 +1,6 @@
 """Comparing runs. Pure: no clock, no chance, no I/O."""
 
-from drumbeat.bench.compare.baseline import Candidate, last_good, regress
+from drumbeat.bench.compare.baseline import Candidate, last_good, regress, same_what
 from drumbeat.bench.compare.changes import Bounds, Change, Delta
 from drumbeat.bench.compare.comparison import Comparison, compare, compared
 from drumbeat.bench.compare.configuration import Difference, differences
@@ -25,6 +25,7 @@ __all__ = [
     "history",
     "last_good",
     "regress",
+    "same_what",
     "shift",
     "similarity",
 ]

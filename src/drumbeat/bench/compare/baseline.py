@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.bench.compare.changes import Change
 from drumbeat.bench.compare.comparison import Comparison
-from drumbeat.bench.verdicts import Gate
+from drumbeat.bench.verdicts import Gate, came_to_nothing
 from drumbeat.core.run import Run, RunStatus
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)
@@ -42,11 +42,18 @@ def is_same_kind(other: Run, run: Run) -> bool:
     return other.name == run.name
 
 
+def same_what(run: Run) -> str:
+    """What a good run must share with this one, in words."""
+    if run.template_id is not None:
+        return f"template {run.template_id}"
+    return "configuration" if run.config.get("config_hash") is not None else f"name {run.name!r}"
+
+
 def regress(comparison: Comparison | None) -> Gate:
-    """The exit code of ``bench regress``. A run that did not complete has regressed whatever it measured."""
+    """The exit code of ``bench regress``. A run that did not complete or came to nothing is worse whatever it measured."""
     if comparison is None:
         return Gate.INCONCLUSIVE
-    if comparison.after.run.status is not RunStatus.COMPLETED:
+    if comparison.after.run.status is not RunStatus.COMPLETED or came_to_nothing(comparison.after):
         return Gate.RUN_FAILED
     match comparison.change:
         case Change.REGRESSED:

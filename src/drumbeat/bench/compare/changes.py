@@ -84,6 +84,11 @@ class Delta:
         return None if self.shift is None else self.shift.shown
 
     @property
+    def looks_worse(self) -> bool:
+        """By so much that it would be a regression, if only it were shown."""
+        return self.change is Change.INCONCLUSIVE and self.shown is False and not self.informative
+
+    @property
     def could_hide(self) -> float | None:
         """How much worse the run may be without the test showing it, where that would be a regression; else None."""
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
@@ -95,6 +100,8 @@ class Delta:
     def words(self) -> str:
         if self.before is None or self.after is None:
             return "not measured in both runs"
+        if self.looks_worse:
+            return "looks worse, not shown"
         if self.shift is not None and not self.shift.shown and self.change is Change.STABLE:
             return "no difference shown"
         if self.shift is not None and self.change is Change.STABLE:

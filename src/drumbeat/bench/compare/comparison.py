@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drumbeat.bench.compare.batches import Batch, batch_length, batches, variation
+from drumbeat.bench.compare.batches import SHORTEST, Batch, batch_length, batches, variation
 from drumbeat.bench.compare.changes import (
     BEST_LEVEL,
     BEST_QPS,
@@ -20,8 +20,9 @@ from drumbeat.bench.compare.changes import (
 )
 from drumbeat.bench.compare.configuration import Difference, asked_for, differences
 from drumbeat.bench.compare.divergence import DIFFERENT, divergence
+from drumbeat.bench.compare.ranks import FEWEST as FEWEST_BATCHES
 from drumbeat.bench.compare.ranks import Shift, shift
-from drumbeat.bench.compare.similarity import Confidence, Similarity, similarity
+from drumbeat.bench.compare.similarity import LEAST_ALIKE, Confidence, Similarity, similarity
 from drumbeat.bench.model.best import Best, best_of, knee_of
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord
@@ -61,7 +62,20 @@ class Comparison:
             return Change.INCONCLUSIVE
         found = overall([delta.change for delta in self.deltas if not delta.informative])
         throughput = self.deltas[0].change
-        return throughput if found is Change.STABLE and throughput is Change.INCONCLUSIVE else found
+        unsure = throughput is Change.INCONCLUSIVE or any(delta.looks_worse for delta in self.deltas)
+        return Change.INCONCLUSIVE if found in (Change.STABLE, Change.IMPROVED) and unsure else found
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing can be said; None: something can."""
+        if self.change is not Change.INCONCLUSIVE:
+            return None
+        if self.similarity.confidence is Confidence.EXCLUDED:
+            unlike = f"the runs are not alike: similarity {self.similarity.score:.2f}, {LEAST_ALIKE} at least is compared"
+            return "; ".join(self.similarity.gates) or unlike
+        if worse := [delta.bounds.label for delta in self.deltas if delta.looks_worse]:
+            return f"{', '.join(worse)} may well be worse, and so few seconds cannot show it: measure for longer"
+        return _too_little(self.before, self.after)
 
     @property
     def latencies_differ(self) -> bool:
@@ -85,6 +99,17 @@ def compared(before: RunRecord, after: RunRecord) -> Comparison:
         configuration=differences(asked_for(before.run.config), asked_for(after.run.config)),
         divergence=divergence(_histogram(before), _histogram(after)),
         warnings=(*_warnings(before, after), *_blind_spots(deltas)),
+    )
+
+
+def _too_little(before: RunRecord, after: RunRecord) -> str:
+    empty = [str(record.run.run_id) for record in (before, after) if not record.whole.operations]
+    if empty:
+        return f"nothing was measured in {' and '.join(empty)}"
+    first, second = _measured_seconds(before), _measured_seconds(after)
+    return (
+        f"too little was measured: {first} s and {second} s, and it takes {FEWEST_BATCHES} batches of {SHORTEST} s in each run "
+        "beside the first and last second; measure for 30 s or more"
     )
 
 
@@ -118,9 +143,10 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
         return counted if counted is not Change.IMPROVED or (found and found.shown) else Change.STABLE
     if found is None:
         return Change.INCONCLUSIVE
-    if not found.shown or not before:
+    if not before:
         return Change.STABLE
-    return bounds.change(found.estimate / before)
+    by = bounds.change(found.estimate / before)
+    return by if found.shown else Change.INCONCLUSIVE if by is Change.REGRESSED else Change.STABLE
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
@@ -169,7 +195,7 @@ def _warnings(before: RunRecord, after: RunRecord) -> list[str]:
     if abs(first - second) > _UNLIKE_DURATION * max(first, second, 1):
         found.append(f"the runs were measured for different times: {first} s and {second} s")
     for record in (before, after):
-        found += [f"{record.run.name}: {warning}" for warning in _own_warnings(record)]
+        found += [f"{record.run.run_id}: {warning}" for warning in _own_warnings(record)]
     return found
 
 

@@ -10,6 +10,7 @@ from drumbeat.bench.model.best import best_of, find_max_steps
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 
+LEAST_ALIKE = 0.55  #: below it nothing is compared
 STEADY = 0.5  #: the least quality of a run that can be compared, as ``quality`` tells it
 _UNKNOWN = 0.5
 _ADJACENT = 0.5
@@ -38,7 +39,7 @@ class Similarity:
 
     @property
     def confidence(self) -> Confidence:
-        if self.gates or self.score < 0.55:
+        if self.gates or self.score < LEAST_ALIKE:
             return Confidence.EXCLUDED
         if self.score < 0.70:
             return Confidence.LOW

@@ -81,10 +81,13 @@ class Tally:
             self.errors_by_state[outcome, sqlstate] = self.errors_by_state.get((outcome, sqlstate), 0) + 1
 
     def absorb_unsent(self, waits: NDArray[np.int64]) -> None:
-        """Operations that were due and never sent, by how long they had waited: no operations, but part of what users saw."""
+        """Operations that were due and never sent, by how long they had waited: no operations, but part of what users saw.
+
+        None would have been quicker than the quickest that was sent.
+        """
         kinds = np.resize(self._order, len(waits))
         for number, tally in enumerate(self.kinds):
-            count_into(tally.response, waits[kinds == number])
+            count_into(tally.response, np.maximum(waits[kinds == number], tally.service.least or 0))
 
     def merge(self, other: "Tally") -> None:
         for mine, theirs in zip(self.kinds, other.kinds, strict=True):

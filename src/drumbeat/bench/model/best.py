@@ -1,8 +1,11 @@
 """The best level a find-max run found, as its result and its steps tell."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.model.plan import ALL_KINDS
+from drumbeat.bench.model.record import Latency, Measured, RunRecord
 from drumbeat.core.run import Step, StepType
 
 STABLE = "STABLE"
@@ -27,6 +30,29 @@ def best_of(record: RunRecord) -> Best | None:
         return None
     step = next((step for step in reversed(stable) if step.to_target == level), None)
     return Best(connections=level, qps=_number(told.get("best_qps")) or (step.qps if step else None), step=step)
+
+
+def measured_at_best(record: RunRecord) -> Mapping[str, Measured]:
+    """What the last stable look at the best level measured, by kind; nothing where no level was stable."""
+    best = best_of(record)
+    if best is None or best.step is None:
+        return {}
+    step, kinds = best.step, record.find_max_result.get("best_kinds") or {}
+    whole = Measured(
+        operations=step.operations,
+        errors=step.errors,
+        latency=Latency(p50_ms=step.p50_ms, p95_ms=step.p95_ms, p99_ms=step.p99_ms),
+    )
+    return {ALL_KINDS: whole, **{str(kind): _kind(told) for kind, told in kinds.items()}}
+
+
+def _kind(told: Mapping[str, Any]) -> Measured:
+    p50, p95, p99 = (_number(told.get(name)) for name in ("p50_ms", "p95_ms", "p99_ms"))
+    return Measured(
+        operations=int(told.get("operations") or 0),
+        errors=int(told.get("errors") or 0),
+        latency=Latency(p50_ms=p50, p95_ms=p95, p99_ms=p99),
+    )
 
 
 def find_max_steps(record: RunRecord) -> list[Step]:

@@ -160,7 +160,7 @@ class ServerSecond:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
-    """One phase, as the samples tell it: an interval belongs to the phase it ended in."""
+    """One phase. MEASUREMENT counts as the totals do; others by samples: an interval belongs to the phase it ended in."""
 
     name: str
     began: float  #: offsets

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from drumbeat.bench.model.figures import Figures
+from drumbeat.bench.model.figures import Figures, KindFigures
 from drumbeat.bench.model.plan import RunPlan
 from drumbeat.core.run import RunId, Step
 
@@ -29,6 +29,7 @@ class StepFigures:
     p99_ms: float | None
     stable: bool
     is_probe: bool = False
+    kinds: Mapping[str, KindFigures] = field(default_factory=dict)  #: those that have an objective of their own
 
 
 class FindMaxStatus(StrEnum):

@@ -137,6 +137,7 @@ def _look(view: ModeView, state: FindMaxState) -> StepFigures:
         p99_ms=view.figures.p99_ms,
         stable=state.connections != state.trial,
         is_probe=_is_probe(state),
+        kinds={kind: each for kind, each in view.figures.kinds.items() if kind in view.plan.objectives},
     )
 
 

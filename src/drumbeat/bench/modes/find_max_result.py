@@ -1,11 +1,12 @@
 """What a search leaves behind: a row for each step, and its result."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from drumbeat.bench.model import Figures, FindMaxState, Finish, ModeView, RunPlan, StepFigures
 from drumbeat.bench.modes import usl
-from drumbeat.bench.modes.stability import Verdict, last_stable, queue_detected
+from drumbeat.bench.modes.stability import Verdict, last_stable, plain, queue_detected
 from drumbeat.core.run import Step, StepType
 
 BOUNDED = "Maximum within configured bounds (not system limit)"
@@ -47,7 +48,7 @@ def _reason(state: FindMaxState, figures: Figures, verdict: Verdict) -> str:
     if figures.waiting is None:
         said.append("queueing not evaluated: the server does not say")
     if figures.slowest_p95_ms is not None and figures.workers > 1:
-        said.append(f"slowest worker's p95 {figures.slowest_p95_ms:.4g} ms")
+        said.append(f"slowest worker's p95 {plain(figures.slowest_p95_ms)} ms")
     if figures.client_limited:
         said.append("the clients, not the database, were the limit")
     return "; ".join(said)
@@ -71,6 +72,7 @@ def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
         "best_qps": best.qps if best else None,
         "best_p95_ms": best.p95_ms if best else None,
         "best_p99_ms": best.p99_ms if best else None,
+        "best_kinds": {kind: asdict(each) for kind, each in best.kinds.items()} if best else {},
         "max_type": None if best is None else "BOUNDED_MAX" if bounded else "TRUE_MAX",
         "bounded": bounded,
         "ceiling_reached": bounded,

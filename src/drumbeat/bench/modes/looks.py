@@ -36,7 +36,7 @@ def values(looks: Iterable[StepFigures], measure: Measure) -> list[float]:
 
 
 def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
-    """All looks at a level as one: mean throughput, geometric mean latencies."""
+    """All looks at a level as one: mean throughput, geometric mean latencies; kinds are the last look's."""
     looks = at(history, level)
     if not looks:
         return None
@@ -46,6 +46,7 @@ def pooled(history: Iterable[StepFigures], level: int) -> StepFigures | None:
         p95_ms=_geometric(look.p95_ms for look in looks),
         p99_ms=_geometric(look.p99_ms for look in looks),
         stable=looks[-1].stable,
+        kinds=looks[-1].kinds,
     )
 
 

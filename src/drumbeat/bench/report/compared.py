@@ -50,9 +50,24 @@ def settings(comparison: Comparison) -> Table | None:
     return Table(head=("setting", "before", "after"), rows=rows, texts=3) if rows else None
 
 
+def named(record: RunRecord) -> str:
+    """A run by its name and id: runs of one template share their name."""
+    title, run_id = facts.title(record), str(record.run.run_id)
+    return title if title == run_id else f"{title}, {run_id}"
+
+
+def side(record: RunRecord) -> str:
+    """One of the two runs, so that nobody takes it for another."""
+    template = f", template {record.run.template_id}" if record.run.template_id else ", without a template"
+    return f"{named(record)}{template}, {words.when(record.origin)}"
+
+
 def notes(comparison: Comparison) -> list[str]:
     alike = comparison.similarity
-    told = [f"similarity {alike.score:.2f}: confidence {alike.confidence}", *alike.gates, *comparison.warnings]
+    told = [f"before: {side(comparison.before)}", f"after: {side(comparison.after)}"]
+    if comparison.reason is not None:
+        told.append(f"{comparison.change}: {comparison.reason}")
+    told += [f"similarity {alike.score:.2f}: confidence {alike.confidence}", *alike.gates, *comparison.warnings]
     if comparison.divergence is not None:
         differ = "differ" if comparison.latencies_differ else "do not differ"
         told.append(f"the latencies' distributions {differ} (Kullback–Leibler divergence {comparison.divergence:.3f})")
@@ -62,7 +77,7 @@ def notes(comparison: Comparison) -> list[str]:
 def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
     parts = []
     for each in comparisons:
-        parts.append(f"## {plain(facts.title(each.before))} → {plain(facts.title(each.after))}: {each.change}")
+        parts.append(f"## {plain(named(each.before))} → {plain(named(each.after))}: {each.change}")
         parts.append(figures(each).as_markdown())
         parts.append("\n".join(f"- {plain(note)}" for note in notes(each)))
         if differing := settings(each):
@@ -81,7 +96,7 @@ def comparison_html(comparisons: Sequence[Comparison]) -> str:
 
 
 def _heading(comparison: Comparison) -> str:
-    return f"{facts.title(comparison.before)} → {facts.title(comparison.after)}"
+    return f"{named(comparison.before)} → {named(comparison.after)}"
 
 
 def _body(comparison: Comparison) -> list[str]:
@@ -97,7 +112,7 @@ def _body(comparison: Comparison) -> list[str]:
 
 
 def _overlay(records: Sequence[RunRecord], title: str, unit: str, of: Callable[[Second], float | None]) -> Chart:
-    series = [Series(name=facts.title(each), points=_measured(each, of), colour=n + 1) for n, each in enumerate(records)]
+    series = [Series(name=named(each), points=_measured(each, of), colour=n + 1) for n, each in enumerate(records)]
     values = [y for each in series for _, y in each.points if y is not None]
     return Chart(title=title, unit=unit, series=series, log=is_wide(values), across="time since the measurement began (min:s)")
 
@@ -115,7 +130,10 @@ def _plain(comparison: Comparison) -> Mapping[str, Any]:
     return {
         "before": comparison.before.run.run_id,
         "after": comparison.after.run.run_id,
+        "names": {"before": facts.title(comparison.before), "after": facts.title(comparison.after)},
+        "templates": {"before": comparison.before.run.template_id, "after": comparison.after.run.template_id},
         "change": comparison.change,
+        "reason": comparison.reason,
         "figures": {delta.bounds.name: _plain_delta(delta) for delta in comparison.deltas},
         "similarity": {"score": comparison.similarity.score, "confidence": comparison.similarity.confidence},
         "gates": list(comparison.similarity.gates),

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from drumbeat.bench.compare.configuration import flattened, without_secrets
 from drumbeat.bench.cost import Cost, Method, cost_of
 from drumbeat.bench.doubts import doubts
+from drumbeat.bench.frequent import most_frequent
 from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
 from drumbeat.bench.report import words
 from drumbeat.bench.report.table import Table
-from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, gate_of, verdicts_of
+from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, came_to_nothing, gate_of, judged_at, verdicts_of
 from drumbeat.core.run import RunStatus, Step
 
 MOST_DECISIONS = 300
@@ -32,8 +33,9 @@ def title(record: RunRecord) -> str:
 
 
 def verdict(record: RunRecord) -> str:
-    """One word for the whole run."""
-    return _PASSED.get(gate_of(record), str(record.run.status))
+    """One word for the whole run, or why it is no success."""
+    nothing = came_to_nothing(record)
+    return nothing.upper() if nothing else _PASSED.get(gate_of(record), str(record.run.status))
 
 
 def header(record: RunRecord) -> Mapping[str, str]:
@@ -110,6 +112,8 @@ def warnings(record: RunRecord) -> list[str]:
     found = list(record.notes)
     if not record.whole.operations:
         found.append("nothing was measured")
+    if (error := most_frequent(record)) is not None:
+        found.append(error.words)
     found += doubts(record)
     if record.run.status not in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
         found.append(f"the run is {record.run.status}: this is how it looked when it was read")
@@ -119,11 +123,9 @@ def warnings(record: RunRecord) -> list[str]:
 def objectives(record: RunRecord) -> Table | None:
     found = verdicts_of(record)
     rows = [(each.subject, _measure(each), _value(each, each.limit), _value(each, each.found), _mark(each)) for each in found]
-    return (
-        Table(head=("kind", "objective", "limit", "found", "verdict"), rows=rows, texts=2, prose=frozenset({"verdict"}))
-        if rows
-        else None
-    )
+    head, where = ("kind", "objective", "limit", "found", "verdict"), judged_at(record)
+    note = f"{where[0].upper()}{where[1:]}." if where else ""
+    return Table(head=head, rows=rows, texts=2, prose=frozenset({"verdict"}), note=note) if rows else None
 
 
 def _measure(verdict: Verdict) -> str:
@@ -175,7 +177,10 @@ def phases(record: RunRecord) -> Table | None:
         rows.append((phase.name, "all kinds", words.at(phase.began), words.at(phase.ended), *_figures(phase.whole)))
         rows += [(phase.name, kind, "", "", *_figures(measured)) for kind, measured in phase.kinds.items()]
     head = ("phase", "kind", "from", "to", *_FIGURES)
-    note = "By samples: an interval belongs to the phase it ended in, so a phase's edges are a second wide."
+    note = (
+        "MEASUREMENT: the operations that began in it, as in the totals. Other phases are by samples: an interval belongs to "
+        "the phase it ended in, so their edges are a second wide."
+    )
     return Table(head=head, rows=rows, texts=2, note=note) if rows else None
 
 

@@ -3,13 +3,13 @@
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.report import facts
 from drumbeat.bench.report.escape import markup
-from drumbeat.bench.verdicts import Standing, Verdict, verdicts_of
+from drumbeat.bench.verdicts import Standing, Verdict, came_to_nothing, verdicts_of
 from drumbeat.core.run import RunStatus
 
 
 def junit(record: RunRecord) -> str:
     found = verdicts_of(record)
-    completed = record.run.status is RunStatus.COMPLETED
+    completed = record.run.status is RunStatus.COMPLETED and came_to_nothing(record) is None
     missed = sum(not verdict.kept for verdict in found)
     seconds = (record.ended - record.origin).total_seconds() if record.ended and record.origin else 0.0
     name = markup(facts.title(record))
@@ -23,9 +23,10 @@ def junit(record: RunRecord) -> str:
 
 def _completion(record: RunRecord) -> str:
     head = f'<testcase classname="{markup(facts.title(record))}" name="the run completes"'
-    if record.run.status is RunStatus.COMPLETED:
+    nothing = came_to_nothing(record)
+    if record.run.status is RunStatus.COMPLETED and nothing is None:
         return f"{head}/>"
-    why = facts.reason(record) or f"it is {record.run.status}"
+    why = nothing or facts.reason(record) or f"it is {record.run.status}"
     return f'{head}><error type="{markup(record.run.status)}" message="{markup(why)}"/></testcase>'
 
 

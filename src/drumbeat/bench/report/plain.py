@@ -7,9 +7,10 @@ from typing import Any
 
 from drumbeat.bench.compare.configuration import redacted
 from drumbeat.bench.cost import cost_of
+from drumbeat.bench.frequent import most_frequent
 from drumbeat.bench.model.record import Measured, PhaseRecord, RunRecord, Second, WorkerRecord
 from drumbeat.bench.report import facts
-from drumbeat.bench.verdicts import Gate, gate_of, verdicts_of
+from drumbeat.bench.verdicts import Gate, gate_of, judged_at, verdicts_of
 
 
 def as_json(record: RunRecord) -> str:
@@ -22,9 +23,12 @@ def as_dict(record: RunRecord) -> Mapping[str, Any]:
     return {
         "run": _run(record),
         "passed": gate_of(record) is Gate.PASSED,
+        "verdict": facts.verdict(record),
+        "judged_at": judged_at(record),
         "verdicts": [asdict(each) | {"standing": each.standing} for each in verdicts_of(record)],
         "client_limited": record.client_limited,
         "warnings": facts.warnings(record),
+        "most_frequent_error": asdict(error) if (error := most_frequent(record)) else None,
         "totals": measured(record.whole) | {"slowest_worker_p95_ms": slowest95, "slowest_worker_p99_ms": slowest99},
         "kinds": {kind: measured(each) for kind, each in record.kinds.items()},
         "phases": [_phase(phase) for phase in record.phases],
