@@ -13,11 +13,15 @@ from playwright.async_api import (
     Browser,
     BrowserContext,
     ConsoleMessage,
+    Locator,
     Page,
     Request,
     Response,
     ViewportSize,
     async_playwright,
+)
+from playwright.async_api import (
+    TimeoutError as NotInTime,
 )
 
 from servers.chromium import installation
@@ -125,6 +129,17 @@ async def opened(page: Page, path: str, heading: str | None = None) -> None:
     await page.goto(path)
     await page.get_by_role("heading", name=heading, level=1).first.wait_for()
     await page.wait_for_function("() => window.socket === undefined || window.socket.connected")
+
+
+async def followed(page: Page, link: Locator) -> None:
+    """Click a link, again if need be, until it leads somewhere: a click into a table that is just renewed is lost."""
+    before = page.url
+    for _ in range(5):
+        await link.click()
+        with suppress(NotInTime):
+            await page.wait_for_url(lambda url: url != before, timeout=PATIENCE_MS / 5, wait_until="commit")
+            return
+    raise AssertionError(f"expected {link} to lead away from {before}")
 
 
 @cache

@@ -7,7 +7,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.store import open_store
-from web.pages.browsing import check_accessible, opened, picture
+from web.pages.browsing import check_accessible, followed, opened, picture
 from web.pages.scene import RENDER
 from web.pages.served import Served
 
@@ -18,7 +18,7 @@ async def test_a_beat_is_explained_and_a_plan_told(page: Page) -> None:
     await expect(why).to_contain_text("queue wants 3: 9 ready jobs, 3 to a worker")
 
     row = page.get_by_role("row").filter(has_text="Spawn render-").or_(page.get_by_role("row").filter(has_text="Spawn worker-"))
-    await row.get_by_role("link").click()
+    await followed(page, row.get_by_role("link"))
     await expect(why).to_contain_text("Beat 1")
     await expect(why).to_contain_text("slot 0 is free")
 

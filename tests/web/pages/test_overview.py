@@ -4,7 +4,7 @@ import re
 
 from playwright.async_api import Page, expect
 
-from web.pages.browsing import opened
+from web.pages.browsing import followed, opened
 
 
 async def test_the_first_page_tells_what_is_under_way_and_what_needs_somebody(page: Page) -> None:
@@ -19,7 +19,7 @@ async def test_the_first_page_tells_what_is_under_way_and_what_needs_somebody(pa
 async def test_what_needs_somebody_leads_there(page: Page) -> None:
     await opened(page, "/", "Overview")
 
-    await page.get_by_role("link", name=re.compile("poisoned jobs in mail")).click()
+    await followed(page, page.get_by_role("link", name=re.compile("poisoned jobs in mail")))
 
     await expect(page.get_by_role("heading", name="mail", level=1)).to_be_visible()
     await expect(page.get_by_text("SMTP 550: no such mailbox").first).to_be_visible()

@@ -7,7 +7,7 @@ from playwright.async_api import Page, expect
 from drumbeat.core.job import JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import open_store
-from web.pages.browsing import PHONE, check_accessible, check_fits, opened, picture
+from web.pages.browsing import PHONE, check_accessible, check_fits, followed, opened, picture
 from web.pages.scene import MAIL
 from web.pages.served import Served
 
@@ -60,11 +60,11 @@ async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_canno
         await store.queue.push(home.pool_id, [NewJob(payload={"n": 1}, job_id=JobId("job #1?"))])
 
     await opened(page, "/pools", "Pools")
-    await page.get_by_role("cell").get_by_role("link", name=name, exact=True).click()
+    await followed(page, page.get_by_role("cell").get_by_role("link", name=name, exact=True))
     await expect(page.get_by_role("heading", name=name, level=1)).to_be_visible()
     await expect(page.get_by_label(f"Queue of {name} over the last hour")).to_be_visible()
     assert await page.evaluate("window.pwned") is None, "a pool's name is run as a script"
-    await page.get_by_role("link", name="job #1?").click()
+    await followed(page, page.get_by_role("link", name="job #1?"))
     await expect(page.get_by_label("Payload")).to_contain_text('"n"')
     assert await page.evaluate("window.pwned") is None
     await page.get_by_role("link", name=name).click()

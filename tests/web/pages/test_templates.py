@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from drumbeat.store import open_store
-from web.pages.browsing import check_accessible, opened, picture
+from web.pages.browsing import check_accessible, followed, opened, picture
 from web.pages.scene import under_test
 from web.pages.served import Served
 
@@ -134,7 +134,7 @@ async def test_weights_of_ones_own_have_to_total_100(page: Page) -> None:
 
 async def test_a_used_template_is_read_only_and_offers_a_copy(page: Page) -> None:
     await opened(page, "/templates", "Templates")
-    await page.get_by_role("link", name="used once").click()
+    await followed(page, page.get_by_role("link", name="used once"))
 
     await expect(page.get_by_role("note")).to_contain_text("it is read-only")
     await expect(page.get_by_role("button", name="Save")).to_have_count(0)
