@@ -63,7 +63,8 @@ class SqliteTarget:
 
     def _describe(self, connection: sqlite3.Connection, table: str) -> TableDescription:
         schema, _, name = table.rpartition(".")
-        rows = connection.execute(_COLUMNS, (name, schema or "main")).fetchall()
+        known = {row[1] for row in connection.execute("PRAGMA database_list")}
+        rows = connection.execute(_COLUMNS, (name, schema or "main")).fetchall() if (schema or "main") in known else ()
         if not rows:
             raise no_table(self.location, table)
         columns = tuple(_column(*row[:3]) for row in rows)

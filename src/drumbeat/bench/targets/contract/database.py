@@ -49,6 +49,13 @@ asyncio.run(main())
 class DatabaseContract(GivenTarget):
     """Every sentence of ``Target``."""
 
+    @pytest.mark.parametrize("name", ["contract_absent", "nowhere.contract_absent", "no.where.", "#\x01."])
+    async def test_a_table_that_is_not_there_is_said_to_be_missing(self, target: Target, name: str) -> None:
+        await target.define(DDL)
+
+        with pytest.raises(InvalidInput, match="has no table"):
+            await target.describe(name)
+
     async def test_a_table_is_described_by_its_columns_key_and_time(self, target: Target, table: str) -> None:
         described = await target.describe(table)
 
