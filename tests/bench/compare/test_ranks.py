@@ -59,14 +59,14 @@ def test_the_test_is_mann_and_whitneys() -> None:
 def test_ten_times_as_much_is_found_however_few_batches_there_are(batches: int) -> None:
     """Nineteen times in twenty; and of runs of the same at most one in twenty is called different."""
     found = same = 0
-    for seed in range(200):
+    for seed in range(100):
         rng = Random(seed)
         runs = [batched(rng, batches * 5, level, 0.1, 0.7) for level in (1000, 1000, 10_000)]
         before, again, after = (runs[0], runs[1], runs[2])
         found += getattr(shift(before, after), "shown", False)
         same += getattr(shift(before, again), "shown", False)
 
-    assert (found >= 180, same <= 10) == (True, True), (found, same)
+    assert (found >= 90, same <= 5) == (True, True), (found, same)
 
 
 def test_five_batches_above_five_others_are_shown() -> None:

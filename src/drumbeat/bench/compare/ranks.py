@@ -16,7 +16,7 @@ from statistics import NormalDist, fmean, median, variance
 
 FEWEST = 5  #: batches on each side: with fewer no difference could ever be shown
 _MOST_CORRELATED = 0.9
-_COUNTED_OUT = 16  #: values on both sides together, up to which every way to deal them out is counted
+_COUNTED_OUT = 12  #: values on both sides together, up to which every way to deal them out is counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
