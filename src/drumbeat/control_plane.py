@@ -1,11 +1,11 @@
-"""The composition root: from settings to store, spawner, loops and workers. It knows everything, with lives.py."""
+"""The composition root, with fleets.py and lives.py: from settings to store, spawner, loops and workers. It knows all."""
 
 import asyncio
 import os
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -168,40 +168,9 @@ class ControlPlane:
 
         Raises InvalidInput, InvalidSettings.
         """
-        from drumbeat.fleet import keeping
-        from drumbeat.fleet.settings import load_thresholds
+        from drumbeat.fleets import keep_fleet
 
-        home = await self.store.pools.find(PoolId(name))
-        is_new = home is None or not home.is_scaled
-        policy = keeping.wanted_policy(home, os.environ, file, settings)
-        turns = home is not None and keeping.changes_provider(home, policy)
-        limits = load_thresholds(policy, file, preset, is_new=is_new or turns)
-        made = await self._made(name, home, policy, limits, handlers)
-        return keeping.FleetKept(
-            pool=made,
-            is_new=is_new,
-            changed=() if home is None else keeping.differences(home.policy, made.policy),
-            overruled=keeping.overruled(made, os.environ),
-        )
-
-    async def _made(
-        self,
-        name: str,
-        home: Pool | None,
-        policy: "FleetPolicy",
-        limits: Thresholds | None,
-        handlers: Mapping[str, str] | None,
-    ) -> Pool:
-        from drumbeat.fleet.keeping import check_kind
-        from drumbeat.pool.work import WorkPlan, plan_of
-
-        if home is not None and home.kind is PoolKind.FLEET:
-            check_kind(home, policy, has_handlers=handlers is not None)
-            return await self.set_fleet_policy(home.pool_id, policy, limits)
-        if home is None and policy.policy == "fixed" and handlers is None:
-            return await self.create_fleet(name, policy, limits)
-        plan = replace(plan_of(home) if home else WorkPlan(), concurrency=policy.concurrency)
-        return await self.scale_pool(name, policy, replace(plan, handlers=handlers) if handlers else plan, limits)
+        return await keep_fleet(self, name, settings, file=file, preset=preset, handlers=handlers)
 
     def fleet_loop(
         self,
@@ -254,16 +223,9 @@ class ControlPlane:
 
         Raises InvalidInput when it is no pool of jobs, InvalidSettings.
         """
-        from drumbeat.fleet.keeping import check_policy, check_price, keep_policy
-        from drumbeat.pool.work import Mode, plan_of
+        from drumbeat.fleets import scale_pool
 
-        check_price(policy)
-        made = await self.pool(name).create(exist_ok=True)
-        await check_policy(self.store, made, policy)
-        work = replace(plan or plan_of(made), mode=Mode.LOOP)
-        if policy.concurrency > 1:
-            work = replace(work, concurrency=policy.concurrency)
-        return await keep_policy(self.store, made, policy, thresholds, work.to_json())
+        return await scale_pool(self, name, policy, plan, thresholds)
 
     def pool_loop(
         self, pool_id: PoolId, spawner: Spawner, every: timedelta, lease: timedelta | None = None

@@ -8,10 +8,9 @@ import pytest
 
 from bench.recorded import record, rich, search
 from drumbeat.bench.desk import BenchDesk
-from drumbeat.bench.model import Failure, Latency, Measured, Objective, RunRecord
+from drumbeat.bench.model import Failure, Latency, Measured, Objective, RunRecord, ms
 from drumbeat.bench.model.plan import ALL_KINDS
 from drumbeat.cli.bench_outcome import form_of, print_outcome
-from drumbeat.cli.live import ms
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus
 

@@ -16,17 +16,14 @@ from drumbeat.runtime.lease import Leadership
 from runtime.given import POOL, Slow, World, seconds, settle
 
 TTL = seconds(10)
+SEEN = {"workers": 2, "now": "2026-01-01T00:00:00Z", "waits": "PT30S"}  #: by the first beat of a world
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     workers: int
-    waits: timedelta = timedelta(seconds=30)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedView(View):
     now: datetime
+    waits: timedelta = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ class Controller:
     during_act: Callable[[str], None] = lambda _: None
     act_takes: timedelta = timedelta()
     observe_takes: timedelta = timedelta()
-    ahead: timedelta | None = None  #: of the store's clock, against the controller's own; None: views tell no time
+    ahead: timedelta = timedelta()  #: of the store's clock, against the controller's own
     gaps: list[timedelta] = field(default_factory=list)
     observed_at: list[timedelta] = field(default_factory=list)
     done: list[tuple[str, Fence]] = field(default_factory=list)
@@ -56,9 +53,7 @@ class Controller:
         self.observed_at.append(self.world.clock.elapsed())
         self._maybe_fail("observe")
         await self.world.clock.sleep(self.observe_takes)
-        if self.ahead is None:
-            return View(workers=2)
-        return TimedView(workers=2, now=self.world.clock.now() + self.ahead)
+        return View(workers=2, now=self.world.clock.now() + self.ahead)
 
     def decide(self, view: View) -> Decision[Spawn]:
         self._maybe_fail("decide")
@@ -107,7 +102,7 @@ async def test_a_beat_is_one_row_with_view_actions_and_reasons(world: World) -> 
     report = await controller.loop().beat()
 
     (row,) = await rows(world)
-    assert row.view == {"workers": 2, "waits": "PT30S"}
+    assert row.view == SEEN
     assert row.actions == [
         {"type": "Spawn", "worker": "w1", "reason": "too few"},
         {"type": "Spawn", "worker": "w2", "reason": "too few"},
@@ -140,7 +135,7 @@ async def test_actions_carry_the_fence(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("stage", "view"),
-    [("observe", None), ("decide", {"workers": 2, "waits": "PT30S"})],
+    [("observe", None), ("decide", SEEN)],
 )
 @pytest.mark.parametrize(("failure", "told"), [(SpawnFailed("no quota"), "no quota"), (KeyError("x"), "KeyError: 'x'")])
 async def test_a_failing_stage_is_named_in_the_row_and_nothing_is_done(
@@ -338,7 +333,7 @@ async def test_a_failed_look_does_not_count_as_seeing(world: World) -> None:
 
 
 async def test_when_the_stores_clock_leaps_nobody_is_judged_by_a_silence_from_before(world: World) -> None:
-    controller = Controller(world=world, ahead=timedelta())
+    controller = Controller(world=world)
     loop = controller.loop()
     await loop.beat()
     await world.passes(5)

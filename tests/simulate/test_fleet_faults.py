@@ -56,6 +56,4 @@ def test_pods_that_nobody_ends_are_found_out(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(RunPodSpawner, "terminate", forget)
     monkeypatch.setattr("simulate.fleet_crew.Crew.end", lambda self, pod: None)
 
-    wrong = [fault for seed in range(4) for fault in judged(seed).wrong]
-
-    assert any(fault.startswith(("orphans", "not over")) for fault in wrong)
+    assert any(fault.startswith(("orphans", "not over")) for fault in judged(2).wrong)

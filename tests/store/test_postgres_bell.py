@@ -39,7 +39,10 @@ async def bell(lines: Lines) -> PostgresBell:
     return PostgresBell(lines, "s")
 
 
-async def test_of_many_words_at_once_the_first_is_said_at_once_and_one_more_later(bell: PostgresBell, lines: Lines) -> None:
+async def test_of_many_words_at_once_the_first_is_said_at_once_and_one_more_later(
+    bell: PostgresBell, lines: Lines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres_bell, "QUIET", 60.0)
     words = [bell.word(POOL) for _ in range(5)]
 
     await bell.close()

@@ -11,9 +11,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.text import Text
 
 from drumbeat import offline
-from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
+from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, ms
 from drumbeat.cli import bench_prices, bench_results, bench_runs, bench_templates
-from drumbeat.cli.live import ms, sparkline
+from drumbeat.cli.live import sparkline
 from drumbeat.cli.options import JsonOption, run
 from drumbeat.cli.render import Columns, console, errors, show_json, table
 from drumbeat.cli.worker import worker

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.bench.model import RunRecord
-from drumbeat.cli.live import STEPS, ms
+from drumbeat.bench.model import RunRecord, ms, number
+from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus
@@ -97,13 +97,9 @@ def _print_verdicts(desk: "BenchDesk", record: RunRecord) -> None:
     if where := desk.judged_at(record):
         say(f"service levels, {where}")
     for verdict in desk.verdicts(record):
-        found = "nothing measured" if verdict.found is None else _figure(verdict.found)
-        line = f"{verdict.subject} {verdict.measure}: {found}, limit {_figure(verdict.limit)}: {verdict.standing}"
+        found = "nothing measured" if verdict.found is None else number(verdict.found, 4)
+        line = f"{verdict.subject} {verdict.measure}: {found}, limit {number(verdict.limit, 4)}: {verdict.standing}"
         say(line, style=None if verdict.kept else "red")
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 9999.5 else f"{value:.4g}"
 
 
 def _print_search(record: RunRecord) -> None:

@@ -143,7 +143,7 @@ def compare(
 def regress(
     run_id: RunArgument,
     against: Annotated[str, typer.Option("--against", help="A run's id, or last-good: the newest good one of its kind.")] = (
-        "last-good"
+        _LAST_GOOD
     ),
     store: StoreOption = None,
     as_json: JsonOption = False,

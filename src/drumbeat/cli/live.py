@@ -11,6 +11,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
+from drumbeat.bench.model import ms
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
@@ -161,13 +162,6 @@ STEPS: Columns = {
     "probe": lambda step: "probe" if step.is_probe else "",
     "why": lambda step: step.reason,
 }
-
-
-def ms(value: float | None) -> str:
-    """Three digits, or every whole millisecond with its thousands apart; never a power of ten."""
-    if value is None:
-        return "–"
-    return f"{value:,.0f} ms" if value >= 999.5 else f"{value:.3g} ms"
 
 
 def _percent(value: float | None) -> str:

@@ -11,6 +11,7 @@ from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.explain import Explanation, explain
+from drumbeat.fleet.keeping import check_scaled
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, spend, tariff
 from drumbeat.fleet.observe import observe
@@ -63,11 +64,15 @@ class FleetDesk:
         return FleetStatus(pool=home, now=await self._store.now(), workers=tuple(workers), last=last)
 
     async def policy(self) -> FleetPolicy:
-        return FleetPolicy.from_json((await self._store.pools.get(self._pool_id)).policy)
+        """Raises NotFound, and InvalidInput for a pool of jobs that nobody made a fleet."""
+        home = await self._store.pools.get(self._pool_id)
+        check_scaled(home)
+        return FleetPolicy.from_json(home.policy)
 
     async def plan(self, spawner: Spawner, policy: FleetPolicy | None = None) -> Explanation:
         """What a beat would do now, by the pool's policy or another. Nothing is written; the provider is only asked to list."""
-        return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=policy))
+        followed = policy or await self.policy()
+        return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=followed))
 
     async def explain(self, at: datetime | None = None) -> Explanation:
         """The last beat before a moment, or the last of all. Raises NotFound when there is none."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -25,8 +25,18 @@ log = logging.getLogger(__name__)
 _LEAP = timedelta(seconds=10)  #: of the store's clock, ahead of ours: more is no drift
 _AGES = timedelta(days=365)
 
+
+class Dated(Protocol):
+    """What a loop sees."""
+
+    @property
+    def now(self) -> datetime:
+        """When, by the store's clock."""
+        ...
+
+
 T = TypeVar("T")
-V = TypeVar("V")
+V = TypeVar("V", bound=Dated)
 A = TypeVar("A", bound=Reasoned)
 
 
@@ -132,7 +142,7 @@ class ControlLoop(Generic[V, A]):
         self._on_beat = on_beat
         self._keep = keep
         self._last_seen: timedelta | None = None
-        self._told: tuple[timedelta, datetime] | None = None  #: the last view's own time, and when it was asked for
+        self._store_time: datetime | None = None  #: of then, if it was a whole look
 
     def gap(self) -> timedelta:
         """How long ago this controller last saw the store, leading or standing by; zero if it never did."""
@@ -156,8 +166,7 @@ class ControlLoop(Generic[V, A]):
         return report
 
     async def _stand_by(self, began: timedelta) -> BeatReport:
-        self._last_seen = began
-        self._told = None
+        self._last_seen, self._store_time = began, None
         leader: str | None = None
         with contextlib.suppress(StoreError):
             leader = await self._leadership.leader()
@@ -183,16 +192,14 @@ class ControlLoop(Generic[V, A]):
         if leap := self._leap(view):
             log.warning("the store's clock has leapt by %.0f s; no silence from before is counted", leap.total_seconds())
             view = await self._patiently(self._observe(_AGES))
-        self._last_seen = began
-        self._told = (began, view.now) if hasattr(view, "now") else None
+        self._last_seen, self._store_time = began, view.now
         return view
 
     def _leap(self, view: V) -> timedelta:
         """By how much the store's clock went on more than this controller's own since it last looked; zero if hardly."""
-        if self._told is None or not hasattr(view, "now"):
+        if self._store_time is None:
             return timedelta()
-        began, then = self._told
-        leap: timedelta = view.now - then - (self._clock.elapsed() - began)
+        leap = view.now - self._store_time - self.gap()
         return leap if leap > _LEAP else timedelta()
 
     async def _do_all(self, draft: _Draft[V, A], actions: Sequence[A]) -> None:

@@ -92,16 +92,12 @@ class Deliveries:
         except BaseException as exc:
             await self._forget(noted)
             return _failed(exc)
-        if not all(beat.get("led", True) for beat in beats.values()) or _broken(beats):
+        broken = [pool_id for pool_id, beat in beats.items() if beat.get("error")]
+        if broken or not all(beat.get("led", True) for beat in beats.values()):
             await self._forget(noted)
-        if broken := _broken(beats):
+        if broken:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the beat of {', '.join(broken)} failed; send the same again")
         return Answer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": False, "beats": beats})
-
-
-def _broken(beats: Mapping[str, Any]) -> list[str]:
-    """The pools whose beats did not come to their end."""
-    return [pool_id for pool_id, beat in beats.items() if beat.get("error")]
 
 
 def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:

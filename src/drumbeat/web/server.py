@@ -12,7 +12,7 @@ import uvicorn
 
 from drumbeat.control_plane import ControlPlane, triggers_file
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.errors import InvalidSettings, Refused, StoreError
+from drumbeat.core.errors import InvalidSettings
 from drumbeat.web.app import make_app
 from drumbeat.web.house import House
 from drumbeat.web.settings import WebSettings
@@ -58,7 +58,7 @@ async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, lea
     desk = plane.triggers(file) if file is not None else None
     async with AsyncExitStack() as beside, asyncio.TaskGroup() as group:
         wake = None if desk is None else partial(desk.work_added, beside=await beside.enter_async_context(desk.in_loop()))
-        if settings.conduct and await _keeps_runs(plane):
+        if settings.conduct and plane.store.traits.keeps_runs:
             group.create_task(plane.bench().orchestrate(leave))
         keeping = group.create_task(desk.keep_schedules()) if desk is not None else None
         house = House(plane=plane, settings=settings, clock=clock, group=group, triggers=desk, wake=wake)
@@ -69,17 +69,6 @@ async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, lea
             house.feeds.close()
             if keeping is not None:
                 keeping.cancel()
-
-
-async def _keeps_runs(plane: ControlPlane) -> bool:
-    """Whether this store has runs at all; one that is away for the moment may."""
-    try:
-        await plane.store.runs.list(limit=1)
-    except Refused:
-        return False
-    except StoreError as exc:
-        log.warning("%s; runs are looked for again", exc)
-    return True
 
 
 async def _until(stop: asyncio.Event, server: uvicorn.Server, house: House) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.decision import Decision
@@ -18,7 +18,9 @@ from drumbeat.store import open_store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """There is nothing to see."""
+    """There is nothing to see but the time."""
+
+    now: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ async def control(url: str, pool: PoolId, every: timedelta, lease: timedelta) ->
     async with open_store(url) as store:
 
         async def observe(gap: timedelta) -> View:
-            return View()
+            return View(now=await store.now())
 
         async def act(action: Tell, fence: Fence) -> None:
             await store.events.append(

@@ -107,34 +107,32 @@ async def test_an_odd_address_is_answered(page: Page, path: str) -> None:
     assert (await page.request.get(path)).status == 200
 
 
-async def test_what_nobody_foresaw_is_told_plainly_and_logged(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("failure", "status", "told", "logged"),
+    [
+        (StoreUnavailable("the store does not answer"), 503, "the store does not answer", []),
+        (ZeroDivisionError("detail"), 500, "It failed in a way nobody foresaw; the server's log says how.", [("ERROR", True)]),
+    ],
+)
+async def test_a_page_that_cannot_be_built_says_so_and_is_no_success(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    failure: Exception,
+    status: int,
+    told: str,
+    logged: list[tuple[str, bool]],
 ) -> None:
     said: list[str] = []
 
     async def build() -> None:
-        raise ZeroDivisionError("secret detail")
+        raise failure
 
     monkeypatch.setattr(frame, "trouble", said.append)
     monkeypatch.setattr(frame, "ui", SimpleNamespace(context=SimpleNamespace(client=(client := SimpleNamespace()))))
     await frame._built("/somewhere", build)
 
-    assert client.status_code == 500
-    assert said == ["It failed in a way nobody foresaw; the server's log says how."]
-    assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == [("ERROR", True)]
-
-
-async def test_a_page_that_cannot_be_shown_for_the_stores_sake_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
-
-    async def build() -> None:
-        raise StoreUnavailable("the store does not answer")
-
-    monkeypatch.setattr(frame, "trouble", said.append)
-    monkeypatch.setattr(frame, "ui", SimpleNamespace(context=SimpleNamespace(client=(client := SimpleNamespace()))))
-    await frame._built("/somewhere", build)
-
-    assert (client.status_code, said) == (503, ["the store does not answer"])
+    assert (client.status_code, said) == (status, [told])
+    assert [(each.levelname, bool(each.exc_info)) for each in caplog.records] == logged
 
 
 def test_what_comes_from_data_is_set_and_never_parsed() -> None:

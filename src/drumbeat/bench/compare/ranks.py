@@ -67,10 +67,10 @@ def _p_value(before: Sequence[float], after: Sequence[float], wider: float) -> f
     if total <= _COUNTED_OUT:
         return _widened(_counted(ranks, n), wider)
     u = sum(ranks[m:]) - n * (n + 1) / 2
-    variance = m * n / 12 * (total + 1 - ties / (total * (total - 1)))
-    if variance <= 0:
+    spread = m * n / 12 * (total + 1 - ties / (total * (total - 1)))
+    if spread <= 0:
         return 1.0
-    distance = max(abs(u - m * n / 2) - 0.5, 0.0) / (sqrt(variance) * wider)
+    distance = max(abs(u - m * n / 2) - 0.5, 0.0) / (sqrt(spread) * wider)
     return 2 * (1 - NormalDist().cdf(distance))
 
 

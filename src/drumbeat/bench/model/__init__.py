@@ -90,6 +90,7 @@ from drumbeat.bench.model.view import (
     Told,
 )
 from drumbeat.bench.model.watching import Course, Curves, Kept, Point, ServerSeen, Stretch, Watched, WorkerSeen
+from drumbeat.bench.model.words import ms, number
 
 __all__ = [
     "ALL_KINDS",
@@ -192,5 +193,7 @@ __all__ = [
     "check_references",
     "find_max_steps",
     "knee_of",
+    "ms",
+    "number",
     "parts",
 ]

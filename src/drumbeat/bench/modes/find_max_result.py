@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from drumbeat.bench.model import Figures, FindMaxState, Finish, ModeView, RunPlan, StepFigures
+from drumbeat.bench.model import Figures, FindMaxState, Finish, ModeView, RunPlan, StepFigures, number
 from drumbeat.bench.modes import usl
-from drumbeat.bench.modes.stability import Verdict, last_stable, plain, queue_detected
+from drumbeat.bench.modes.stability import Verdict, last_stable, queue_detected
 from drumbeat.core.run import Step, StepType
 
 BOUNDED = "Maximum within configured bounds (not system limit)"
@@ -48,7 +48,7 @@ def _reason(state: FindMaxState, figures: Figures, verdict: Verdict) -> str:
     if figures.waiting is None:
         said.append("queueing not evaluated: the server does not say")
     if figures.slowest_p95_ms is not None and figures.workers > 1:
-        said.append(f"slowest worker's p95 {plain(figures.slowest_p95_ms)} ms")
+        said.append(f"slowest worker's p95 {number(figures.slowest_p95_ms, 4)} ms")
     if figures.client_limited:
         said.append("the clients, not the database, were the limit")
     return "; ".join(said)

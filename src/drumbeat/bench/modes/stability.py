@@ -20,6 +20,7 @@ from drumbeat.bench.model import (
     Objective,
     RunPlan,
     StepFigures,
+    number,
 )
 from drumbeat.bench.modes import looks
 
@@ -177,11 +178,6 @@ def missed_objective(plan: RunPlan, figures: Figures) -> Failure | None:
     return None
 
 
-def plain(figure: float) -> str:
-    """Four digits, or every whole one with thousands apart; never a power of ten."""
-    return f"{figure:,.0f}" if figure >= 9999.5 else f"{figure:.4g}"
-
-
 def _missed(name: str, objective: Objective, measured: KindFigures) -> Failure | None:
     if objective == Objective():
         return None
@@ -194,7 +190,7 @@ def _missed(name: str, objective: Objective, measured: KindFigures) -> Failure |
         ("errors", rate, objective.max_error_pct, "%", NARROW_COUNT),
     ):
         if limit is not None and figure is not None and figure > limit:
-            reason = f"{name}: {label} of {plain(figure)} {unit} is above the objective of {limit:g} {unit}"
+            reason = f"{name}: {label} of {number(figure, 4)} {unit} is above the objective of {limit:g} {unit}"
             return Failure(outcome=Outcome.SLO, reason=reason, narrow=figure <= limit * (1 + band))
     return None
 

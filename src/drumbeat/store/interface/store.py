@@ -56,6 +56,7 @@ class Traits:
     durable: bool  #: outlives its process
     shared: bool  #: other processes see it
     networked: bool  #: other machines can reach it
+    keeps_runs: bool = True  #: and templates, connections and results: what benchmarks are made of
 
 
 class Store(Protocol):

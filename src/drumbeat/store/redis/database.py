@@ -39,7 +39,7 @@ _CREDENTIALS = ("NOAUTH", "WRONGPASS", "ERR AUTH", "ERR invalid password")
 class RedisDatabase:
     """The keys under one prefix of one Redis."""
 
-    traits = Traits(name="redis", durable=True, shared=True, networked=True)
+    traits = Traits(name="redis", durable=True, shared=True, networked=True, keeps_runs=False)
 
     def __init__(
         self,

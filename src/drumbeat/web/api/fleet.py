@@ -176,8 +176,6 @@ async def explain(
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", responses=problems(404, 409, 502))
 async def plan(pool_id: Id, plane: Plane) -> Explained:
     """What a beat would do now. Nothing is written or changed."""
-    if not (await plane.store.pools.get(PoolId(pool_id))).is_scaled:
-        raise InvalidInput(f"pool_id: expected a fleet, got {pool_id!r}, which is none; see: drumbeat fleet create")
     async with plane.fleet_spawner(pool_id) as spawner:
         return _explained(await (await _desk(plane, pool_id)).plan(spawner))
 

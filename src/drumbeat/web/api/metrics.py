@@ -9,7 +9,7 @@ from fastapi import Response
 from fastapi.responses import PlainTextResponse
 
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import DrumbeatError, Refused
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import judge
@@ -55,10 +55,9 @@ async def metrics(plane: Plane) -> Response:
 
 
 async def _runs(plane: ControlPlane) -> list[Line]:
-    try:
-        runs = await plane.store.runs.list(limit=MOST_RUNS)
-    except Refused:
+    if not plane.store.traits.keeps_runs:
         return []
+    runs = await plane.store.runs.list(limit=MOST_RUNS)
     counts = Counter(run.status for run in runs)
     told: list[Line] = [("drumbeat_runs", {"status": status}, float(counts[status])) for status in RunStatus]
     under_way = [run for run in runs if run.status is RunStatus.RUNNING]

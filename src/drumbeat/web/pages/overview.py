@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.core.errors import Refused
 from drumbeat.core.job import JobCounts
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RUN_ENDED, Run, RunStatus
@@ -75,11 +74,8 @@ async def look_around(house: House) -> Sight:
 
 
 async def _runs(house: House, **filters: Any) -> tuple[Run, ...]:
-    """Runs; a store that keeps none has none."""
-    try:
-        return tuple(await house.plane.store.runs.list(**filters))
-    except Refused:
-        return ()
+    store = house.plane.store
+    return tuple(await store.runs.list(**filters)) if store.traits.keeps_runs else ()
 
 
 async def standing(house: House, pool: Pool) -> Standing:

@@ -1,0 +1,20 @@
+"""Figures in words, the same wherever they are told: on a terminal, in a report, in the reason of a step."""
+
+from math import floor, log10
+
+NOTHING = "–"
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """So many significant digits, never fewer than the whole part has; thousands apart."""
+    if value is None:
+        return NOTHING
+    if value == 0:
+        return "0"
+    places = max(digits - 1 - floor(log10(abs(value))), 0)
+    text = f"{value:,.{min(places, 8)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def ms(value: float | None) -> str:
+    return NOTHING if value is None else f"{number(value)} ms"

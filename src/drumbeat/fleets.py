@@ -1,0 +1,70 @@
+"""Pools that follow a fleet's policy: made, turned into one, or changed.
+
+A part of the composition root of its own: a pool of jobs that is scaled is the pool's and the fleet's at once.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
+from drumbeat.fleet import keeping
+from drumbeat.fleet.keeping import FleetKept
+from drumbeat.fleet.model import FleetPolicy
+from drumbeat.fleet.settings import load_thresholds
+from drumbeat.pool.work import Mode, WorkPlan, plan_of
+
+
+async def keep_fleet(
+    plane: ControlPlane,
+    name: str,
+    settings: Mapping[str, Any],
+    *,
+    file: Path | None = None,
+    preset: str | None = None,
+    handlers: Mapping[str, str] | None = None,
+) -> FleetKept:
+    home = await plane.store.pools.find(PoolId(name))
+    is_new = home is None or not home.is_scaled
+    policy = keeping.wanted_policy(home, os.environ, file, settings)
+    turns = home is not None and keeping.changes_provider(home, policy)
+    limits = load_thresholds(policy, file, preset, is_new=is_new or turns)
+    made = await _made(plane, name, home, policy, limits, handlers)
+    return FleetKept(
+        pool=made,
+        is_new=is_new,
+        changed=() if home is None else keeping.differences(home.policy, made.policy),
+        overruled=keeping.overruled(made, os.environ),
+    )
+
+
+async def scale_pool(
+    plane: ControlPlane, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
+) -> Pool:
+    keeping.check_price(policy)
+    made = await plane.pool(name).create(exist_ok=True)
+    await keeping.check_policy(plane.store, made, policy)
+    work = replace(plan or plan_of(made), mode=Mode.LOOP)
+    if policy.concurrency > 1:
+        work = replace(work, concurrency=policy.concurrency)
+    return await keeping.keep_policy(plane.store, made, policy, thresholds, work.to_json())
+
+
+async def _made(
+    plane: ControlPlane,
+    name: str,
+    home: Pool | None,
+    policy: FleetPolicy,
+    limits: Thresholds | None,
+    handlers: Mapping[str, str] | None,
+) -> Pool:
+    if home is not None and home.kind is PoolKind.FLEET:
+        keeping.check_kind(home, policy, has_handlers=handlers is not None)
+        return await plane.set_fleet_policy(home.pool_id, policy, limits)
+    if home is None and policy.policy == "fixed" and handlers is None:
+        return await plane.create_fleet(name, policy, limits)
+    plan = replace(plan_of(home) if home else WorkPlan(), concurrency=policy.concurrency)
+    return await scale_pool(plane, name, policy, replace(plan, handlers=handlers) if handlers else plan, limits)
