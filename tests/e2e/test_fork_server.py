@@ -79,7 +79,7 @@ async def _is_gone(here: Place) -> bool:
 
 async def test_without_a_server_the_worker_of_a_push_is_forked_by_its_checker(url: str, tmp_path: Path) -> None:
     async with place(url, tmp_path) as here:
-        await here.run("pool", "push", POOL, json.dumps({"seconds": 2}))
+        await here.run("pool", "push", POOL, json.dumps({"seconds": 8}))
 
         async def has_worker() -> bool:
             return any(row.pid for row in await here.workers())

@@ -9,9 +9,10 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.runpod import RunPodSpawner
 from simulate import fleet_sabotage as sabotage
 from simulate.fleet_verdict import judged
+from thorough import some
 
 
-@pytest.mark.parametrize("seed", range(36))
+@pytest.mark.parametrize("seed", range(some(80)))
 def test_whatever_goes_wrong_everything_comes_right(seed: int) -> None:
     verdict = judged(seed)
 

@@ -22,7 +22,7 @@ WEATHER = Weather(dies=0.0005, fails=0.001, provider=0.02, kills=0.002, freezes=
 
 async def _week(seed: int) -> tuple[Replay, Replay]:
     async with asyncio.TaskGroup() as group:
-        world = World(seed, group, every=timedelta(minutes=6), may_spend=Purse(), stops=False)
+        world = World(seed, group, every=timedelta(minutes=15), may_spend=Purse(), stops=False)
         world.weather = world.crew.weather = WEATHER
         await world.open()
         tasks = [group.create_task(each) for each in (world.control(0), world.trouble())]
@@ -43,7 +43,7 @@ def test_every_decision_of_a_recorded_week_is_made_again(caplog: pytest.LogCaptu
 
     same, other = run_virtually(_week(5))
 
-    assert same.beats > 1200
+    assert same.beats > 500
     assert same.spawns_before > 10
     assert same.drains_before > 5
     assert (same.share, same.differences) == (1.0, ())

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from playwright.async_api import (
@@ -19,6 +20,7 @@ from playwright.async_api import (
     Response,
     ViewportSize,
     async_playwright,
+    expect,
 )
 from playwright.async_api import (
     TimeoutError as NotInTime,
@@ -40,6 +42,7 @@ ARGUMENTS = (
 )
 PATIENCE_MS = 90_000
 CLOSING = 15.0  #: seconds for a page to be closed
+SCHEMES: Mapping[Literal["light", "dark"], Literal["everything", "colours"]] = {"light": "everything", "dark": "colours"}
 _OUR_OWN = ("data:", "blob:", "about:")
 _AXE = (Path(__file__).parent / "faults.js").read_text(encoding="utf-8")
 _FITS = "() => document.scrollingElement.scrollWidth <= document.scrollingElement.clientWidth"
@@ -148,11 +151,19 @@ def axe() -> str:
     return files("axe_playwright_python").joinpath("axe.min.js").read_text(encoding="utf-8")
 
 
-async def check_accessible(page: Page) -> None:
+async def check_accessible(page: Page, what: Literal["everything", "colours"] = "everything") -> None:
     """axe finds no serious or critical fault; where it cannot tell a text's ground, contrast is measured without it."""
-    await page.evaluate(axe())
-    found = await page.evaluate(_AXE)
+    if not await page.evaluate("() => 'axe' in window"):
+        await page.evaluate(axe())
+    found = await page.evaluate(_AXE, what)
     assert not found, "\n".join(found)
+
+
+async def check_accessible_light_and_dark(page: Page) -> None:
+    for scheme, what in SCHEMES.items():
+        await page.emulate_media(color_scheme=scheme)
+        await expect(page.locator(f"body.body--{scheme}")).to_have_count(1)
+        await check_accessible(page, what)
 
 
 async def check_fits(page: Page) -> None:

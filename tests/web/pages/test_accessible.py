@@ -6,7 +6,7 @@ import pytest
 from playwright.async_api import Browser, Page, expect
 
 from drumbeat.control_plane import ControlPlane
-from web.pages.browsing import browsing, check_accessible, opened
+from web.pages.browsing import browsing, check_accessible, check_accessible_light_and_dark, opened
 from web.pages.run_recorded import recorded
 from web.pages.served import Served, filled, serving
 
@@ -41,20 +41,14 @@ async def asked(page: Page, path: str, heading: str, button: str) -> None:
 )
 async def test_a_dialog_is_accessible_light_and_dark(page: Page, path: str, heading: str, button: str) -> None:
     await asked(page, path, heading, button)
-    for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)
-        await expect(page.locator(f"body.body--{scheme}")).to_have_count(1)
-        await check_accessible(page)
+    await check_accessible_light_and_dark(page)
 
 
 @pytest.mark.parametrize("button", ["worker-0: gone", "Delete"])
 async def test_a_runs_dialog_is_accessible_light_and_dark(browser: Browser, with_a_run: Served, button: str) -> None:
     async with browsing(browser, with_a_run.address) as (page, _):
         await asked(page, f"/runs/{RUN}", "a run", button)
-        for scheme in ("light", "dark"):
-            await page.emulate_media(color_scheme=scheme)
-            await expect(page.locator(f"body.body--{scheme}")).to_have_count(1)
-            await check_accessible(page)
+        await check_accessible_light_and_dark(page)
 
 
 HARM = f"""() => {{
@@ -82,9 +76,9 @@ async def test_what_is_wrong_in_a_dialog_is_found(page: Page) -> None:
 async def test_a_text_too_faint_for_its_ground_is_found_on_a_page(page: Page) -> None:
     await opened(page, "/pools/mail", "mail")
     for where in ("[role=heading]", ".q-btn.bg-primary"):
-        await check_accessible(page)
+        await check_accessible(page, "colours")
         await page.evaluate(f"() => {{ document.querySelector('{where}').style.cssText = '{FAINT}' }}")
 
         with pytest.raises(AssertionError, match="color-contrast"):
-            await check_accessible(page)
+            await check_accessible(page, "colours")
         await page.evaluate(f"() => {{ document.querySelector('{where}').style.cssText = '' }}")

@@ -57,7 +57,7 @@ async def test_dark_is_remembered_and_has_no_serious_fault_either(browser: Brows
         await opened(page, "/templates/new", "New template")
 
         await expect(page.locator("body.body--dark")).to_be_attached()
-        await check_accessible(page)
+        await check_accessible(page, "colours")
         await picture(page, "templates-new-dark")
 
 
