@@ -29,6 +29,7 @@ from servers.redis import RedisServer
 POOL = "papers"
 STORES = ("postgresql", "sqlite", "redis")
 AIM_EPHEMERAL, AIM_WAKE, AIM_IDLE = 0.300, 0.050, 720.0  #: seconds, seconds, statements an hour
+REST = 0.7  #: seconds for what a worker's end sets off to be over
 _LOGGED = {"log_statement": "all"}
 _HANDLER = "import time\n\n\nasync def noop(payload):\n    return time.time()\n"
 _TRIGGERS = """triggers:
@@ -60,6 +61,7 @@ async def ephemeral(url: str, count: int) -> list[float]:
             found.append(await one(pool))
             while (await pool.status()).workers:
                 await asyncio.sleep(0.02)
+            await asyncio.sleep(REST)
         return found
 
 

@@ -17,7 +17,7 @@ import pytest
 import drumbeat
 from drumbeat.client import BlockingConnection
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, StaleWrite
+from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, JobEnded, NotFound, StaleWrite
 from drumbeat.core.job import JobStatus
 from drumbeat.core.worker import ExitCode
 
@@ -180,6 +180,22 @@ async def test_a_push_pulls_triggers_only_when_asked_to(
         await db.pool("papers").push_many([2, 3])
 
     assert heard == pulled
+
+
+async def test_a_file_of_triggers_that_cannot_be_used_is_refused_before_there_is_work(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "triggers.yml").write_text("triggers:\n  - name: odd\n    kind: subprocess\n")
+    papers = (opened := drumbeat.connect(url, triggers=True)).pool("papers")
+
+    with pytest.raises(InvalidSettings, match="type: expected"):
+        await papers.push(1)
+
+    (tmp_path / "triggers.yml").unlink()
+    await papers.push(2)
+    assert [job.payload for job in await papers.list()] == [2]
+    await opened.close()
 
 
 def test_the_blocking_front_does_the_same_without_a_loop(blocking: BlockingConnection) -> None:

@@ -4,8 +4,8 @@ import asyncio
 import inspect
 import os
 import threading
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self, cast
@@ -54,7 +54,8 @@ _LONGEST_END = 10.0  #: seconds that are given to what is ended
 def connect(url: str | None = None, *, create: bool = True, triggers: bool = False, clock: Clock | None = None) -> "Connection":
     """A store by its URL; without one, that of DRUMBEAT_STORE or drumbeat.toml. With ``create`` missing tables are made.
 
-    With ``triggers`` a push pulls those of triggers.yml that wait for work, as the command line does.
+    With ``triggers`` a push pulls those of triggers.yml that wait for work, as the command line does; a file that cannot be
+    used is refused when the store is opened.
     ``async with drumbeat.connect(url) as db: await db.pool("papers").push({"id": 1})``
     """
     return Connection(url, create=create, triggers=triggers, clock=clock or SystemClock())
@@ -71,7 +72,7 @@ class Connection:
     def __init__(self, url: str | None, *, create: bool, triggers: bool, clock: Clock) -> None:
         self._settings = load_settings(os.environ, store=url)
         self._create = create
-        self._on_push = self._work_added if triggers else None
+        self._triggers = triggers
         self._push_on = push_on(self._settings.store)
         self._clock = clock
         self._stack = AsyncExitStack()
@@ -80,9 +81,9 @@ class Connection:
 
     def pool(self, name: str) -> PoolDesk:
         """A pool of jobs by its name. Nothing is asked of the store yet."""
-        return PoolDesk(
-            cast(Store, _Later(self._found, self._store, "")), self._clock, name, process_name(), self._on_push, self._push_on
-        )
+        store = cast(Store, _Later(self._found, self._store, ""))
+        on_push = self._work_added if self._triggers else None
+        return PoolDesk(store, self._clock, name, process_name(), on_push, self._push_on)
 
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)
@@ -95,9 +96,15 @@ class Connection:
     async def _open(self) -> ControlPlane:
         async with self._opening:
             if self._plane is None:
-                opened = open_control_plane(self._settings, create=self._create, clock=self._clock)
-                self._plane = await self._stack.enter_async_context(opened)
+                self._plane = await self._stack.enter_async_context(self._opened())
         return self._plane
+
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[ControlPlane]:
+        async with open_control_plane(self._settings, create=self._create, clock=self._clock) as plane:
+            if self._triggers:
+                plane.waker()  # a file that cannot be used is told of before there is work; nor need the first push load it all
+            yield plane
 
     def _found(self) -> Store | None:
         return None if self._plane is None else self._plane.store

@@ -24,6 +24,7 @@ from drumbeat.bench.parts import read_errors, read_seconds
 from drumbeat.bench.preflight import Preflight
 from drumbeat.bench.prices import read_usual, set_usual
 from drumbeat.bench.record import read_candidates, read_decisions, read_record
+from drumbeat.bench.removal import Removed, remove_run
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.revisions import revision, row_of, save_if, whole
 from drumbeat.bench.server_watch import watching
@@ -183,6 +184,10 @@ class BenchDesk:
     async def stop(self, run_id: RunId) -> RunStatus:
         """Cancel a run."""
         return await self._service().stop_run(run_id)
+
+    async def remove(self, run_id: RunId) -> Removed:
+        """Delete a run, everything that was measured in it, and its files on this host. Raises NotFound, Refused."""
+        return await remove_run(self._store, run_id)
 
     async def status(self, run_id: RunId) -> RunReport:
         return await self._service().get_run_status(run_id)

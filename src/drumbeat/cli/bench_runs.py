@@ -174,7 +174,7 @@ def orchestrate(
     """Take over every run that is under way and that nobody orchestrates, until interrupted."""
 
     async def work() -> None:
-        async with control_plane(store, create=True) as plane:
+        async with control_plane(store, create=not once) as plane:
             desk, leave = plane.bench(), asyncio.Event()
             loop = asyncio.get_running_loop()
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -241,7 +241,9 @@ def stop(
 @app.command("list")
 def list_runs(
     search: Annotated[str | None, typer.Option("--search", help="Part of a run's name.")] = None,
-    statuses: Annotated[list[RunStatus] | None, typer.Option("--status", help="Only these. Repeatable.")] = None,
+    statuses: Annotated[
+        list[RunStatus] | None, typer.Option("--status", case_sensitive=False, help="Only these. Repeatable.")
+    ] = None,
     template: Annotated[str | None, typer.Option("--template", help="Only runs of this template.")] = None,
     load_mode: Annotated[str | None, typer.Option("--load-mode", help="CONCURRENCY, QPS or FIND_MAX_CONCURRENCY.")] = None,
     scaling_mode: Annotated[str | None, typer.Option("--scaling-mode", help="AUTO, BOUNDED or FIXED.")] = None,
@@ -316,11 +318,8 @@ def rerun(
 
 @app.command("rm")
 def remove(run_id: RunArgument, store: StoreOption = None) -> None:
-    """Remove a run and everything that was measured in it."""
-
-    async def work(plane: ControlPlane) -> None:
-        await plane.store.runs.get(RunId(run_id))
-        await plane.store.runs.delete(RunId(run_id))
-
-    with_control_plane(store, work)
-    say(f"removed {run_id}")
+    """Remove a run, everything that was measured in it, and the files of its operations on this machine."""
+    removed = with_control_plane(store, lambda plane: plane.bench().remove(RunId(run_id)))
+    say(f"removed {run_id}" + (f" and {removed.files} files" if removed.files else ""))
+    for place in removed.left:
+        say(f"not deleted: {place}")

@@ -19,7 +19,9 @@ from drumbeat.core.worker import WorkerId
 app = typer.Typer()
 
 JobArgument = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]
-StatusOption = Annotated[list[JobStatus] | None, typer.Option("--status", help="Only these. May be given more than once.")]
+StatusOption = Annotated[
+    list[JobStatus] | None, typer.Option("--status", case_sensitive=False, help="Only these. May be given more than once.")
+]
 
 _WIDEST = 60
 _JOB: Columns = {

@@ -109,7 +109,10 @@ def import_jobs(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Push a job for each line of a file: payloads, or with --jobs whole jobs, as pool list POOL --json writes them."""
+    """Push a job for each line of a file: payloads, or with --jobs whole jobs, as pool list POOL --json writes them.
+
+    Whole jobs are pushed anew whatever became of them where they come from: choose among them with the --status of pool list.
+    """
     try:
         with file.open("r", encoding="utf-8-sig", errors="surrogateescape", newline="") as opened:
             lines = _csv_lines(opened) if file.suffix.lower() == ".csv" else enumerate(opened, start=1)

@@ -94,7 +94,8 @@ def check_pool_name(name: str) -> None:
     fits = 0 < len(name) <= LONGEST_NAME and name.isprintable() and name == name.strip() and name not in (".", "..")
     if not fits or _NEVER_IN_NAMES & set(name):
         raise InvalidInput(
-            f"pool_id: expected 1 to {LONGEST_NAME} letters, digits, spaces within and signs other than / and \\, got {name!r}"
+            f"pool_id: expected 1 to {LONGEST_NAME} letters, digits, spaces within and signs other than / and \\, "
+            f"and not . or .. alone, got {name!r}"
         )
 
 

@@ -148,5 +148,4 @@ async def rerun(run_id: Id, plane: Plane, response: Response, body: Rerun = AS_I
 @router.delete(_RUN, status_code=204, operation_id="remove_run", responses=problems(404, 409))
 async def remove(run_id: Id, plane: Plane) -> None:
     """Remove a run and everything that was measured in it. Refused while it is under way."""
-    await plane.store.runs.get(RunId(run_id))
-    await plane.store.runs.delete(RunId(run_id))
+    await plane.bench().remove(RunId(run_id))

@@ -91,8 +91,8 @@ async def run_again(house: House, run_id: RunId) -> None:
 
 
 async def delete_run(house: House, run_id: RunId) -> None:
-    if await confirmed("Delete this run, its samples, results and logs? That cannot be undone.", "Delete it"):
-        await house.plane.store.runs.delete(run_id)
+    if await confirmed("Delete this run, its samples, results, files and logs? That cannot be undone.", "Delete it"):
+        await house.plane.bench().remove(run_id)
         ui.navigate.to("/runs")
 
 

@@ -133,9 +133,9 @@ class Listing:
     async def _remove(self) -> None:
         many = len(self._chosen)
         what = "this run" if many == 1 else f"these {many} runs"
-        if not await confirmed(f"Delete {what}, with samples, results and logs? That cannot be undone.", "Delete"):
+        if not await confirmed(f"Delete {what}, with samples, results, files and logs? That cannot be undone.", "Delete"):
             return
         for run_id in self._chosen:
-            await self._house.plane.store.runs.delete(run_id)
+            await self._house.plane.bench().remove(run_id)
         say("Deleted.")
         await self.load()
