@@ -24,7 +24,7 @@ demo: $(BIN)/.ready ## how many connections does a database take? Found in a min
 
 test: $(BIN)/.ready ## every test, on real servers it starts itself
 	@echo "drumbeat: running the tests (PostgreSQL comes from a wheel and is started on a free loopback port)"
-	@$(BIN)/python -m pytest -n 6 --dist loadscope --no-loadscope-reorder -q
+	@$(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q
 
 soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: many more seeds and examples
 	@DRUMBEAT_THOROUGH=1 $(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import NO_BACKOFF, Attempt, Job, JobId, JobStatus, NewJob, Outcome
+from drumbeat.core.job import NO_BACKOFF, UNFINISHED, Attempt, Job, JobId, JobStatus, NewJob, Outcome
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
@@ -118,13 +118,20 @@ class Soak:
         deadline = time.monotonic() + PATIENCE
         while left := await insist(lambda: self._unfinished()):
             if time.monotonic() > deadline:
-                raise SystemExit(f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {PATIENCE:.0f} s")
+                raise SystemExit(
+                    f"{left} of {len(self.pushed)} jobs are neither done nor poisoned after {PATIENCE:.0f} s, such as "
+                    f"{await insist(self._one_left)}"
+                )
             await self.fill()
             await asyncio.sleep(0.1)
 
     async def _unfinished(self) -> int:
         counts = await self.store.jobs.counts(_POOL_ID, most=_PAGE)
         return counts.pending + counts.claimed
+
+    async def _one_left(self) -> Job | None:
+        found = await self.store.jobs.list(_POOL_ID, statuses=[*UNFINISHED], limit=1)
+        return found[0] if found else None
 
     async def verdict(self) -> dict[str, Any]:
         """What is to be told, and what must not be."""

@@ -121,10 +121,10 @@ async def live(
 
 
 async def _until(payload: Mapping[str, Any], context: JobContext) -> None:
-    """Work for so long; or until there is a file that lets this attempt go on."""
+    """Work for so long; or until there is a file that lets this attempt go on: one for the first, one for all that follow."""
     await asyncio.sleep(payload["seconds"])
     gate = payload.get("gate")
-    while gate is not None and not Path(f"{gate}-{context.attempt}").exists():
+    while gate is not None and not Path(f"{gate}-{min(context.attempt, 2)}").exists():
         await asyncio.sleep(0.01)
 
 

@@ -223,3 +223,11 @@ async def test_more_connections_than_the_server_has_free_are_warned_of(
 
 async def test_a_file_has_no_such_limit(sqlite: Target) -> None:
     assert await free_connections(sqlite) is None
+
+
+async def test_a_scale_that_was_not_loaded_is_warned_of(sqlite: Target) -> None:
+    loaded = await looked_at({"workload": {"standard": "tpcb", "scale": 0.01}}, sqlite)
+    larger = await looked_at({"workload": {"standard": "tpcb", "scale": 0.1}}, sqlite)
+
+    assert not any("at scale" in warning for warning in loaded.warnings)
+    assert any("tpcb at scale 0.1 asks for them up to" in warning for warning in larger.warnings)

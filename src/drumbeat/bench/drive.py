@@ -26,6 +26,7 @@ from drumbeat.bench.prepare import prepare
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
+from drumbeat.bench.too_small import too_small
 from drumbeat.bench.values import Draw
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput
@@ -119,7 +120,7 @@ async def drive_url(
     stop: asyncio.Event | None = None,
 ) -> DriveOutcome:
     """Drive the database at a URL with a standard workload, at the longest until ``stop``; a note is told as it is made."""
-    load = standard(request.workload, request.scale).load
+    chosen = standard(request.workload, request.scale)
     settings = DriveSettings(
         connections=request.connections,
         duration=request.duration,
@@ -135,8 +136,12 @@ async def drive_url(
             on_note=on_note or log.warning,
             stop=stop or asyncio.Event(),
         )
-        result = await drive(target, load, settings, clock, watcher)
-    return DriveOutcome(figures=result.to_json(), warnings=result.warnings)
+        small = await too_small(target, chosen)
+        for note in small:
+            watcher.on_note(note)
+        result = await drive(target, chosen.load, settings, clock, watcher)
+    told = replace(result, warnings=(*small, *result.warnings))
+    return DriveOutcome(figures=told.to_json(), warnings=told.warnings)
 
 
 async def prepare_url(

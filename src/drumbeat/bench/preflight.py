@@ -9,11 +9,13 @@ from urllib.parse import urlsplit
 from drumbeat.bench.config import load_of
 from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan
 from drumbeat.bench.modes.allocate import allocate, workers_for
+from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.template.document import PASSWORD_REFUSED, TemplateDocument, holds_password
 from drumbeat.bench.template.plan import most_connections, plan_warnings
 from drumbeat.bench.template.resolve import resolved
 from drumbeat.bench.template.run_config import missing_fields
+from drumbeat.bench.too_small import too_small
 from drumbeat.bench.values import VIRTUAL_SLOTS
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
@@ -85,6 +87,7 @@ async def preflight(document: TemplateDocument, plan: RunPlan, target: Target | 
         errors += _unknown_objectives(plan, load)
     if target is not None:
         warnings += await _too_many(target, ready)
+        warnings += await _too_small(document, target)
     warnings += _one_writer(document, target, load, ready)
     return replace(ready, errors=tuple(errors), warnings=tuple(warnings))
 
@@ -228,6 +231,16 @@ async def _too_many(target: Target, ready: Preflight) -> list[str]:
         f"{wanted} connections ({_OBSERVED_BY} of them to observe) are more than the {max(room, 0)} that {target.location} has "
         "free; raise its max_connections, go through a pooler, or lower the load's"
     ]
+
+
+async def _too_small(document: TemplateDocument, target: Target) -> tuple[str, ...]:
+    """Less in the tables of a standard workload than it will ask for. One that is missing is an error, told of already."""
+    if not document.workload.standard:
+        return ()
+    try:
+        return await too_small(target, standard(document.workload.standard, document.workload.scale))
+    except InvalidInput:
+        return ()
 
 
 async def free_connections(target: Target) -> int | None:

@@ -86,7 +86,8 @@ async def test_every_standard_can_be_prepared_checked_and_run(name: str, target:
     load = await above_what_is_there(target, workload.load)
 
     await target.check(load)
-    driven = await drive(target, load, operations=200, connections=1 if target.traits.name == "duckdb" else 4)
+    operations, connections = (100, 1) if target.traits.name == "duckdb" else (200, 4)
+    driven = await drive(target, load, operations=operations, connections=connections)
 
     kinds = Counter(driven.kinds[kind] for kind in driven.records["kind"])
     assert (driven.failed, list(driven.samples)) == (0, [])

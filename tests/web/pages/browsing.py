@@ -27,6 +27,7 @@ from playwright.async_api import (
 )
 
 from servers.chromium import installation
+from thorough import THOROUGH
 
 PICTURES = Path(__file__).parents[3] / "artefacts" / "screenshots"
 PHONE: ViewportSize = {"width": 390, "height": 844}
@@ -182,9 +183,9 @@ async def tabbed_to(page: Page, name: str, most: int = 60) -> None:
     raise AssertionError(f"expected Tab to reach {name!r}, got {passed}")
 
 
-async def picture(page: Page, name: str, *, full: bool = True) -> Path:
-    """Keep what the page looks like, as an artefact."""
+async def picture(page: Page, name: str, *, full: bool = True) -> None:
+    """Keep what the page looks like, as an artefact of make soak."""
+    if not THOROUGH:
+        return
     PICTURES.mkdir(parents=True, exist_ok=True)
-    file = PICTURES / f"{name}.png"
-    await page.screenshot(path=file, full_page=full, animations="disabled")
-    return file
+    await page.screenshot(path=PICTURES / f"{name}.png", full_page=full, animations="disabled")
