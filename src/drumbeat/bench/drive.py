@@ -130,6 +130,7 @@ async def drive_url(
         executions=Path(request.record) if request.record else None,
         engine=EngineSettings(limit=request.limit, most_connections=max(request.connections, 1)),
     )
+    check_recording(settings.executions)  # before anything is asked of the database
     async with open_target(url) as target:
         watcher = Watcher(
             on_interval=lambda interval: on_progress(_progress(interval)),
