@@ -276,7 +276,8 @@ async def test_work_that_is_cancelled_leaves_nobody_behind(url: str) -> None:
         papers = db.pool("papers")
         await papers.push(1)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(db.work("papers", slowly), 0.5)
+            async with asyncio.timeout(0.5):
+                await db.work("papers", slowly)
         status = await papers.status()
 
     assert (status.counts.ready, status.counts.claimed, status.workers) == (1, 0, ())

@@ -104,7 +104,8 @@ async def test_a_busy_process_can_be_stopped_and_the_loop_is_not_held_up(process
     async with asyncio.TaskGroup() as group:
         counting = group.create_task(count())
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(run(processes, "spin", 60), 0.3)
+            async with asyncio.timeout(0.3):
+                await run(processes, "spin", 60)
         counting.cancel()
 
     assert turns > 10
@@ -122,10 +123,12 @@ async def test_a_stopped_thread_lingers_until_it_is_over() -> None:
     where.on_free = freed.set
 
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(where.run(describe(lambda payload: go.wait(30)), given(1)), 0.05)
+        async with asyncio.timeout(0.05):
+            await where.run(describe(lambda payload: go.wait(30)), given(1))
     lingering = where.lingering
     go.set()
-    await asyncio.wait_for(freed.wait(), 10)
+    async with asyncio.timeout(10):
+        await freed.wait()
 
     assert (lingering, where.lingering) == (1, 0)
     await where.close()

@@ -123,10 +123,10 @@ async def test_a_command_that_prints_too_much_fails() -> None:
 
 async def test_a_cancelled_command_is_killed() -> None:
     handler = load("command:sleep 60")
-    work = asyncio.wait_for(handler.invoke(context({})), 0.2)
 
     with pytest.raises(TimeoutError):
-        await work
+        async with asyncio.timeout(0.2):
+            await handler.invoke(context({}))
 
 
 def is_over(pid: int) -> bool:
@@ -147,7 +147,8 @@ async def ends(pid: int) -> bool:
 async def test_what_a_command_leaves_behind_holds_nobody_up_and_ends_with_it() -> None:
     handler = load("command:sh -c 'sleep 60 & echo $!'")
 
-    left_behind = await asyncio.wait_for(handler.invoke(context({})), 30)
+    async with asyncio.timeout(30):
+        left_behind = await handler.invoke(context({}))
 
     assert await ends(left_behind)
 
@@ -188,7 +189,8 @@ async def test_a_command_is_over_though_what_it_started_has_gone_its_own_way_wit
     away = 'import subprocess; print(subprocess.Popen(["sleep", "60"], start_new_session=True).pid)'
     handler = load(f"command:{sys.executable} -c '{away}'")
 
-    gone_away = await asyncio.wait_for(handler.invoke(context({})), 30)
+    async with asyncio.timeout(30):
+        gone_away = await handler.invoke(context({}))
 
     assert not is_over(gone_away)
     os.kill(gone_away, signal.SIGKILL)

@@ -428,7 +428,8 @@ async def test_whoever_is_cancelled_leaves_the_store_in_order(url: str) -> None:
         made = await store.pools.create(pool("p", PoolKind.JOBS))
         await store.queue.claim(claiming(made))
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(store.queue.wait(made.pool_id, timedelta(seconds=20)), 0.05)
+            async with asyncio.timeout(0.05):
+                await store.queue.wait(made.pool_id, timedelta(seconds=20))
         async with asyncio.TaskGroup() as group:
             given_up = group.create_task(store.pools.list())
             heard = group.create_task(store.pools.list())

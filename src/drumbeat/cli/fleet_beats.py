@@ -69,7 +69,8 @@ async def _beat_on(
     except DrumbeatError as exc:
         log.error("%s; nothing is decided until that is mended", exc)
     with until_stopped(stop), contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), policy.every.total_seconds())
+        async with asyncio.timeout(policy.every.total_seconds()):
+            await stop.wait()
     return await plane.fleet(pool).policy()
 
 

@@ -63,7 +63,8 @@ async def _keep_looking(screen: "FleetScreen", stop: asyncio.Event) -> None:
             if not console.is_terminal:
                 screen.tell_news()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), _LOOKED_EVERY)
+                async with asyncio.timeout(_LOOKED_EVERY):
+                    await stop.wait()
 
 
 @dataclass(slots=True)

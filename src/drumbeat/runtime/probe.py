@@ -81,7 +81,7 @@ class Probe:
         return Reading(
             process_cpu_percent=_percent(self._times.process - before.process, interval.total_seconds()),
             process_memory_percent=self._process.memory_percent(),
-            host_cpu_percent=_percent(self._times.host_busy - before.host_busy, self._times.host_total - before.host_total),
+            host_cpu_percent=_share(self._times.host_busy - before.host_busy, self._times.host_total - before.host_total),
             host_memory_percent=psutil.virtual_memory().percent,
             cgroup_cpu_percent=cgroup_cpu,
             cgroup_memory_percent=cgroup_memory,
@@ -99,6 +99,12 @@ class Probe:
 
 def _percent(part: float, whole: float) -> float | None:
     return max(part / whole * 100, 0.0) if whole > 0 else None
+
+
+def _share(part: float, whole: float) -> float | None:
+    """The same of what cannot be more than all: sums of many small numbers may seem to be, by a hair."""
+    found = _percent(part, whole)
+    return None if found is None else min(found, 100.0)
 
 
 class GpuProbe:

@@ -66,7 +66,8 @@ async def chromium() -> AsyncIterator[Browser]:
 async def close(thing: Browser | BrowserContext | Page) -> None:
     """Close it, or leave it to the end of what it belongs to: amid a navigation closing is sometimes never answered."""
     with suppress(TimeoutError):
-        await asyncio.wait_for(thing.close(), CLOSING)
+        async with asyncio.timeout(CLOSING):
+            await thing.close()
 
 
 class Watch:

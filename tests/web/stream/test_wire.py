@@ -36,7 +36,9 @@ async def serving(folder: Path) -> AsyncIterator[tuple[str, Scene]]:
         await scene.worked(1)
         group.create_task(serve(plane, WebSettings(port=0, conduct=False), address.set_result, stop, with_pages=False))
         try:
-            yield await asyncio.wait_for(address, PATIENCE), scene
+            async with asyncio.timeout(PATIENCE):
+                found = await address
+            yield found, scene
         finally:
             stop.set()
 
@@ -54,15 +56,16 @@ def stream_of(address: str) -> str:
 async def closed_with(socket: websockets.ClientConnection) -> int | None:
     with contextlib.suppress(websockets.ConnectionClosed):
         while True:
-            await asyncio.wait_for(socket.recv(), PATIENCE)
+            async with asyncio.timeout(PATIENCE):
+                await socket.recv()
     return socket.close_code
 
 
 async def answers(address: str) -> None:
     """A fresh stream still says hello and tells the run."""
-    async with websockets.connect(stream_of(address)) as again:
-        assert await asyncio.wait_for(again.recv(), PATIENCE) == '{"status":"connected"}'
-        assert "RUN_UPDATE" in str(await asyncio.wait_for(again.recv(), PATIENCE))
+    async with asyncio.timeout(PATIENCE), websockets.connect(stream_of(address)) as again:
+        assert await again.recv() == '{"status":"connected"}'
+        assert "RUN_UPDATE" in str(await again.recv())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +91,8 @@ async def test_three_hundred_broken_frames_break_nothing(server: tuple[str, Scen
             f"GET /api/v1/runs/{RUN}/stream HTTP/1.1\r\nHost: {host}:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
         )
-        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), PATIENCE)
+        async with asyncio.timeout(PATIENCE):
+            await reader.readuntil(b"\r\n\r\n")
         first = bytes([chance.choice((0x81, 0x82, 0x88, 0x89, 0x80, 0xF1, 0x01, chance.randrange(256)))])
         writer.write(first + chance.randbytes(chance.randrange(1, 40)))
         writer.close()

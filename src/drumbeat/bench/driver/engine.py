@@ -185,7 +185,8 @@ class PostgresEngine:
 
         self._order(reply)
         try:
-            return await asyncio.wait_for(answer, _ANSWER_WITHIN)
+            async with asyncio.timeout(_ANSWER_WITHIN):
+                return await answer
         except TimeoutError:
             return 0
 

@@ -144,7 +144,8 @@ class PostgresDatabase:
         self.express.close()
         lending, self._lending = self._lending, None
         try:
-            await asyncio.wait_for(lending.close(), self._connect_timeout)
+            async with asyncio.timeout(self._connect_timeout):
+                await lending.close()
         except (TimeoutError, OSError):
             lending.terminate()
 

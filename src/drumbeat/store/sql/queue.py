@@ -132,7 +132,8 @@ class SqlQueue:
 
 async def _rang(ear: Ear, within: float) -> bool:
     try:
-        await asyncio.wait_for(ear.heard.wait(), max(within, 0.0))
+        async with asyncio.timeout(max(within, 0.0)):
+            await ear.heard.wait()
     except TimeoutError:
         return False
     return True
