@@ -60,6 +60,15 @@ async def test_waiting_for_the_disk_is_not_being_busy(monkeypatch: pytest.Monkey
     assert probe.read().host_cpu_percent == pytest.approx(20 / 120 * 100)
 
 
+async def test_a_host_is_never_busier_than_it_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = [HostTimes(10, 10, 70, 5, 0), HostTimes(20, 20, 70 - 1e-6, 5, 0)]
+    monkeypatch.setattr(psutil, "cpu_times", lambda: times.pop(0))
+    clock = ManualClock()
+    probe = Probe(clock)
+    await clock.advance(seconds(1))
+    assert probe.read().host_cpu_percent == 100.0
+
+
 def test_cpu_is_over_the_time_since_the_last_reading() -> None:
     clock = ManualClock()
     assert Probe(clock).read().process_cpu_percent is None

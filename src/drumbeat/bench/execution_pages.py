@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from drumbeat.bench.driver.samples import Classify
-from drumbeat.bench.executions import classify_of, execution_of, numbered, statements_of
-from drumbeat.bench.removal import is_here
+from drumbeat.bench.executions import classify_of, execution_of, is_here, numbered, statements_of
 from drumbeat.core.run import Execution, ExecutionFile, RunId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import ExecutionOrder, Store

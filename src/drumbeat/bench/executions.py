@@ -1,15 +1,16 @@
 """A run's single operations: from the Parquet files its workers left, into the store's ``executions`` on request."""
 
 import logging
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 
 from drumbeat.bench.config import load_of
 from drumbeat.bench.driver.samples import Classify
-from drumbeat.bench.removal import is_here
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.targets.terms import CLASSES
 from drumbeat.core.errors import DrumbeatError
@@ -40,6 +41,11 @@ async def load_executions(store: Store, run_id: RunId) -> Loaded:
     for file, first in numbered(here):
         rows += await store.executions.load(_executions(run_id, file, first, texts, classify))
     return Loaded(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
+
+
+def is_here(file: ExecutionFile) -> bool:
+    """Whether a file can be read from this host."""
+    return file.host == socket.gethostname() and Path(file.path).is_file()
 
 
 def statements_of(run: Run) -> dict[str, str]:

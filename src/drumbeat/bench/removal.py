@@ -1,11 +1,13 @@
 """A run is removed with the files its workers left; those on other machines can only be told of."""
 
+import asyncio
 import logging
-import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from drumbeat.bench.executions import is_here
 from drumbeat.core.run import ExecutionFile, RunId
 from drumbeat.store.interface import Store
 
@@ -22,18 +24,18 @@ class Removed:
     left: tuple[str, ...]  #: that could not be, each with its host
 
 
-def is_here(file: ExecutionFile) -> bool:
-    """Whether a file can be read from this host."""
-    return file.host == socket.gethostname() and Path(file.path).is_file()
-
-
 async def remove_run(store: Store, run_id: RunId) -> Removed:
     """Delete a run, what was measured in it, and its files on this host. Raises NotFound, and Refused while it is under way."""
     await store.runs.get(run_id)
     files = await store.results.list_files(run_id)
     await store.runs.delete(run_id)
-    deleted = [file for file in files if is_here(file) and _delete(run_id, Path(file.path))]
+    deleted = await asyncio.to_thread(_delete_all, run_id, files)
     return Removed(files=len(deleted), left=tuple(f"{file.host}:{file.path}" for file in files if file not in deleted))
+
+
+def _delete_all(run_id: RunId, files: Sequence[ExecutionFile]) -> list[ExecutionFile]:
+    """Those that are gone then."""
+    return [file for file in files if is_here(file) and _delete(run_id, Path(file.path))]
 
 
 def _delete(run_id: RunId, path: Path) -> bool:
