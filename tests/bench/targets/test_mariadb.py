@@ -3,6 +3,7 @@
 import asyncio
 import traceback
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +14,7 @@ from drumbeat.bench.targets.contract import Running, TargetContract, draw, load,
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.mysql import MysqlTarget, classify, in_mysql, signals_of
 from drumbeat.bench.targets.mysql_session import failure_of
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import InvalidInput, InvalidSettings
 from servers.mariadb import PASSWORD, MariaDbServer
 from servers.places import memory_folder
 
@@ -246,3 +247,15 @@ def test_errors_are_told_apart(arguments: tuple[object, ...], outcome: int, code
 
     assert (failure.outcome, failure.code, str(failure)) == (outcome, code, arguments[-1])
     assert classify(failure.outcome, failure.code) is error_class
+
+
+async def test_a_file_of_this_machine_is_never_sent_to_the_server(mariadb_url: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret.csv"
+    secret.write_text("7\n")
+    async with MysqlTarget(mariadb_url) as target:
+        await target.define(["DROP TABLE IF EXISTS contract_taken", "CREATE TABLE contract_taken (n INTEGER)"])
+
+        with pytest.raises(InvalidInput, match="refused"):
+            await target.define([f"LOAD DATA LOCAL INFILE '{secret}' INTO TABLE contract_taken"])
+
+        assert list(await target.fetch("SELECT n FROM contract_taken")) == []

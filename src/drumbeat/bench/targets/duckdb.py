@@ -55,6 +55,14 @@ _TYPES = {
     "DECIMAL": ValueType.FLOAT,
     "DATE": ValueType.TIMESTAMP,
 }
+_CONFINED = {
+    "enable_external_access": False,  # no other file is read, written or attached, and nothing is fetched from elsewhere
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "python_enable_replacements": False,  # no variable of this program is read as a table
+    "lock_configuration": True,  # no statement takes any of this back
+}  #: under test are statements that somebody else wrote: they reach their own database and nothing besides
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable FROM duckdb_columns()
  WHERE table_name = $1 AND schema_name = $2 AND database_name = current_database() ORDER BY column_index
@@ -239,8 +247,9 @@ def driver() -> Any:
 
 
 def connect(path: Path) -> "DuckDBPyConnection":
+    """A connection whose statements reach this database and no other file."""
     try:
-        connection: DuckDBPyConnection = driver().connect(str(path))
+        connection: DuckDBPyConnection = driver().connect(str(path), config=dict(_CONFINED))
     except driver().Error as exc:
         raise InvalidSettings(f"cannot use {path} as a DuckDB database: {exc}") from exc
     return connection

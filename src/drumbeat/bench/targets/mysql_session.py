@@ -103,6 +103,7 @@ async def connect(address: Address, limit: timedelta) -> Any:
             ssl=address.tls,
             connect_timeout=limit.total_seconds(),
             autocommit=True,
+            local_infile=False,  # a server never gets a file of this machine, whatever it or a statement asks for
             program_name="drumbeat",
             stmt_cache_size=8,
         )

@@ -25,8 +25,16 @@ SYNCHRONOUS = ("NORMAL", "FULL", "OFF", "EXTRA")
 _MMAP_BYTES = 256 << 20
 _BUSY, _INTERRUPT = 5, 9
 _GONE = frozenset({10, 11, 14, 26})  #: read error, corrupt, cannot open, not a database
-_NEVER = frozenset({3, 8, 23})  #: permission, read-only, not authorized
+_NOT_AUTHORIZED = 23
+_NEVER = frozenset({3, 8, _NOT_AUTHORIZED})  #: permission, read-only, not authorized
+_TEMPORARY = ""  #: the file name by which VACUUM without INTO attaches its own temporary database
+_BEYOND = frozenset({"temp_store_directory", "data_store_directory", "hard_heap_limit", "soft_heap_limit"})
+"""Pragmas that change the whole process, the server's own store included, and not only their connection."""
 
+_CONFINED = (
+    "a statement under test stays within its own database; leave out ATTACH, DETACH, VACUUM INTO, load_extension "
+    "and pragmas that change the whole process"
+)
 _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?) ORDER BY cid'
 
 
@@ -90,7 +98,7 @@ class SqliteTarget:
             try:
                 connection.execute(in_sqlite(statement))
             except sqlite3.Error as exc:
-                raise InvalidInput(f"{self.location} refused {statement!r}: {exc}") from exc
+                raise InvalidInput(f"{self.location} refused {statement!r}: {message_of(exc)}") from exc
 
     async def load_rows(self, table: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> int:
         return await self._own.run(lambda connection: self._load(connection, table, columns, rows))
@@ -116,7 +124,7 @@ class SqliteTarget:
         try:
             return connection.execute(sql, arguments).fetchall()
         except sqlite3.Error as exc:
-            raise InvalidInput(f"{self.location} refused {sql!r}: {exc}") from exc
+            raise InvalidInput(f"{self.location} refused {sql!r}: {message_of(exc)}") from exc
 
     async def signals(self) -> ServerSignals | None:
         return None
@@ -195,9 +203,26 @@ def connect(path: Path, synchronous: str, patience: timedelta) -> sqlite3.Connec
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
         connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+        connection.set_authorizer(_confine)
     except sqlite3.DatabaseError as exc:
         raise InvalidSettings(f"cannot use {path} as a SQLite database: {exc}") from exc
     return connection
+
+
+def _confine(action: int, first: str | None, second: str | None, database: str | None, source: str | None) -> int:
+    """Keep statements within their own database: SQLite asks this when it compiles one. VACUUM INTO counts as ATTACH."""
+    match action:
+        case sqlite3.SQLITE_ATTACH:
+            is_refused = first != _TEMPORARY
+        case sqlite3.SQLITE_DETACH:
+            is_refused = True
+        case sqlite3.SQLITE_FUNCTION:
+            is_refused = (second or "").lower() == "load_extension"
+        case sqlite3.SQLITE_PRAGMA:
+            is_refused = (first or "").lower() in _BEYOND
+        case _:
+            is_refused = False
+    return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
 
 
 def explain(connection: sqlite3.Connection, made: Sequence[Script]) -> None:
@@ -207,7 +232,7 @@ def explain(connection: sqlite3.Connection, made: Sequence[Script]) -> None:
             try:
                 connection.execute(f"EXPLAIN {step.sql}", [None] * len(step.order)).close()
             except (sqlite3.Error, sqlite3.Warning) as exc:
-                raise InvalidInput(f"{script.kind}: {exc} in: {step.sql}") from exc
+                raise InvalidInput(f"{script.kind}: {message_of(exc)} in: {step.sql}") from exc
 
 
 def failure_of(error: sqlite3.Error, place: int) -> Failure:
@@ -216,7 +241,14 @@ def failure_of(error: sqlite3.Error, place: int) -> Failure:
         return Failure(LOST, "", str(error), statement=place)
     if code in (_BUSY, _INTERRUPT):
         return Failure(TIMED_OUT, str(code), str(error), statement=place)
-    return Failure(LOST if code & 0xFF in _GONE else FAILED, str(code), str(error), statement=place)
+    return Failure(LOST if code & 0xFF in _GONE else FAILED, str(code), message_of(error), statement=place)
+
+
+def message_of(error: Exception) -> str:
+    """SQLite's own words; where it was not authorized, what a statement under test may not do."""
+    if getattr(error, "sqlite_errorcode", None) != _NOT_AUTHORIZED:
+        return str(error)
+    return f"{error}: {_CONFINED}"
 
 
 def classify(outcome: int, sqlstate: str) -> ErrorClass | None:
