@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -18,6 +19,7 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, part
+from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
 from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, public_url
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store, open_store
@@ -424,13 +426,21 @@ def serve_forks(
 @contextmanager
 def until_stopped(*stops: asyncio.Event) -> Iterator[None]:
     """Inside the block SIGTERM and SIGINT set these events, and do nothing else."""
-    from drumbeat.runtime.signals import on_stop_signals
 
     def stop_all(_: str) -> None:
         for stop in stops:
             stop.set()
 
     with on_stop_signals(stop_all):
+        yield
+
+
+@contextmanager
+def on_stop_signals(stop: Callable[[str], object], *numbers: signal.Signals) -> Iterator[None]:
+    """Inside the block these signals, or SIGTERM and SIGINT, call ``stop`` with the signal's name, and do nothing else."""
+    from drumbeat.runtime import signals
+
+    with signals.on_stop_signals(stop, numbers or signals.STOPPING):
         yield
 
 

@@ -50,6 +50,10 @@ FAST = replace(
     start_within=timedelta(seconds=30),
     drain_within=timedelta(seconds=5),
 )
+HOUR = timedelta(hours=1)
+SLOW = replace(
+    PRESETS[PoolKind.FLEET], stale_after=HOUR, lost_after=2 * HOUR, start_within=HOUR
+)  #: however long the tests take
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,7 @@ async def bare_pool(store: Store, limits: Thresholds = FAST) -> None:
 
 async def scene(store: Store) -> None:
     """Something in every table that a reading command shows; names and messages are as awkward as they may be."""
-    home = await store.pools.create(pool(POOL, PoolKind.FLEET, workers=2, target=5))
+    home = await store.pools.create(pool(POOL, PoolKind.FLEET, SLOW, workers=2, target=5))
     await store.runs.create(Run(run_id=RunId("r1"), name="[/odd] :smile:", config={}), pool("r1", PoolKind.BENCH))
     busy = await moved(store, await joined(store, home, WorkerId("w-busy"), 0), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
     await store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("w-new"), slot=1)])

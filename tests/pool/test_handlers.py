@@ -82,6 +82,17 @@ def test_a_handler_that_cannot_be_had_is_refused_by_name(spec: str, says: str) -
         load(spec)
 
 
+def test_a_handler_is_found_in_the_current_folder_and_where_modules_are_looked_for_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "handlers_of_this_folder.py").write_text("def echo(payload): return payload\n")
+    monkeypatch.chdir(tmp_path)
+    before = list(sys.path)
+
+    assert load("handlers_of_this_folder:echo").name == "handlers_of_this_folder:echo"
+    assert sys.path == before
+
+
 def test_a_plan_without_handlers_is_refused() -> None:
     with pytest.raises(InvalidInput, match="expected a handler, got none"):
         load_all({})

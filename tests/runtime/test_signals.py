@@ -43,3 +43,17 @@ async def test_outside_the_block_signals_are_as_before() -> None:
         await delivered(signal.SIGTERM)
     assert got == ["SIGTERM"]
     assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_handler_of_the_program_that_we_run_in_is_back_after_the_block(number: signal.Signals) -> None:
+    got: list[str] = []
+    before = signal.signal(number, lambda *_: got.append("the program's own"))
+    try:
+        with on_stop_signals(got.append):
+            await delivered(number)
+        await delivered(number)
+    finally:
+        signal.signal(number, before)
+
+    assert got == [number.name, "the program's own"]

@@ -29,7 +29,7 @@ class Reaper:
     def __init__(self) -> None:
         self._lock = Lock()
         self._process = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, text=True, start_new_session=True)
-        atexit.register(self._close)
+        atexit.register(self._close)  # noqa: TID251 - at the end of the tests
 
     def watch(self, pid: int) -> None:
         """End this process and its children if we die."""

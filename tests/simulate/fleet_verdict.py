@@ -112,11 +112,11 @@ async def _in_the_end(world: World, verdict: Verdict, *, over: bool) -> dict[str
 def _quietly() -> Iterator[None]:
     """Nobody reads ten thousand runs' logs."""
     before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
+    logging.disable(logging.CRITICAL)  # noqa: TID251
     try:
         yield
     finally:
-        logging.disable(before)
+        logging.disable(before)  # noqa: TID251
 
 
 def judged(seed: int) -> Verdict:

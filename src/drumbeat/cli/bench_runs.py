@@ -1,7 +1,6 @@
 """drumbeat bench run and its kin: plan, start, watch, stop, list, show, run again, remove."""
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -15,7 +14,7 @@ from drumbeat.cli.bench_templates import SetOption, read_document
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, control_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
-from drumbeat.control_plane import ControlPlane
+from drumbeat.control_plane import ControlPlane, on_stop_signals, until_stopped
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
@@ -125,9 +124,9 @@ async def conducted(plane: ControlPlane, desk: "BenchDesk", run_id: RunId, *, qu
 @asynccontextmanager
 async def _signals(desk: "BenchDesk", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
     """The first signal stops the run, the second leaves it."""
-    loop, asked = asyncio.get_running_loop(), asyncio.Event()
+    asked = asyncio.Event()
 
-    def heard() -> None:
+    def heard(_: str) -> None:
         if asked.is_set():
             leave.set()
         asked.set()
@@ -142,16 +141,13 @@ async def _signals(desk: "BenchDesk", run_id: RunId, leave: asyncio.Event) -> As
                 errors.print(f"not stopped: {exc}; interrupt again to try again", style="red", soft_wrap=True)
                 asked.clear()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, heard)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(stop_when_asked())
-        try:
-            yield
-        finally:
-            task.cancel()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.remove_signal_handler(number)
+    with on_stop_signals(heard):
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(stop_when_asked())
+            try:
+                yield
+            finally:
+                task.cancel()
 
 
 async def concluded(desk: "BenchDesk", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
@@ -176,10 +172,8 @@ def orchestrate(
     async def work() -> None:
         async with control_plane(store, create=not once) as plane:
             desk, leave = plane.bench(), asyncio.Event()
-            loop = asyncio.get_running_loop()
-            for number in (signal.SIGINT, signal.SIGTERM):
-                loop.add_signal_handler(number, leave.set)
-            await desk.orchestrate(leave, once=once, on_run=lambda found: say(f"{found.run_id}: orchestrated from here"))
+            with until_stopped(leave):
+                await desk.orchestrate(leave, once=once, on_run=lambda found: say(f"{found.run_id}: orchestrated from here"))
 
     run(work())
 

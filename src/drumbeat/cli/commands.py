@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 #: the groups of commands, each as module:name in this folder
 GROUPS: Mapping[str, str] = {
@@ -80,7 +81,8 @@ def root(
 def run() -> tuple[int, str]:
     """Do what the command line asks; its exit code, and what is wrong with its arguments."""
     try:
-        return int(asked(sys.argv[1:])(prog_name="drumbeat", standalone_mode=False) or 0), ""
+        command = get_command(asked(sys.argv[1:]))  # an app that is called itself would take over sys.excepthook
+        return int(command(prog_name="drumbeat", standalone_mode=False) or 0), ""
     except typer.TyperException as exc:
         return 1, _usage(exc)
     except typer.Abort:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from drumbeat.cli.forks import become, worker_modules
 from drumbeat.cli.opening import run
-from drumbeat.control_plane import forking, open_control_plane
+from drumbeat.control_plane import forking, logging_to_stderr, open_control_plane
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import load_settings
 from drumbeat.triggers.model import Firing, Machine
@@ -34,9 +34,9 @@ def main() -> int:
 
 def fire(firing: str, door: "Door | None" = None) -> int:
     """Run the beat, tell what it came to, as JSON; exit code 1 when it could not be run."""
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
-        run(_fire(firing_of(firing), door))
+        with logging_to_stderr(logging.WARNING):
+            run(_fire(firing_of(firing), door))
     except DrumbeatError as exc:
         return _complain(exc)
     return 0

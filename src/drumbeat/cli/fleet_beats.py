@@ -15,7 +15,7 @@ from drumbeat.cli.fleet_options import PoolArgument, ProviderOption
 from drumbeat.cli.options import StoreOption, parse_age, with_control_plane
 from drumbeat.cli.outlet import Outlet, OutletHandler
 from drumbeat.cli.render import show_json, to_json
-from drumbeat.control_plane import ControlPlane, until_stopped
+from drumbeat.control_plane import ControlPlane, logging_to_stderr, until_stopped
 from drumbeat.core.errors import DrumbeatError, InvalidSettings
 from drumbeat.core.pool import PoolId
 
@@ -26,7 +26,6 @@ app = typer.Typer()
 log = logging.getLogger(__name__)
 
 UNSEEN = frozenset({"state"})  #: of a beat's summary: what it leaves to the next, for no reader
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @app.command()
@@ -48,7 +47,6 @@ def run(
     policy, if it may be: another provider may not while workers of the old one are there. A policy that is changed meanwhile
     is followed, its provider and its pace too.
     """
-    _log_to_stderr()
     told = beat_settings(provider, every)
 
     async def work(plane: ControlPlane) -> None:
@@ -57,7 +55,8 @@ def run(
         while turned is not None and not stop.is_set():
             turned = await _beat_on(plane, pool, turned, teller, stop)
 
-    with_control_plane(store, work)
+    with logging_to_stderr(logging.INFO, OutletHandler(Outlet(sys.stderr))):
+        with_control_plane(store, work)
 
 
 async def _beat_on(
@@ -161,8 +160,3 @@ class _Teller:
         went = self.out.write(to_json({**cycle, "missed": missed} if missed else cycle))
         if not went and not missed:
             log.warning("nobody reads what is printed: cycles are left out until somebody does")
-
-
-def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.INFO, handlers=[OutletHandler(Outlet(sys.stderr))], format=_FORMAT)
-    logging.getLogger("httpx").setLevel(logging.WARNING)

@@ -55,8 +55,11 @@ def serve(store: str | None, idle: timedelta | None) -> None:
     from drumbeat.control_plane import serve_forks
 
     settings = load_settings(os.environ, store=store)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    serve_forks(settings, become, (*worker_modules(settings.store), *_CHECKER), idle)
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        serve_forks(settings, become, (*worker_modules(settings.store), *_CHECKER), idle)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from drumbeat.cli.opening import parse_age, run, with_control_plane
-from drumbeat.control_plane import ControlPlane, WorkDone, WorkerArguments, open_control_plane
+from drumbeat.control_plane import ControlPlane, WorkDone, WorkerArguments, logging_to_stderr, open_control_plane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.worker import ExitCode
 from drumbeat.settings import load_settings
 
 NOTHING_TO_DO = 6  #: of ``pool work --once``: there was no job to claim
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def be_worker(run_id: str, worker_id: str, worker_group_id: int, worker_group_count: int) -> int:
@@ -22,8 +21,8 @@ def be_worker(run_id: str, worker_id: str, worker_group_id: int, worker_group_co
     arguments = WorkerArguments(
         run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
     )
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format=_FORMAT)
-    return int(run(_live(arguments)))
+    with logging_to_stderr(logging.INFO):
+        return int(run(_live(arguments)))
 
 
 async def _live(arguments: WorkerArguments) -> ExitCode:
@@ -45,8 +44,8 @@ def be_job_worker(
     if once and drain:
         raise InvalidInput("expected --once or --drain, got both")
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format=_FORMAT)
-    done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id))
+    with logging_to_stderr(logging.WARNING):
+        done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id))
     _tell(done, as_json=as_json)
     return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.finished else int(done.code)
 

@@ -4,6 +4,8 @@ import io
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from drumbeat.cli import quick
@@ -28,8 +30,31 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that has no word for a dash shall not end the command
-    logging.getLogger("drumbeat").addHandler(logging.NullHandler())  # what fails in a beat is in its row; a worker logs
-    sys.exit(_run())
+    with _quiet_logger(), _modules_of_this_folder():
+        sys.exit(_run())
+
+
+@contextmanager
+def _quiet_logger() -> Iterator[None]:
+    """Log lines that nobody asked for are not printed: what fails in a beat is in its row, and a worker sets up its logging."""
+    ours, nothing = logging.getLogger("drumbeat"), logging.NullHandler()
+    ours.addHandler(nothing)
+    try:
+        yield
+    finally:
+        ours.removeHandler(nothing)
+
+
+@contextmanager
+def _modules_of_this_folder() -> Iterator[None]:
+    """Handlers are found in the folder the command is run in, and so is what they import later: as with ``python -m``."""
+    before = list(sys.path)
+    if not {"", os.getcwd()} & set(before):
+        sys.path.insert(0, os.getcwd())
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _run() -> int:

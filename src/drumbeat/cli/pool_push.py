@@ -9,6 +9,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from drumbeat.cli.arriving import standard_input
+from drumbeat.cli.csv_rows import CsvRows
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
@@ -140,16 +141,22 @@ def _numbered(lines: Iterable[str | None]) -> Iterator[Line]:
 
 
 def _csv_lines(file: IO[str]) -> Iterator[Line]:
-    import csv
-
-    csv.field_size_limit(_BATCH_BYTES)
-    rows = csv.DictReader(file)
+    rows = CsvRows(file, _BATCH_BYTES)
+    header: list[str] = []
     try:
-        for row in rows:
-            fits = None not in row and None not in row.values()
-            yield rows.line_num, json.dumps(row) if fits else InvalidInput("expected as many fields as the header has")
-    except csv.Error as exc:
-        yield rows.line_num, InvalidInput(f"expected a row of CSV, got: {exc}")
+        for row in filter(None, rows):
+            if not header:
+                header = row
+                continue
+            fits = len(row) == len(header)
+            job = (
+                json.dumps(dict(zip(header, row, strict=True)))
+                if fits
+                else InvalidInput("expected as many fields as the header has")
+            )
+            yield rows.line_number, job
+    except InvalidInput as exc:
+        yield rows.line_number, InvalidInput(f"expected a row of CSV, got: {exc}")
 
 
 def _push_lines(

@@ -11,7 +11,7 @@ import typer
 
 from drumbeat.cli.options import StoreOption, with_control_plane
 from drumbeat.cli.render import say
-from drumbeat.control_plane import ControlPlane, until_stopped
+from drumbeat.control_plane import ControlPlane, logging_to_stderr, until_stopped
 from drumbeat.core.errors import MissingExtra
 
 
@@ -36,7 +36,6 @@ def serve(
     Without DRUMBEAT_TOKEN it listens on this machine only, and everybody on it may do everything. With it, an operator logs in
     with that token; DRUMBEAT_READ_TOKEN lets in those who may only look. Put a proxy that speaks TLS before it on a network.
     """
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     try:
         from drumbeat.web import server
         from drumbeat.web.settings import load_web_settings
@@ -53,4 +52,5 @@ def serve(
         with until_stopped(stop):
             await server.serve(plane, settings, ready, stop)
 
-    with_control_plane(store, work, create=True)
+    with logging_to_stderr(logging.INFO):
+        with_control_plane(store, work, create=True)

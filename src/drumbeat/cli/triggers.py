@@ -12,7 +12,7 @@ import typer
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_beats import finish
 from drumbeat.cli.render import Columns, say, show, show_json
-from drumbeat.control_plane import ControlPlane, until_stopped
+from drumbeat.control_plane import ControlPlane, logging_to_stderr, until_stopped
 
 app = typer.Typer(no_args_is_help=True, help="Triggers: what wakes a beat when nobody is running.")
 
@@ -123,7 +123,6 @@ def serve(
     store: StoreOption = None,
 ) -> None:
     """Keep the file's schedules and listen for its webhooks until interrupted."""
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def ready(address: str) -> None:
         say(f"listening on {address}")
@@ -134,4 +133,5 @@ def serve(
         with until_stopped(stop):
             await desk.serve(host, port, ready, stop)
 
-    with_control_plane(store, work)
+    with logging_to_stderr(logging.INFO):
+        with_control_plane(store, work)

@@ -7,7 +7,8 @@ import shlex
 import shutil
 import sys
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,10 +112,9 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _found(spec: str, module: str, path: str) -> Any:
-    if os.getcwd() not in sys.path and "" not in sys.path:
-        sys.path.insert(0, os.getcwd())
     try:
-        found: Any = importlib.import_module(module)
+        with _modules_of_this_folder():
+            found: Any = importlib.import_module(module)
     except Exception as exc:
         raise InvalidInput(f"handler {spec!r}: cannot import {module!r}: {type(exc).__name__}: {exc}") from exc
     for name in path.split("."):
@@ -122,6 +122,21 @@ def _found(spec: str, module: str, path: str) -> Any:
             raise InvalidInput(f"handler {spec!r}: {module!r} has no {path!r}; expected the name of a function in it")
         found = getattr(found, name)
     return found
+
+
+@contextmanager
+def _modules_of_this_folder() -> Iterator[None]:
+    """Inside the block modules are found in the current folder too."""
+    here = os.getcwd()
+    if {"", here} & set(sys.path):
+        yield
+        return
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
 
 
 def _command(spec: str, line: str) -> Handler:

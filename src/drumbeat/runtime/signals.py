@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from drumbeat.core.worker import ExitCode
@@ -12,16 +12,17 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 
 
 @contextmanager
-def on_stop_signals(stop: Callable[[str], object]) -> Iterator[None]:
-    """Inside the block SIGTERM and SIGINT call ``stop`` with the signal's name, and nothing else."""
-    loop = asyncio.get_running_loop()
-    for number in STOPPING:
+def on_stop_signals(stop: Callable[[str], object], numbers: Sequence[signal.Signals] = STOPPING) -> Iterator[None]:
+    """Inside the block SIGTERM and SIGINT call ``stop`` with the signal's name, and nothing else; after it, what they did."""
+    loop, before = asyncio.get_running_loop(), {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
         loop.add_signal_handler(number, stop, number.name)
     try:
         yield
     finally:
-        for number in STOPPING:
-            loop.remove_signal_handler(number)
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)  # which leaves the default behind, whatever was there
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 async def run_until_signalled(life: WorkerLife) -> ExitCode:

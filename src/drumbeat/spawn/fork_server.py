@@ -152,7 +152,7 @@ def settle_in(request: Request, files: Sequence[int]) -> None:
     os.dup2(files[0], 1)
     os.dup2(files[0], 2)
     os.close(files[0])
-    os.chdir(request.folder)
+    os.chdir(request.folder)  # noqa: TID251 - a child that was just forked has the process to itself
     os.environ.clear()
     os.environ.update(request.environment)
     if request.leash is not None:
@@ -257,9 +257,10 @@ def listening(state_dir: Path) -> Iterator[socket.socket]:
 
 
 def _bind_within(knocks: socket.socket, folder: Path) -> None:
-    place, mask = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), os.umask(0o177)
+    """The path may be longer than a socket's may be. Linux makes the socket's file with the mode of the socket."""
+    os.fchmod(knocks.fileno(), 0o600)
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         knocks.bind(f"/proc/self/fd/{place}/{SOCKET}")
     finally:
-        os.umask(mask)
         os.close(place)

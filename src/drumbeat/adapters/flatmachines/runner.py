@@ -7,7 +7,8 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
@@ -23,6 +24,7 @@ from drumbeat.adapters.flatmachines.machine_files import find_inside, find_machi
 from drumbeat.adapters.flatmachines.session import Origin, Session, open_session
 from drumbeat.adapters.flatmachines.spawning import launch
 from drumbeat.adapters.flatmachines.translate import Setting, translate
+from drumbeat.control_plane import logging_to_stderr, on_stop_signals
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound
 from drumbeat.settings import Settings, load_settings
 from drumbeat.store.interface import Store
@@ -198,9 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the output as JSON, and answer with the exit code: 0, or 1 when the machine or its arguments failed."""
     try:
         wanted, settings, verbose = read_arguments(arguments)
-        logging.basicConfig(level=logging.DEBUG if verbose else logging.WARNING, stream=sys.stderr)
-        log_to_stderr()
-        output = asyncio.run(_until_told_to_stop(wanted, settings))
+        with logging_to_stderr(logging.DEBUG if verbose else logging.WARNING), _nothing_logged_to_stdout():
+            output = asyncio.run(_until_told_to_stop(wanted, settings))
     except DrumbeatError as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
@@ -215,18 +216,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def log_to_stderr() -> None:
-    """The package logs to stdout, which is for a machine's output."""
-    for handler in logging.getLogger("flatmachines").handlers:
-        if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stdout:
-            handler.setStream(sys.stderr)
+def log_to_stderr() -> list["logging.StreamHandler[Any]"]:
+    """For a program to call at its start: FlatMachines logs to standard output, which is for a machine's output.
+
+    Answers with the handlers that now write to standard error.
+    """
+    handlers = [each for each in logging.getLogger("flatmachines").handlers if isinstance(each, logging.StreamHandler)]
+    moved = [each for each in handlers if each.stream is sys.stdout]
+    for handler in moved:
+        handler.setStream(sys.stderr)
+    return moved
+
+
+@contextmanager
+def _nothing_logged_to_stdout() -> Iterator[None]:
+    moved = log_to_stderr()
+    try:
+        yield
+    finally:
+        for handler in moved:
+            handler.setStream(sys.stdout)
 
 
 async def _until_told_to_stop(wanted: Launch, settings: Settings) -> dict[str, Any]:
     task = asyncio.current_task()
-    if task is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    return await run_machine(wanted, settings=settings)
+    assert task is not None
+    with on_stop_signals(task.cancel, signal.SIGTERM):
+        return await run_machine(wanted, settings=settings)
 
 
 def _pairs(flag: str, given: Sequence[str]) -> dict[str, str]:

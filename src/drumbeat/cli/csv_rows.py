@@ -1,0 +1,55 @@
+"""Rows of CSV with long fields. The limit of Python's own reader can be set for the whole process only, so this is another."""
+
+from collections.abc import Iterator
+
+from drumbeat.core.errors import InvalidInput
+
+
+class CsvRows:
+    """Iterates over the rows that ``csv.reader`` finds. Raises InvalidInput for a field of more than ``longest`` characters."""
+
+    def __init__(self, lines: Iterator[str], longest: int) -> None:
+        """``lines`` have their ends, as those of a file that was opened with newline=""."""
+        self._lines = lines
+        self._longest = longest
+        self.line_number = 0  #: of the line that was read last
+
+    def __iter__(self) -> Iterator[list[str]]:
+        while line := self._next():
+            row = list(self._fields(line)) if '"' in line else line.rstrip("\r\n").split(",")
+            self._expect_short(max(map(len, row)))
+            yield row if row != [""] or '"' in line else []
+
+    def _next(self) -> str:
+        line = next(self._lines, "")
+        self.line_number += bool(line)
+        return line
+
+    def _expect_short(self, length: int) -> None:
+        if length > self._longest:
+            raise InvalidInput(f"field larger than {self._longest} characters")
+
+    def _fields(self, line: str) -> Iterator[str]:
+        """The fields of the row that begins with this line."""
+        at, comma = 0, 0
+        while comma >= 0:
+            quoted = ""
+            if line.startswith('"', at):
+                quoted, line, at = self._quoted(line, at + 1)
+            comma = line.find(",", at)
+            yield quoted + (line[at:comma] if comma >= 0 else line[at:].rstrip("\r\n"))
+            at = comma + 1
+
+    def _quoted(self, line: str, at: int) -> tuple[str, str, int]:
+        """The text in quotation marks that begins here, the line where it ends, and where in that line. Lines may be in it."""
+        parts, length = [], 0
+        while line:
+            mark = line.find('"', at)
+            doubled = line.startswith('""', mark) if mark >= 0 else False
+            parts.append(line[at : mark + doubled] if mark >= 0 else line[at:])
+            if mark >= 0 and not doubled:
+                return "".join(parts), line, mark + 1
+            length += len(parts[-1])
+            self._expect_short(length)
+            line, at = (line, mark + 2) if doubled else (self._next(), 0)
+        return "".join(parts), "", 0
