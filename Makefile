@@ -26,8 +26,8 @@ test: $(BIN)/.ready ## every test, on real servers it starts itself
 	@echo "drumbeat: running the tests (PostgreSQL comes from a wheel and is started on a free loopback port)"
 	@$(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q
 
-soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: many more seeds and examples
-	@DRUMBEAT_THOROUGH=1 $(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q
+soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: in random order, many more seeds and examples
+	@DRUMBEAT_THOROUGH=1 DRUMBEAT_ORDER_SEED=$${DRUMBEAT_ORDER_SEED:-$$(date +%s)} $(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q
 
 check: lint types imports test ## what must be green at every commit
 

@@ -34,8 +34,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
 _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machine that loses power does
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    if scheduling.SEED:
+        items.sort(key=scheduling.shuffled_place)
+    yield  # pytest brings together the tests that share a fixture
     items.sort(key=scheduling.turn)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if scheduling.SEED and (reporter := session.config.pluginmanager.get_plugin("terminalreporter")):
+        reporter.write_line(f"tests in random order: DRUMBEAT_ORDER_SEED={scheduling.SEED}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,13 +1,18 @@
-"""Which tests go together to one test process, and which begin first.
+"""Which tests go together to one test process, which begin first, and in which order the others follow.
 
 xdist's own groups are not heeded with pytest 9.2 (it marks them in an attribute that is gone), and what they are for would be
 done once in each process: a browser, a server, a demo. So tests are told apart by where they are.
 """
 
+import hashlib
+import os
+from itertools import accumulate
+
 import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 _BROWSER, _RUNS = "tests/web/pages/", "tests/web/pages/test_run"
+SEED = os.environ.get("DRUMBEAT_ORDER_SEED")  #: the same for every test process, which must all collect in one order
 _ALONE = ("tests/e2e/", "tests/simulate/")  #: long tests, each with what it needs
 
 
@@ -31,3 +36,10 @@ def turn(item: pytest.Item) -> int:
     if "/web/pages/" in place:
         return 0
     return 1 if "/e2e/" in place or item.get_closest_marker("slow") else 2
+
+
+def shuffled_place(item: pytest.Item) -> list[bytes]:
+    """Sorts tests into the order that belongs to the seed: files, the classes in each, and the tests in each, stay together."""
+    return [
+        hashlib.sha256(f"{SEED} {place}".encode()).digest() for place in accumulate(item.nodeid.split("::"), "{}::{}".format)
+    ]
