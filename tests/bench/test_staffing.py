@@ -1,5 +1,6 @@
 """What workers are told of a pace: each its share, nobody more, and nobody none at all."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import msgspec
@@ -7,13 +8,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.bench.model import ControllerState, Figures, RunPlan, RunView, SetTargets, Spawn, Told
-from drumbeat.bench.staffing import Staffing, bring_in_line
+from drumbeat.bench.model import (
+    ControllerState,
+    Figures,
+    RunPlan,
+    RunView,
+    Scaling,
+    ScalingMode,
+    SetTargets,
+    Spawn,
+    Steer,
+    Told,
+)
+from drumbeat.bench.staffing import Staffing, bring_in_line, staffing_of
 from drumbeat.core.event import NewEvent, Target, set_worker_target
-from drumbeat.core.pool import PRESETS, PoolKind
-from drumbeat.core.recovery import Recovered
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind
+from drumbeat.core.recovery import Recovered, Seen
 from drumbeat.core.run import RunId, RunStatus
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VIEW = RunView(
@@ -33,6 +45,7 @@ VIEW = RunView(
     instances=(),
     recent=Figures(since=NOW, until=NOW),
 )
+LOST = Worker(pool_id=PoolId("r"), worker_id=WorkerId("worker-0"), slot=0, status=WorkerStatus.LOST)
 NOBODY = Recovered(actions=(), living=(), staying=())
 
 
@@ -67,3 +80,23 @@ def test_a_share_of_nothing_is_kept_and_sent_as_such() -> None:
 
     assert msgspec.convert(msgspec.to_builtins(state), ControllerState) == state
     assert event.payload["target_qps"] == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "shown", "started"),
+    [
+        ([], [], 2),
+        ([LOST], [Seen(worker_id=WorkerId("worker-0"), running=True)], 1),
+        ([LOST], [Seen(worker_id=WorkerId("worker-0"), running=False)], 2),
+        ([replace(LOST, status=WorkerStatus.DRAINING)], [Seen(worker_id=WorkerId("worker-0"), running=True)], 1),
+        ([], [Seen(worker_id=WorkerId("worker-7"), running=True)], 1),
+    ],
+    ids=["nobody is there", "a lost one may run", "a lost one is over", "one drains", "a stray runs"],
+)
+def test_never_more_run_at_once_than_the_plan_allows(rows: list[Worker], shown: list[Seen], started: int) -> None:
+    plan = RunPlan(scaling=Scaling(mode=ScalingMode.BOUNDED, min_workers=1, max_workers=2))
+    seen = replace(VIEW, plan=plan, workers=tuple(rows), instances=tuple(shown))
+
+    staffing = staffing_of(seen, NOBODY, Steer(connections=4, workers=2, reason=""), ControllerState(), {})
+
+    assert len(staffing.spawns) == started

@@ -1,11 +1,12 @@
 """End-to-end tests run on each durable store."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from drumbeat.store import open_store
+from servers.redis import RedisServer, Unavailable, installation
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -16,6 +17,32 @@ async def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     else:
         new_database: Callable[[], str] = request.getfixturevalue("new_database")
         address = new_database()
+    async with open_store(address, create=True):
+        pass
+    return address
+
+
+@pytest.fixture(scope="session")
+def redis() -> Iterator[RedisServer]:
+    try:
+        installation()
+    except Unavailable as exc:
+        pytest.skip(f"Redis is not available: {exc}")
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres", "redis"])
+async def any_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new store of each kind that other processes see, those without tables too."""
+    if request.param == "sqlite":
+        address = f"sqlite:///{tmp_path}/drumbeat.db"
+    elif request.param == "postgres":
+        new_database: Callable[[], str] = request.getfixturevalue("new_database")
+        address = new_database()
+    else:
+        server: RedisServer = request.getfixturevalue("redis")
+        address = server.new_database()
     async with open_store(address, create=True):
         pass
     return address

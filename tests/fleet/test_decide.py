@@ -29,6 +29,7 @@ TERMINATED = WorkerStatus.TERMINATED
 LOST_S, START_S = LIMITS.lost_after.total_seconds(), LIMITS.start_within.total_seconds()
 ASKED = NOW + timedelta(minutes=1)
 OVERDUE = NOW - timedelta(seconds=1)
+ONE_AT_MOST = FleetPolicy(workers=1, min_workers=0, max_workers=1)
 
 DECISIONS: list[tuple[str, FleetView, list[type[Action]]]] = [
     ("an empty pool is filled", view(wanted=3), [Spawn, Spawn, Spawn]),
@@ -60,6 +61,7 @@ DECISIONS: list[tuple[str, FleetView, list[type[Action]]]] = [
     ("an overdue drain is replaced if wanted", view(worker(0, drain_deadline=OVERDUE), wanted=1), [EndOverdue, Spawn]),
     ("one that is to leave is replaced if wanted", view(worker(0, drain_deadline=ASKED), wanted=1), [Spawn]),
     ("one that drains by itself is replaced if wanted", view(worker(0, status=DRAINING), wanted=1), [Spawn]),
+    ("but not above the maximum", view(worker(0, status=DRAINING), policy=ONE_AT_MOST), []),
     ("it is not if it is not wanted", view(worker(0, status=DRAINING)), []),
     ("its replacement stays", view(worker(0, status=DRAINING), worker(1, slot=0), wanted=1), []),
     ("a new target is told", view(worker(0), wanted=1, target=5), [SetTarget]),

@@ -25,9 +25,10 @@ from drumbeat.fleet.model import (
     SpawnCause,
     Wanted,
 )
-from fleet.given import NOW, idle_for, job, queued, ready_worker, runs, seconds, worker
+from fleet.given import NOW, idle_for, is_over, job, queued, ready_worker, runs, seconds, worker
 
-SPAWNING = WorkerStatus.SPAWNING
+SPAWNING, LOST = WorkerStatus.SPAWNING, WorkerStatus.LOST
+SOON = NOW + timedelta(minutes=1)
 
 
 def scaling(seen: FleetView) -> tuple[int, int]:
@@ -47,6 +48,20 @@ def long_idle(count: int, span: float = 700) -> FleetState:
 def unneeded(count: int, span: float) -> FleetState:
     """Workers idle for so long, and so many that have not been needed for a day."""
     return replace(long_idle(count, span), counted_from=NOW - timedelta(days=1), levels=((False, 0.0),) * count)
+
+
+def leaving(count: int) -> list[Any]:
+    """Workers that drain."""
+    return crew(count, status=WorkerStatus.DRAINING, drain_deadline=SOON)
+
+
+def ended(name: int) -> Any:
+    return worker(name, status=WorkerStatus.TERMINATED, reaped=True)
+
+
+def refused(name: int) -> Any:
+    """A worker that its provider would not start."""
+    return worker(name, status=WorkerStatus.TERMINATED, meta={"spawn_failed": True, "cause": "bad_request"})
 
 
 def busy(count: int) -> tuple[Any, ...]:
@@ -72,6 +87,53 @@ SCENARIOS: list[tuple[str, FleetView, tuple[int, int]]] = [
     ("Quiet Period: down to the minimum", queued(*crew(5), min_workers=2, state=long_idle(5)), (0, 3)),
     ("Maintenance level is kept", queued(*crew(2), min_workers=2, state=long_idle(2)), (0, 0)),
     ("not before they were idle for long enough", queued(*crew(5), min_workers=2, state=long_idle(5, 599)), (0, 0)),
+    ("who drains counts for the maximum", queued(*leaving(2), ready=9, max_workers=2), (0, 0)),
+    ("so does who was asked to and has not heard", queued(*crew(2, drain_deadline=SOON), ready=9, max_workers=2), (0, 0)),
+    ("one that has gone makes room for one", queued(*leaving(1), ended(1), ready=9, max_workers=2), (1, 0)),
+    ("what the maximum leaves beside them is used", queued(*leaving(2), ready=9, max_workers=3), (1, 0)),
+    ("the minimum does not go above the maximum", queued(*leaving(2), min_workers=2, max_workers=2), (0, 0)),
+    (
+        "who is given up now may still run",
+        queued(ready_worker(0, silent=999), ready=9, max_workers=1, instances=runs(0)),
+        (0, 0),
+    ),
+    (
+        "who was given up and not ended may still run",
+        queued(worker(0, status=LOST), ready=9, max_workers=1, instances=runs(0)),
+        (0, 0),
+    ),
+    ("whoever is over makes room at once", queued(ready_worker(0), ready=9, max_workers=1, instances=(is_over(0),)), (1, 0)),
+    (
+        "unless its provider may have another of its name",
+        queued(
+            ready_worker(0, silent=60), ready=9, max_workers=1, instances=(is_over(0),), provider=Provider(unique_names=False)
+        ),
+        (0, 0),
+    ),
+    (
+        "another provider's worker may still run",
+        queued(
+            worker(0, status=LOST, provider="runpod"), ready=9, max_workers=1, provider=Provider(name="local"), instances=()
+        ),
+        (0, 0),
+    ),
+    ("a stray is there until it is ended", queued(ready=9, max_workers=1, instances=runs(7)), (0, 0)),
+    ("a worker that never came to be does not count", queued(refused(0), ready=9, max_workers=1), (1, 0)),
+    (
+        "a row without an instance is not started beside too many",
+        queued(*leaving(2), worker(2, status=SPAWNING, silent=9), ready=9, max_workers=2, instances=runs(0, 1)),
+        (0, 0),
+    ),
+    (
+        "it is once there is room",
+        queued(*leaving(1), worker(2, status=SPAWNING, silent=9), ready=9, max_workers=2, instances=runs(0)),
+        (1, 0),
+    ),
+    (
+        "the old are not drained one after the other while nobody can take their place",
+        queued(*leaving(1), ready_worker(1), ready=9, held=(job("j", 1),), max_workers=2, contract="new"),
+        (0, 0),
+    ),
     ("a busy one never leaves", queued(*crew(5), min_workers=2, held=busy(5), state=long_idle(5)), (0, 0)),
     ("of the idle, only what is beyond the wish", queued(*crew(5), held=busy(2), keep_idle=1, state=long_idle(5)), (0, 2)),
     (

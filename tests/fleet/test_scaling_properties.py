@@ -8,6 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumbeat.core.recovery import end_strays, may_run
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import (
@@ -104,6 +105,13 @@ def views(draw: st.DrawFn) -> FleetView:
 
 def new(seen: FleetView) -> list[Spawn]:
     return [each for each in decide(seen).actions if isinstance(each, Spawn) and each.is_new]
+
+
+@given(views())
+def test_whoever_is_started_never_makes_more_that_may_run_than_the_maximum(seen: FleetView) -> None:
+    there = len(may_run(seen.sight)) + len(end_strays(seen.sight))
+
+    assert not new(seen) or there + len(new(seen)) <= seen.policy.max_workers
 
 
 def asked(seen: FleetView) -> list[AskToDrain]:

@@ -428,6 +428,20 @@ async def test_every_beat_can_be_decided_again_from_its_row() -> None:
         assert (decision.why_not, decision.summary) == (beat.why_not, beat.summary)
 
 
+async def test_a_silent_worker_is_ended_before_another_takes_its_place_within_one_check() -> None:
+    stage = await Stage().open(max_workers=1)
+    await stage.push(2)
+    await stage.checker.check(POOL)
+    await stage.join(name(0))
+    await stage.claim(name(0))
+    await stage.clock.advance(LIMITS.lost_after + seconds(1))
+
+    report = await stage.checker.check(POOL)
+
+    assert kinds(report) == ["MarkLost", "ReleaseJobs", "Reap", "Spawn"]
+    assert stage.spawner.running(POOL) == [name(1)]
+
+
 FAULTS = (SpawnFails(), AnswerLost(started=True), AnswerLost(started=False), ListFails(), ListOmits())
 
 

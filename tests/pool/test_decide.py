@@ -29,6 +29,11 @@ LATER, EARLIER = NOW + timedelta(minutes=1), NOW - timedelta(seconds=1)
 SHOWN = SHOW_WITHIN.total_seconds()
 
 
+def overdue(number: int) -> Worker:
+    """A worker whose row was closed because it did not drain in time."""
+    return worker(number, TERMINATED, ended=1, meta={"drain_timed_out": True})
+
+
 def some(count: int, status: WorkerStatus = ACTIVE) -> tuple[Worker, ...]:
     return tuple(worker(number, status) for number in range(count))
 
@@ -112,6 +117,23 @@ DECISIONS: list[tuple[str, PoolView, list[type[Action]]]] = [
     ("a row without an instance is waited for", view(worker(0, SPAWNING, silent=SHOWN - 1), instances=(), ready=1), []),
     ("and then started", view(worker(0, SPAWNING, silent=SHOWN + 1), instances=(), ready=1), [Spawn]),
     ("and then given up", view(worker(0, SPAWNING, silent=START_S + 1), instances=(), cap=0), [MarkLost]),
+    ("who drains counts for the cap", view(worker(0, DRAINING), worker(1, drain_deadline=LATER), ready=5, cap=2), []),
+    ("who is given up now may still run", view(worker(0, silent=LOST_S + 1), ready=5, cap=1), [MarkLost]),
+    ("until it is ended", view(worker(0, LOST), instances=runs(0), ready=5, cap=1), [Reap]),
+    ("who is over makes room at once", view(worker(0), instances=(is_over(0),), ready=5, cap=1), [MarkFailed, Spawn]),
+    ("who drained for too long may still run", view(worker(0, DRAINING, drain_deadline=EARLIER), ready=5, cap=1), [EndOverdue]),
+    ("until that one is ended", view(overdue(0), instances=runs(0), ready=5, cap=1), [Reap]),
+    (
+        "who leaves by itself makes room for another",
+        view(worker(0, TERMINATED, ended=1), instances=runs(0), ready=5, cap=1),
+        [Spawn],
+    ),
+    ("a stray is there until it is ended", view(instances=runs(5), ready=1, cap=1), [EndStray]),
+    (
+        "no row gets its instance beside too many",
+        view(worker(0, DRAINING), worker(1, SPAWNING, silent=SHOWN + 1), instances=runs(0), ready=5, cap=1),
+        [],
+    ),
     ("a pause starts nobody", view(ready=5, paused_until=LATER), []),
     ("not even those without an instance", view(worker(0, SPAWNING, silent=SHOWN + 1), instances=(), paused_until=LATER), []),
     ("a pause stops no recovery", view(worker(0, LOST), busy=1, paused_until=LATER), [ReleaseJobs, Reap]),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from drumbeat.bench import losses
 from drumbeat.bench.model import Action, ControllerState, RunView, SetTargets, Spawn, Steer, Told
 from drumbeat.bench.modes.allocate import allocate
-from drumbeat.core.recovery import Recovered, never_started, next_number
+from drumbeat.core.recovery import Recovered, end_strays, may_run, never_started, next_number
 from drumbeat.core.worker import WorkerId
 
 
@@ -30,9 +30,11 @@ def staffing_of(
 ) -> Staffing:
     """What the mode wants, within what guardrails and losses leave."""
     workers = losses.workers_wanted(view, recovered, steer.workers) + extra
-    if view.plan.scaling.most_workers is not None:
-        workers = min(workers, view.plan.scaling.most_workers)
-    fresh = _new_slots(view, workers - len(recovered.staying))
+    missing = workers - len(recovered.staying)
+    if (most := view.plan.scaling.most_workers) is not None:
+        workers = min(workers, most)
+        missing = min(workers - len(recovered.staying), most - _running(view))
+    fresh = _new_slots(view, missing)
     slots = [*(worker.slot for worker in recovered.staying), *fresh]
     connections = allocate(steer.connections, slots, view.plan.scaling, ceilings)
     return Staffing(
@@ -48,6 +50,11 @@ def staffing_of(
         spawns=(*_respawn(view, recovered, workers, connections), *_spawn(view, recovered, workers, fresh, connections)),
         reason=steer.reason,
     )
+
+
+def _running(view: RunView) -> int:
+    """How many workers may run, those that leave and those that are not known to be gone among them."""
+    return len(may_run(view.sight)) + len(end_strays(view.sight))
 
 
 def _new_slots(view: RunView, missing: int) -> list[int]:

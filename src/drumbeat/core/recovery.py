@@ -3,7 +3,7 @@
 Every capability recovers first and in the same way, before it decides anything of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -35,6 +35,7 @@ class Sight:
     partial: bool = False  #: the provider gave no list: what is not in it may well be there
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
     unique_names: bool = True  #: no two instances of a worker at the provider
+    provider: str = ""  #: whose instances these are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,6 +200,27 @@ def end_strays(sight: Sight) -> list[EndStray]:
     asked_for = {worker.worker_id for worker in sight.workers if worker.reaped_at is None or worker.status in LIVE}
     strays = [seen.worker_id for seen in sight.instances if seen.running and seen.worker_id not in asked_for]
     return [EndStray(worker_id=worker_id, reason="it runs without a live row") for worker_id in dict.fromkeys(strays)]
+
+
+def may_run(sight: Sight) -> list[Worker]:
+    """Workers whose instance may be running: all but those known to be gone, and those their provider refused to start.
+
+    A worker that drains, and one that ended and was not reaped, may run. Only a whole list of a provider that never has two
+    instances of one name shows that an instance is over.
+    """
+    rows = [row for row in sight.workers if row.reaped_at is None and not row.meta.get("spawn_failed")]
+    if sight.partial or not sight.unique_names:
+        return rows
+    running = {seen.worker_id for seen in sight.instances if seen.running}
+    over = {seen.worker_id for seen in sight.instances} - running
+    return [row for row in rows if row.worker_id in running or not _is_over(row, over, sight.provider)]
+
+
+def _is_over(row: Worker, over: Set[WorkerId], provider: str) -> bool:
+    """Whether a worker that is not seen running is surely gone. Nothing is known of another provider's."""
+    if provider and row.provider and row.provider != provider:
+        return False
+    return row.worker_id in over or row.status in TERMINAL
 
 
 def never_started(sight: Sight, staying: Sequence[Worker]) -> list[Worker]:

@@ -1,7 +1,7 @@
 """The checker and the reaper: a pool's beats, once per trigger or again and again, always under the pool's lease."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,7 +9,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.pool.act import PoolActor
-from drumbeat.pool.decide import decide, decide_recovery
+from drumbeat.pool.decide import MAKES_ROOM, decide, decide_recovery
 from drumbeat.pool.model import Action, PoolView
 from drumbeat.pool.observe import observe
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode
@@ -20,6 +20,7 @@ from drumbeat.store.interface import Store
 ONE_BEAT = timedelta(seconds=15)  #: how long the lease of a beat lasts unless renewed: so long a killed checker blocks others
 PATIENCE = timedelta(seconds=10)  #: how long another checker's beat is waited for
 _LOOK_AGAIN = timedelta(milliseconds=20)
+_UNTIL_ROOM = 2  #: beats from giving a worker up to starting another: one ends it, one starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,16 +70,30 @@ def _kept(view: PoolView) -> Mapping[str, Any] | None:
 
 
 async def beat_once(loop: ControlLoop[PoolView, Action], clock: Clock, patience: timedelta = PATIENCE) -> BeatReport:
-    """One beat, after those of others; then the lease is let go. Not led: another checker is at it for longer than that."""
+    """One beat, after those of others; then the lease is let go. Not led: another checker is at it for longer than that.
+
+    Workers that are given up count for the cap until they are ended: where only they are in the way, the beats that end them
+    and start others follow at once. Whoever was sent by a trigger may not come again for long.
+    """
     deadline = clock.elapsed() + patience
     try:
         while True:
             report = await loop.beat()
             if report.led or report.error is not None or clock.elapsed() >= deadline:
-                return report
+                break
             await clock.sleep(_LOOK_AGAIN)
+        for _ in range(_UNTIL_ROOM):
+            if not report.summary.get(MAKES_ROOM):
+                break
+            report = _joined(report, await loop.beat())
+        return report
     finally:
         await loop.resign()
+
+
+def _joined(first: BeatReport, then: BeatReport) -> BeatReport:
+    """Two beats as one: what both did, and how the second left things."""
+    return replace(then, actions=(*first.actions, *then.actions), duration=first.duration + then.duration)
 
 
 async def jobs_pool(store: Store, pool_id: PoolId) -> Pool:

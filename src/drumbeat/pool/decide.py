@@ -8,7 +8,8 @@ from math import ceil
 
 from drumbeat.core.beat import CHECK
 from drumbeat.core.decision import Decision
-from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, never_started, recover
+from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, may_run, never_started, recover
+from drumbeat.core.recovery import end_strays as strays
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.pool.breaker import allowed, held_until, trouble
 from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJobs, Spawn, worker_name
@@ -16,6 +17,7 @@ from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJo
 LINGER = timedelta(seconds=30)  #: a worker that says it has left is given this long to end its process
 SHOW_WITHIN = timedelta(seconds=10)  #: a new row without an instance is started again only after this long
 MOST_REAPED = 50  #: in one beat
+MAKES_ROOM = "makes_room"  #: in a beat's summary: the next beat may start workers that this one could not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,8 @@ class Need:
     uncovered: int  #: ready jobs that no free slot is there for
     busy: int  #: slots with a job in them
     free: int
-    room: int  #: how many more workers the cap allows
+    here: int  #: workers that may run, those that leave and those that are not known to be gone among them
+    room: int  #: how many more the cap allows; below zero: there are more than may be
 
     @property
     def wants(self) -> bool:
@@ -51,12 +54,16 @@ def decide(view: PoolView) -> Decision[Action]:
         return take_back(view)
     mending = mend(view)
     need = weigh(view, mending)
-    spawning = [] if _is_paused(view) else [*respawn(view, mending.staying), *spawn(view, mending, need)]
+    spawning = [] if _is_paused(view) else [*respawn(view, mending.staying, need), *spawn(view, mending, need)]
     actions = [*mending.first, *spawning, *mending.last]
     why = None if spawning else why_nobody(view, mending, need)
-    return Decision(
-        actions=actions, why_not=None if actions else why, summary=_summary(view, mending, need) | {"spawned": len(spawning)}
-    )
+    made = {"spawned": len(spawning), **({MAKES_ROOM: True} if _makes_room(need, actions) else {})}
+    return Decision(actions=actions, why_not=None if actions else why, summary=_summary(view, mending, need) | made)
+
+
+def _makes_room(need: Need, actions: Sequence[Action]) -> bool:
+    """Whether workers are missing, the cap is full, and this beat ends somebody who counts for it."""
+    return need.wants and need.room <= 0 and any(isinstance(each, Closing | Reap | EndStray) for each in actions)
 
 
 def decide_recovery(view: PoolView) -> Decision[Action]:
@@ -133,15 +140,22 @@ def weigh(view: PoolView, mending: Mending) -> Need:
     within = {capability: jobs for capability, jobs in demand.items() if capability in offered}
     held = _held(view.claims)
     free = [(worker, max(view.policy.concurrency - held[worker.worker_id], 0)) for worker in mending.staying]
-    free_slots = sum(slots for _, slots in free)
+    free_slots, here = sum(slots for _, slots in free), running(view)
     return Need(
         ready=sum(within.values()),
         out_of_reach={capability: jobs for capability, jobs in sorted(demand.items()) if capability not in offered},
         uncovered=left_over(within, free),
         busy=len(mending.staying) * view.policy.concurrency - free_slots,
         free=free_slots,
-        room=max(view.policy.max_workers - len(mending.living), 0),
+        here=here,
+        room=view.policy.max_workers - here,
     )
+
+
+def running(view: PoolView) -> int:
+    """How many workers may run. One that has left by itself is as good as gone: it makes room for the next while it ends."""
+    rows = [row for row in may_run(view.sight) if row.is_live or not _lingers(view, row.worker_id)]
+    return len(rows) + sum(not _lingers(view, stray.worker_id) for stray in strays(view.sight))
 
 
 def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
@@ -155,8 +169,9 @@ def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> 
     return sum(left.values())
 
 
-def respawn(view: PoolView, staying: Sequence[Worker]) -> list[Spawn]:
-    """Rows whose instance was never started: a checker died between the two."""
+def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[Spawn]:
+    """Rows whose instance was never started, within the cap: a checker died between the two."""
+    unstarted = never_started(view.sight, staying)
     return [
         Spawn(
             worker_id=worker.worker_id,
@@ -166,14 +181,14 @@ def respawn(view: PoolView, staying: Sequence[Worker]) -> list[Spawn]:
             reason="asked for, but no instance is there",
             is_new=False,
         )
-        for worker in never_started(view.sight, staying)
+        for worker in unstarted[: max(need.room + len(unstarted), 0)]
         if worker.created_at is not None and view.now - worker.created_at > SHOW_WITHIN
     ]
 
 
 def spawn(view: PoolView, mending: Mending, need: Need) -> list[Spawn]:
     """New workers, in the lowest free slots."""
-    wanted = min(ceil(need.uncovered / view.policy.concurrency), need.room)
+    wanted = max(min(ceil(need.uncovered / view.policy.concurrency), need.room), 0)
     limit = allowed(view.streak, mending.living, view.now)
     wanted = wanted if limit is None else min(wanted, limit)
     taken = {worker.slot for worker in mending.living}
@@ -201,9 +216,9 @@ def why_nobody(view: PoolView, mending: Mending, need: Need) -> str:
         return f"no job is ready{beyond}"
     if not need.wants:
         return f"{_ready(need)} and {need.free} of {_slots(need)} slots are free{beyond}"
-    if need.room and (why := trouble(view.streak)) is not None:
+    if need.room > 0 and (why := trouble(view.streak)) is not None:
         return f"{_ready(need)}, but {why}"
-    return f"{_ready(need)}, but {len(mending.living)} of at most {view.policy.max_workers} workers are here{beyond}"
+    return f"{_ready(need)}, but {need.here} of at most {view.policy.max_workers} workers are here{beyond}"
 
 
 def _summary(view: PoolView, mending: Mending, need: Need) -> dict[str, int]:
@@ -229,6 +244,7 @@ def _lingers(view: PoolView, worker_id: WorkerId) -> bool:
     return any(seen.worker_id == worker_id and seen.running for seen in view.instances) and any(
         row.worker_id == worker_id and row.status in left and row.ended_at is not None and view.now - row.ended_at < LINGER
         for row in view.workers
+        if not row.meta.get("drain_timed_out")
     )
 
 

@@ -289,3 +289,26 @@ async def test_a_worker_that_cannot_be_started_is_not_waited_for(tmp_path: Path,
         assert await spawn_workers(desk, Idle(), Wish(pool_id="papers", cap=3, machine="m", given={})) == []
         (row,) = await (await desk.work.place.store()).workers.list(PoolId("papers"))
     assert row.status is WorkerStatus.ERROR
+
+
+async def test_a_worker_that_was_given_up_counts_for_the_cap_while_its_process_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Idle, "command", lambda *given: (sys.executable, "-c", "import time; time.sleep(600)"))
+    settings = Settings(store=f"sqlite:///{tmp_path}/jobs.sqlite", state_dir=tmp_path / "state")
+    wish = Wish(pool_id="papers", cap=1, machine="m", given={})
+    async with open_session(settings=settings) as session:
+        desk = session.desk()
+        await desk.work.pool("papers").push(1)
+        (first,) = await spawn_workers(desk, Idle(), wish)
+        plane = await desk.registration.place.plane()
+        (row,) = await plane.store.workers.list(PoolId("papers"))
+        await plane.store.workers.move(row, WorkerStatus.LOST, "it is silent")
+
+        second = await spawn_workers(desk, Idle(), wish)
+        async with plane.local_spawner(survive=True) as spawner:
+            await spawner.terminate(PoolId("papers"), WorkerId(first))
+            third = await spawn_workers(desk, Idle(), wish)
+            await spawner.terminate(PoolId("papers"), WorkerId(third[0]))
+
+    assert (len(second), len(third)) == (0, 1)

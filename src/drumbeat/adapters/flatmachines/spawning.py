@@ -16,7 +16,7 @@ from drumbeat.core.job import JobStatus
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.spawn.interface import Order
+from drumbeat.spawn.interface import InstanceState, Order, Spawner
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +62,9 @@ async def standing(desk: Desk, pool_id: str) -> Standing:
 async def spawn_workers(desk: Desk, origin: Origin, wish: Wish) -> list[str]:
     """Start what the pool is short of. Answers with the workers' ids; those that could not be started are ended."""
     plane = await desk.registration.place.plane()
-    rows = await _ask_for(desk, plane, wish)
     started = []
     async with plane.local_spawner(survive=True) as spawner:
-        for row in rows:
+        for row in await _ask_for(desk, plane, spawner, wish):
             given = {**wish.given, "pool_id": wish.pool_id, "worker_id": row.worker_id}
             command = origin.command(wish.machine, given, f"{row.worker_id}-{uuid4().hex[:8]}", wish.parent)
             count = max(wish.cap, row.slot + 1)
@@ -89,12 +88,12 @@ async def launch(desk: Desk, origin: Origin, machine: str, given: Mapping[str, A
         await spawner.spawn(Order(pool_id=name, worker_id=WorkerId(execution_id), slot=0, group_count=1, command=command))
 
 
-async def _ask_for(desk: Desk, plane: ControlPlane, wish: Wish) -> list[Worker]:
+async def _ask_for(desk: Desk, plane: ControlPlane, spawner: Spawner, wish: Wish) -> list[Worker]:
     """Rows for the workers to come. Whoever looks next sees them, so two checkers never start more than the cap (C52)."""
     pool_id = await desk.registration.place.pool(wish.pool_id)
     async with _locked(desk, plane, pool_id) as lease:
         count = (await standing(desk, wish.pool_id)).wanted(wish.cap)
-        count = count if wish.asked is None else min(count, wish.asked)
+        count = min(count, await _room(plane, spawner, pool_id, wish.cap), count if wish.asked is None else wish.asked)
         if count and not plane.store.traits.shared:
             raise InvalidSettings(f"expected a store other processes see, to start workers on; got {plane.store.traits.name}")
         taken = {row.slot for row in await plane.store.workers.list(pool_id, live=True)}
@@ -106,6 +105,13 @@ async def _ask_for(desk: Desk, plane: ControlPlane, wish: Wish) -> list[Worker]:
         if rows:
             await plane.store.workers.add(rows, fence=lease.fence)
     return rows
+
+
+async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, cap: int) -> int:
+    """How many more may run: a worker that was given up counts for as long as its process runs."""
+    running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
+    live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
+    return max(cap - len(running | live), 0)
 
 
 @asynccontextmanager

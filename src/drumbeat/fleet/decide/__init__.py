@@ -46,7 +46,7 @@ def step(view: FleetView) -> Step:
     crew, guarded = _weigh(view)
     leaving = drain(view, crew, guarded)
     spawning = [] if leaving else _spawning(view, crew, guarded)
-    leaving = leaving or ([] if spawning else rotate(view, crew))
+    leaving = leaving or ([] if spawning else rotate(view, crew, guarded))
     filling, state = watch_storage(view, crew.living, _moved(view, guarded.state, spawning, leaving))
     actions = [*note(view), *crew.actions, *spawning, *leaving, *_targets(view, crew, leaving), *filling]
     return Step(crew=crew, verdict=guarded.verdict, actions=_by_need(view, actions), state=state)

@@ -4,7 +4,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from drumbeat.core.recovery import Closing, EndStray, MarkLost, Recovered, asked_at, never_started, recover, stays
+from drumbeat.core.recovery import (
+    Closing,
+    EndStray,
+    MarkLost,
+    Recovered,
+    asked_at,
+    may_run,
+    never_started,
+    recover,
+    stays,
+)
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, silence
 from drumbeat.fleet.decide.health import Illness, find_ill
 from drumbeat.fleet.model import (
@@ -32,6 +42,7 @@ class Crew:
     living: tuple[Worker, ...]
     staying: tuple[Worker, ...]  #: nobody told them to leave; those exempt from capacity are not among them
     exempt: tuple[Worker, ...]
+    outgoing: int  #: workers that leave or have ended, and instances without a row, which may all still run
     bundles: Bundles  #: what each worker holds
     missing: frozenset[WorkerId]  #: live, and not listed by the provider
     sure: bool  #: False: something could not be read, or is doubted; nobody is sent away for it
@@ -68,6 +79,7 @@ def judge_crew(view: FleetView) -> Crew:
         living=living,
         staying=tuple(staying),
         exempt=tuple(exempt),
+        outgoing=_outgoing(view, here, recovered),
         bundles=bundles,
         missing=missing,
         sure=_is_sure(view, missing),
@@ -75,6 +87,15 @@ def judge_crew(view: FleetView) -> Crew:
         idle=tuple([worker for worker in free if worker.status not in _UNREADY] if starting else free),
         starting=tuple(starting),
     )
+
+
+def _outgoing(view: FleetView, here: Sequence[Worker], recovered: Recovered) -> int:
+    """How many may run beside those who stay. Exempt workers never count."""
+    strays = sum(isinstance(action, EndStray) for action in recovered.actions)
+    if len(here) == len(view.workers):
+        return strays
+    kept = {worker.worker_id for worker in here}
+    return strays + sum(each.worker_id not in kept and not is_exempt(each) for each in may_run(view.sight))
 
 
 def _parted(staying: Sequence[Worker], bundles: Bundles) -> tuple[Sequence[Worker], Sequence[Worker]]:

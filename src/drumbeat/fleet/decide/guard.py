@@ -40,6 +40,7 @@ class Guarded:
     bound: int  #: what schedule, maximum and money allow: whoever is above leaves sooner
     paid: int  #: what money allows: whoever is above leaves at once
     calls: int  #: creations the provider may be asked for in this beat
+    room: int  #: how many more may run, beside all who may run now; below zero: there are more than may be
 
 
 def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> Guarded:
@@ -59,9 +60,10 @@ def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> G
     state = replace(state, wanted=_window(view, state, wish.workers))
     if has_queue(view):
         _calm(view, crew, state, wish, bound)
+    room = _room(view, crew, wish)
     calls = _spawning(view, crew, state, wish)
     verdict = Verdict(desired=wish.workers, wishes=wishes, limits=tuple(wish.limits))
-    return Guarded(verdict=verdict, state=state, bound=bound, paid=paid, calls=calls)
+    return Guarded(verdict=verdict, state=state, bound=bound, paid=paid, calls=calls, room=room)
 
 
 def _slo(view: FleetView, crew: Crew) -> Iterator[Wish]:
@@ -157,6 +159,18 @@ def _hold_down(view: FleetView, crew: Crew, state: FleetState, wish: _Wish, ceil
 
 def _within(now: datetime, moment: datetime | None, span: timedelta) -> bool:
     return moment is not None and now - moment < span
+
+
+def _room(view: FleetView, crew: Crew, wish: _Wish) -> int:
+    """Whoever leaves, or may not be gone yet, counts for the maximum: nobody takes its place before."""
+    here, (_, most, whose) = len(crew.staying), bounds_at(view.policy, view.now)
+    if not has_queue(view):
+        most, whose = max(view.policy.max_workers, view.policy.workers), "policy"
+    room = most - here - crew.outgoing
+    if wish.workers > here:
+        told = f"{crew.outgoing} others leave or may still run, {most} may run at once"
+        wish.at_most(f"{whose} max_workers", here + max(room, 0), told)
+    return room
 
 
 def _spawning(view: FleetView, crew: Crew, state: FleetState, wish: _Wish) -> int:

@@ -20,7 +20,8 @@ def respawn(view: FleetView, crew: Crew, guarded: Guarded) -> list[Spawn]:
 
     One that was is not started again, however many lists leave it out: if it does not join in time, another replaces it.
     """
-    rows = [worker for worker in unstarted(view, crew) if not worker.provider_ref][: guarded.calls]
+    rows = [worker for worker in unstarted(view, crew) if not worker.provider_ref]
+    rows = rows[: max(min(guarded.calls, guarded.room + len(rows)), 0)]
     return [_spawn(view, worker.worker_id, worker.slot, "asked for, but no instance is there", is_new=False) for worker in rows]
 
 
@@ -147,9 +148,9 @@ def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 
 
-def rotate(view: FleetView, crew: Crew) -> list[AskToDrain]:
-    """One worker at a time that is too old, or was made under another contract."""
-    if not crew.sure or crew.starting or not has_queue(view):
+def rotate(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
+    """One worker at a time that is too old, or was made under another contract. It waits until the last one is replaced."""
+    if not crew.sure or crew.starting or not has_queue(view) or (crew.outgoing and guarded.room <= 0):
         return []
     ages = view.policy.max_lifetime is not None or view.policy.contract is not None
     idle_first = [*crew.exempt, *crew.idle, *crew.busy] if ages else crew.exempt

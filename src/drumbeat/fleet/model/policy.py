@@ -41,7 +41,7 @@ class FleetPolicy:
 
     every: timedelta = timedelta(seconds=30)  #: between two beats
     min_workers: int = 2  #: never fewer, even while nothing is queued
-    max_workers: int = 10  #: never more
+    max_workers: int = 10  #: never more at once, those that drain or may not be gone yet among them
     tasks_per_worker: int = 3  #: queued jobs one worker is worth to ``queue_ratio``
     keep_idle: int = 0  #: warm buffer beyond the busy ones
     concurrency: int = 1  #: jobs one worker holds at once

@@ -228,5 +228,7 @@ class FleetView:
             thresholds=self.policy.limits(self.thresholds),
             workers=self.workers,
             instances=self.instances,
+            partial=self.instances_partial,
             unique_names=self.provider.unique_names,
+            provider=self.provider.name,
         )
