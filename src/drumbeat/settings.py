@@ -7,6 +7,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.plain import shown
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
 STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
@@ -63,11 +64,11 @@ def _from_file(file: Path) -> dict[str, Any]:
         found = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as exc:
         raise InvalidSettings(f"expected to read settings from {file}, got: {exc.strerror}; mend or remove it") from exc
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise InvalidSettings(f"expected TOML in {file}, got something else: {exc}") from exc
     for name, value in found.items():
         if name not in _VARIABLES:
             raise InvalidSettings(f"{file} sets {name!r}; expected only {', '.join(_VARIABLES)}")
         if not isinstance(value, str):
-            raise InvalidSettings(f"{file} sets {name} to {value!r}; expected text")
+            raise InvalidSettings(f"{file} sets {name} to {shown(value)}; expected text")
     return found

@@ -191,7 +191,7 @@ def test_a_pool_is_changed_only_when_asked_to(url: str) -> None:
         ),
         (("push", "p", "1", "--at", "9999-12-31T23:59:59-12:00"), "expected run_at to be a datetime"),
         (("push", "p", ""), "expected JSON, got ''"),
-        (("push", "p", "[" * 5000 + "]" * 5000), "expected JSON, got"),
+        (("push", "p", "[" * 5000 + "]" * 5000), "expected JSON nested at most 100 deep, got more; flatten it"),
         (("push", "p", "1", "--group-limit", "1"), "expected --group with --group-limit"),
         (("push", "p", "1", "--group-rate", "10/1m"), "expected --group with --group-limit and --group-rate"),
         (

@@ -24,6 +24,7 @@ from drumbeat.bench.model import (
 )
 from drumbeat.bench.standard import standard
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import shown
 
 _VALUES: Mapping[str, type[Any]] = {
     "key": KeyValue,
@@ -58,7 +59,7 @@ def load_of(config: Mapping[str, Any]) -> Load:
 def _operation(number: int, fields: Any) -> Operation:
     where = f"workload.operations[{number}]"
     if not isinstance(fields, Mapping) or "kind" not in fields or "weight" not in fields:
-        raise InvalidInput(f"{where}: expected an object with 'kind', 'weight' and 'sql', got {fields!r}")
+        raise InvalidInput(f"{where}: expected an object with 'kind', 'weight' and 'sql', got {shown(fields)}")
     kind = str(fields["kind"])
     statements = fields.get("statements") or ([fields] if fields.get("sql") else [])
     return Operation(
@@ -71,17 +72,17 @@ def _operation(number: int, fields: Any) -> Operation:
 
 def _statement(where: str, fields: Any) -> Statement:
     if not isinstance(fields, Mapping) or not isinstance(fields.get("sql"), str):
-        raise InvalidInput(f"{where}: expected 'sql' as text, got {fields!r}")
+        raise InvalidInput(f"{where}: expected 'sql' as text, got {shown(fields)}")
     values = tuple(_value(f"{where}.values[{n}]", each) for n, each in enumerate(fields.get("values", ())))
     return Statement(sql=fields["sql"], values=values)
 
 
 def _value(where: str, fields: Any) -> Value:
     if not isinstance(fields, Mapping) or len(fields) != 1:
-        raise InvalidInput(f"{where}: expected one of {', '.join(_VALUES)} with its settings, got {fields!r}")
+        raise InvalidInput(f"{where}: expected one of {', '.join(_VALUES)} with its settings, got {shown(fields)}")
     ((name, settings),) = fields.items()
     if name not in _VALUES:
-        raise InvalidInput(f"{where}: expected one of {', '.join(_VALUES)}, got {name!r}")
+        raise InvalidInput(f"{where}: expected one of {', '.join(_VALUES)}, got {shown(name)}")
     try:
         value: Value = msgspec.convert(settings or {}, _VALUES[name])
     except (msgspec.ValidationError, InvalidInput) as exc:
@@ -91,5 +92,5 @@ def _value(where: str, fields: Any) -> Value:
 
 def _whole(where: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InvalidInput(f"{where}: expected a whole number, got {value!r}")
+        raise InvalidInput(f"{where}: expected a whole number, got {shown(value)}")
     return value

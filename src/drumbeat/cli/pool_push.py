@@ -16,6 +16,7 @@ from drumbeat.cli.render import errors, say, show_json
 from drumbeat.client import JobId, NewJob, job_from_line, new_job
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.plain import too_deep
 from drumbeat.core.pool import PoolId
 
 app = typer.Typer()
@@ -252,7 +253,9 @@ def _parsed(line: str | InvalidInput) -> Any:
         parsed = json.loads(line)
         if not line.isascii() or "\\ud" in line.lower():
             json.dumps(parsed, ensure_ascii=False).encode()
-    except (ValueError, RecursionError) as exc:
+    except RecursionError:
+        raise too_deep("JSON") from None
+    except ValueError as exc:
         raise InvalidInput(f"expected JSON, got {line.strip()[:60]!r}: {exc}") from exc
     return parsed
 

@@ -11,7 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.core.errors import InvalidSettings, MissingExtra
+from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
+from drumbeat.core.plain import shown
 from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 
@@ -135,7 +136,7 @@ def load_thresholds(
     if name is None:
         return None
     if not isinstance(name, str) or name not in _PRESETS:
-        raise InvalidSettings(f"expected a preset of {', '.join(_PRESETS)}, got {name!r}")
+        raise InvalidSettings(f"expected a preset of {', '.join(_PRESETS)}, got {shown(name)}")
     return _PRESETS[name](policy.controller_gone_after)
 
 
@@ -159,7 +160,7 @@ def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
 def _field(name: str, value: Any) -> tuple[str, Any]:
     if name == "schedules":
         if value is not None and not isinstance(value, list):
-            raise InvalidSettings(f"expected a list of schedules, or none, got {value!r}")
+            raise InvalidSettings(f"expected a list of schedules, or none, got {shown(value)}")
         return name, [_schedule(each) for each in value or ()]
     if name not in _TIMES:
         return name, value
@@ -169,7 +170,7 @@ def _field(name: str, value: Any) -> tuple[str, Any]:
 def _seconds(name: str, value: Any) -> float:
     found = None if isinstance(value, bool) else _DURATION.match(str(value))
     if found is None:
-        raise InvalidSettings(f"expected {name} as seconds or like 90s, 10m, 2h; got {value!r}")
+        raise InvalidSettings(f"expected {name} as seconds or like 90s, 10m, 2h; got {shown(value)}")
     return float(found[1]) * _UNITS[found[2] or "s"]
 
 
@@ -180,17 +181,17 @@ def _value(variable: Variable, text: str) -> Any:
     try:
         number = float(text)
     except ValueError as exc:
-        raise InvalidSettings(f"expected a number in {variable.name}, got {text!r}") from exc
+        raise InvalidSettings(f"expected a number in {variable.name}, got {shown(text)}") from exc
     return number if variable.unit is None else number * variable.unit
 
 
 def _schedule(told: Any) -> dict[str, Any]:
     """A schedule as a person writes it: ``{from: "08:00", to: "18:00", days: [mon, fri], utc_offset: "+01:00", …}``."""
     if not isinstance(told, dict) or not {"from", "to"} <= told.keys() <= _SCHEDULE:
-        raise InvalidSettings(f"expected a schedule with from and to, and of {sorted(_SCHEDULE)} no others; got {told!r}")
+        raise InvalidSettings(f"expected a schedule with from and to, and of {sorted(_SCHEDULE)} no others; got {shown(told)}")
     days = told.get("days") or ()
     if not isinstance(days, list | tuple):
-        raise InvalidSettings(f"expected days like [mon, fri] in a schedule, got {days!r}")
+        raise InvalidSettings(f"expected days like [mon, fri] in a schedule, got {shown(days)}")
     return {
         "begin": _minutes(told["from"]),
         "end": _minutes(told["to"]),
@@ -207,7 +208,7 @@ _SCHEDULE = frozenset({"from", "to", "days", "utc_offset", "min_workers", "max_w
 def _minutes(text: Any, *, signed: bool = False) -> int:
     found = _CLOCK.match(str(text))
     if found is None or int(found[3]) > 59 or int(found[2]) * 60 + int(found[3]) > 1440 or (found[1] and not signed):
-        raise InvalidSettings(f'expected a time like "08:00" (in quotes: YAML reads 8:00 as a number), got {text!r}')
+        raise InvalidSettings(f'expected a time like "08:00" (in quotes: YAML reads 8:00 as a number), got {shown(text)}')
     minutes = int(found[2]) * 60 + int(found[3])
     return -minutes if found[1] == "-" else minutes
 
@@ -216,7 +217,7 @@ def _day(text: Any) -> int:
     word = str(text).lower()
     found = [n for n, name in enumerate(DAYS) if len(word) >= 3 and name.startswith(word)]
     if not found:
-        raise InvalidSettings(f"expected days like {', '.join(name[:3] for name in DAYS)}, got {text!r}")
+        raise InvalidSettings(f"expected days like {', '.join(name[:3] for name in DAYS)}, got {shown(text)}")
     return found[0]
 
 
@@ -224,17 +225,17 @@ def _read_file(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     try:
-        import yaml
+        from drumbeat.yaml_text import read_yaml
     except ModuleNotFoundError as exc:
         raise MissingExtra("fleet.yml", "bench") from exc
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        found = read_yaml(file.read_text(encoding="utf-8"), "YAML")
     except OSError as exc:
         raise InvalidSettings(f"expected to read a fleet's policy from {file}, got: {exc.strerror}") from exc
-    except (yaml.YAMLError, UnicodeDecodeError) as exc:
-        raise InvalidSettings(f"expected YAML in {file}, got something else: {exc}") from exc
+    except (InvalidInput, UnicodeDecodeError) as exc:
+        raise InvalidSettings(f"{file}: {exc}") from exc
     if not isinstance(found, dict):
-        raise InvalidSettings(f"expected fields of a policy in {file}, got {found!r}")
+        raise InvalidSettings(f"expected fields of a policy in {file}, got {shown(found)}")
     return {str(name): value for name, value in found.items()}
 
 

@@ -149,7 +149,7 @@ def _kill(pid: int) -> None:
 def _result(printed: bytearray) -> Any:
     try:
         return json.loads(printed)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _text(printed).removesuffix("\n")
 
 

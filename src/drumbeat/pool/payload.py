@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import DEEPEST, brackets, check_depth, shown, too_deep
 
 MOST_BYTES = 1024 * 1024
 _FEW = 16
@@ -25,6 +26,8 @@ def as_json(value: Any, what: str = "payload", most: int = MOST_BYTES) -> Any:
     except (TypeError, ValueError, RecursionError):
         value = _plain(value, what, 0)
         written = json.dumps(value, ensure_ascii=False)
+    if brackets(written) > DEEPEST:
+        check_depth(value, what)
     if len(written) > most // 4 and (size := len(written.encode("utf-8", "surrogatepass"))) > most:
         raise InvalidInput(_too_big(value, what, size, most))
     return value
@@ -77,18 +80,13 @@ def _build_model(kind: Any, payload: Any) -> Any:
 
 def _problem(error: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in error.get("loc", ())) or "$"
-    return f"{where}: {error.get('msg')}, got {_brief(error.get('input'))}"
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return f"{where}: {error.get('msg')}, got {shown(error.get('input'), 80)}"
 
 
 def _plain(value: Any, path: str, depth: int) -> Any:
     """The value with everything typed dumped. Raises InvalidInput at the first that cannot be."""
-    if depth > 100:
-        raise InvalidInput(f"expected {path[:60]}… to be JSON, got something nested more than 100 deep")
+    if depth > DEEPEST:
+        raise too_deep(path.partition(".")[0].partition("[")[0])
     if value is None or isinstance(value, bool | int | str):
         return value.value if isinstance(value, Enum) else value
     if isinstance(value, float):
@@ -104,7 +102,7 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
-        raise InvalidInput(f"expected the keys of {path} to be text, got {key!r}")
+        raise InvalidInput(f"expected the keys of {path} to be text, got {shown(key)}")
     return key
 
 

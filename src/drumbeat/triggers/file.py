@@ -6,12 +6,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.errors import InvalidInput, InvalidSettings
+from drumbeat.core.plain import shown
 from drumbeat.triggers.model import WORK_ADDED, Machine, Trigger, TriggerType
 from drumbeat.triggers.schedule import parse_schedule, zone
+from drumbeat.yaml_text import read_yaml
 
 _SPELLINGS = {
     "in_loop": TriggerType.IN_LOOP,
@@ -117,9 +118,9 @@ def parse_triggers(text: str) -> Sequence[Trigger]:
 
 def _entries(text: str) -> Sequence[Any]:
     try:
-        found = yaml.safe_load(text)
-    except yaml.YAMLError as exc:
-        raise InvalidSettings(f"expected YAML, got something else: {' '.join(str(exc).split())}") from exc
+        found = read_yaml(text, "YAML")
+    except InvalidInput as exc:
+        raise InvalidSettings(str(exc)) from None
     if not isinstance(found, Mapping):
         raise InvalidSettings(f"expected a list under the key 'triggers', got {type(found).__name__}")
     if unknown := [key for key in found if key != "triggers"]:
@@ -136,7 +137,7 @@ def _place(number: int, entry: Any) -> str:
 
 def _trigger(entry: Any) -> Trigger:
     if not isinstance(entry, Mapping):
-        raise InvalidSettings(f"expected keys and values, got {entry!r}")
+        raise InvalidSettings(f"expected keys and values, got {shown(entry)}")
     fields = {"on" if key is True else str(key): value for key, value in entry.items()}  # in YAML 1.1 a bare ``on`` is true
     fields["type"] = kind = _kind(fields.get("type"))
     try:
@@ -148,7 +149,7 @@ def _trigger(entry: Any) -> Trigger:
 def _kind(given: Any) -> TriggerType:
     word = str(given).lower()
     if word not in {*TriggerType, *_SPELLINGS}:
-        raise InvalidSettings(f"type: expected one of {', '.join([*TriggerType, *_SPELLINGS])}, got {given!r}")
+        raise InvalidSettings(f"type: expected one of {', '.join([*TriggerType, *_SPELLINGS])}, got {shown(given)}")
     return _SPELLINGS.get(word) or TriggerType(word)
 
 
@@ -160,7 +161,7 @@ def _problem(error: Mapping[str, Any], kind: type[Entry]) -> str:
     if error["type"] == "missing":
         return f"{path}: expected it to be given"
     said = str(error["msg"]).removeprefix("Value error, ")
-    return f"{path}: {said}" if error["type"] == "value_error" else f"{path}: {said}, got {error['input']!r}"
+    return f"{path}: {said}" if error["type"] == "value_error" else f"{path}: {said}, got {shown(error['input'])}"
 
 
 def _value(entry: Entry) -> Trigger:

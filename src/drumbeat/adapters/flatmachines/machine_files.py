@@ -1,13 +1,12 @@
 """Machines' files: found by name, read, and their references made independent of where they are read from."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.plain import read_json
+from drumbeat.yaml_text import read_yaml
 
 _ENDINGS = (".yml", ".yaml", ".json")
 
@@ -25,10 +24,7 @@ def load_machine(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
     except OSError as exc:
         raise NotFound(f"expected a machine's file at {file}, got: {exc.strerror}") from exc
-    try:
-        found = json.loads(text) if file.suffix == ".json" else yaml.safe_load(text)
-    except (ValueError, yaml.YAMLError) as exc:
-        raise InvalidInput(f"expected {file} to be YAML or JSON, got: {exc}") from exc
+    found = read_json(text, str(file)) if file.suffix == ".json" else read_yaml(text, f"{file} to be YAML")
     if not isinstance(found, dict):
         raise InvalidInput(f"expected a mapping in {file}, got {type(found).__name__}")
     return found

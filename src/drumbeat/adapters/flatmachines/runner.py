@@ -26,6 +26,7 @@ from drumbeat.adapters.flatmachines.spawning import launch
 from drumbeat.adapters.flatmachines.translate import Setting, translate
 from drumbeat.control_plane import logging_to_stderr, on_stop_signals
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound
+from drumbeat.core.plain import read_json, shown
 from drumbeat.settings import Settings, load_settings
 from drumbeat.store.interface import Store
 
@@ -177,12 +178,9 @@ def parser() -> argparse.ArgumentParser:
 def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, bool]:
     """Raises InvalidInput with the flag named."""
     given = parser().parse_args(arguments)
-    try:
-        content = json.loads(given.input)
-    except ValueError as exc:
-        raise InvalidInput(f"expected --input to be JSON, got {given.input!r}: {exc}") from exc
+    content = read_json(given.input, "--input")
     if not isinstance(content, dict):
-        raise InvalidInput(f"expected --input to be a JSON object, got {given.input!r}")
+        raise InvalidInput(f"expected --input to be a JSON object, got {shown(content)}")
     wanted = Launch(
         config=given.config,
         machine=given.machine,

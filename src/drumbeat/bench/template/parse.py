@@ -1,42 +1,21 @@
 """Reading templates: from YAML, JSON or plain data to a checked document, with settings of the command line put in."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from drumbeat.bench.template.document import TemplateDocument
 from drumbeat.bench.template.problems import problems_of
 from drumbeat.bench.template.spellings import SPELLINGS, Path, canonical, canonical_path
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import read_json, shown
+from drumbeat.yaml_text import read_yaml
 
-_EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+")
-_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*')
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML in which each field is there once and 1e3 is a number."""
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        seen: set[str] = set()
-        for key, _ in node.value:
-            name = key.value if isinstance(key, yaml.ScalarNode) else ""
-            if name in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"the field {name!r} is there twice", key.start_mark)
-            seen |= {name} if name else set()
-        super().flatten_mapping(node)
-
-
-_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
-
-
-def _yaml(text: str) -> Any:
-    """Plain data; the loader makes no objects, as yaml.safe_load makes none."""
-    return yaml.load(text, Loader=_Loader)  # noqa: S506
+_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: a text that is not closed ends with its line
+_EXPECTED = "a template in YAML or JSON"
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -68,33 +47,18 @@ def read(text: str | bytes) -> Mapping[str, Any]:
     """Plain data from YAML or JSON. Raises InvalidInput; what the text says is not repeated, for it may hold a password."""
     try:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
-        found = _json(decoded) if decoded.lstrip().startswith(("{", "//")) else _yaml(decoded)
     except UnicodeDecodeError as exc:
         raise InvalidInput(f"expected a template in UTF-8, got a byte that is not at {exc.start}") from exc
-    except json.JSONDecodeError as exc:
-        raise InvalidInput(f"expected a template in JSON, got line {exc.lineno}, column {exc.colno}: {exc.msg}") from exc
-    except yaml.YAMLError as exc:
-        raise InvalidInput(f"expected a template in YAML or JSON, got {_where(exc)}") from None
+    found = _json(decoded) if decoded.lstrip().startswith(("{", "//")) else read_yaml(decoded, _EXPECTED)
     if not isinstance(found, Mapping):
         raise InvalidInput(f"expected a template to be an object with fields, got {type(found).__name__}")
     return found
 
 
 def _json(text: str) -> Any:
-    """JSON; as YAML where it is that (a flow mapping without quotes)."""
+    """JSON; without quotes it is YAML (a flow mapping)."""
     bare = _COMMENT.sub(lambda found: found[1] or "", text)
-    try:
-        return json.loads(bare, object_pairs_hook=_once)
-    except json.JSONDecodeError:
-        if '"' in bare:
-            raise
-        return _yaml(text)
-
-
-def _where(error: yaml.YAMLError) -> str:
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
-    return f"{place}{problem or 'something else'}"
+    return read_json(bare, "a template", object_pairs_hook=_once) if '"' in bare else read_yaml(text, _EXPECTED)
 
 
 def _refused(problems: Sequence[str]) -> InvalidInput:
@@ -118,9 +82,9 @@ def _setting(text: str) -> tuple[Path, Any]:
     if not is_one or not all(path):
         raise InvalidInput(f"expected a setting such as scaling.max_workers=10, got {name!r} without a value or a name")
     try:
-        return canonical_path(path), _yaml(value) if value.strip() else ""
-    except yaml.YAMLError as exc:
-        raise InvalidInput(f"{name}: expected a value in YAML, got {_where(exc)}") from None
+        return canonical_path(path), read_yaml(value, "a value in YAML") if value.strip() else ""
+    except InvalidInput as exc:
+        raise InvalidInput(f"{name}: {exc}") from None
 
 
 def _assign(tree: dict[str, Any], path: Path, value: Any, said: str) -> None:
@@ -128,7 +92,7 @@ def _assign(tree: dict[str, Any], path: Path, value: Any, said: str) -> None:
     for step, following in pairwise(path):
         place = place[_index(place, step, said)] if isinstance(place, list) else place.setdefault(step, {})
         if not isinstance(place, dict | list):
-            raise InvalidInput(f"{said}: {step} is {place!r} and has no field {following!r}")
+            raise InvalidInput(f"{said}: {step} is {shown(place)} and has no field {following!r}")
     if isinstance(place, list):
         place[_index(place, path[-1], said)] = value
     else:

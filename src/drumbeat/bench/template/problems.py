@@ -9,8 +9,8 @@ from pydantic import BaseModel, ValidationError
 
 from drumbeat.bench.template.document import TemplateDocument
 from drumbeat.bench.template.spellings import SPELLINGS
+from drumbeat.core.plain import shown
 
-_LONGEST = 60  #: of what was got, shown
 _NAMED = re.compile(r"[a-z_]+(\[\d+\])?( \(.*?\))?[\w.\[\]]*: ")
 _SECRET = ("url", "password")  #: never shown
 
@@ -70,8 +70,7 @@ def _said(path: str, said: str, given: Any) -> str:
 def _got(path: str, given: Any) -> str:
     if isinstance(given, Mapping | BaseModel) or path.rpartition(".")[2] in _SECRET:
         return ""
-    text = repr(given)
-    return f", got {text if len(text) <= _LONGEST else text[: _LONGEST - 1] + '…'}"
+    return f", got {shown(given)}"
 
 
 def unknown(path: tuple[str, ...]) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.bench.template.blocks import CUSTOM, FindMaxBlock, ObjectiveBlock
+from drumbeat.core.plain import shown
 
 Path = tuple[str, ...]
 
@@ -82,7 +83,9 @@ def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
     if not isinstance(place, dict):
         return []
     if place.setdefault(new[-1], value) != value:
-        return [f"{'.'.join(old)}: means {'.'.join(new)}, which is {place[new[-1]]!r}, not {value!r}; keep one of them"]
+        return [
+            f"{'.'.join(old)}: means {'.'.join(new)}, which is {shown(place[new[-1]])}, not {shown(value)}; keep one of them"
+        ]
     return []
 
 
@@ -91,7 +94,7 @@ def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
     if adaptive is None:
         return []
     if not isinstance(adaptive, bool):
-        return [f"autoscale_enabled: expected true or false, got {adaptive!r}"]
+        return [f"autoscale_enabled: expected true or false, got {shown(adaptive)}"]
     scaling, guardrails = tree.setdefault("scaling", {}), tree.setdefault("guardrails", {})
     if not isinstance(scaling, dict) or not isinstance(guardrails, dict):
         return []

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.plain import shown
 from drumbeat.core.pool import Thresholds
 from drumbeat.fleet.model.bounds import check_bounds, check_provider_name, number, words, yes_or_no
 from drumbeat.fleet.model.schedule import Schedule, read_schedule
@@ -197,7 +198,7 @@ def _read(each: Field[Any], value: Any) -> Any:
         return _READERS[each.name](value) if each.name in _READERS else _figure(each, value)
     except (TypeError, ValueError, OverflowError, KeyError, AttributeError) as exc:
         raise InvalidSettings(
-            f"expected numbers (times in seconds) in a fleet's policy, got {each.name} {value!r}: {exc}"
+            f"expected numbers (times in seconds) in a fleet's policy, got {each.name} {shown(value)}: {exc}"
         ) from exc
 
 
@@ -209,7 +210,7 @@ def _figure(each: Field[Any], value: Any) -> Any:
 
 def _policy_name(value: Any) -> PolicyName:
     if value not in {each.value for each in PolicyName}:
-        raise InvalidSettings(f"expected the policy {', '.join(PolicyName)}; got {value!r}")
+        raise InvalidSettings(f"expected the policy {', '.join(PolicyName)}; got {shown(value)}")
     return PolicyName(value)
 
 

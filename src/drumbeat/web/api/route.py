@@ -8,10 +8,9 @@ from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import DEEPEST, too_deep
 from drumbeat.web.api.entry import PREFIX
 from drumbeat.web.api.once import KEY, once
-
-DEEPEST = 64  #: objects and lists within one another
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -34,7 +33,7 @@ class CheckedRequest(Request):
         try:
             value = await self.json()
         except RecursionError:
-            raise InvalidInput(f"expected JSON nested at most {DEEPEST} deep, got more") from None
+            raise too_deep("JSON") from None
         except ValueError as exc:
             raise HTTPException(400, f"the body is not JSON: {_where(exc)}") from exc
         check(value)
@@ -71,7 +70,7 @@ def router(tag: str) -> APIRouter:
 def check(value: Any, path: str = "", depth: int = 0) -> None:
     """Raise InvalidInput for text that is none, and for what is nested too deep."""
     if depth > DEEPEST:
-        raise InvalidInput(f"expected JSON nested at most {DEEPEST} deep, got more")
+        raise too_deep("JSON")
     if isinstance(value, str):
         _check_text(value, path)
     elif isinstance(value, list):

@@ -1,6 +1,5 @@
 """Pushing a job by hand."""
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +7,7 @@ from nicegui import ui
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId
+from drumbeat.core.plain import read_json
 from drumbeat.core.pool import PoolId
 from drumbeat.web.house import House
 from drumbeat.web.pages.forms import Form, text_of
@@ -51,10 +51,7 @@ async def push_form(house: House, pool_id: str | None) -> Pushed | None:
 
 def parsed(text: str) -> Any:
     """JSON somebody typed. Raises InvalidInput."""
-    try:
-        return json.loads(text)
-    except ValueError as exc:
-        raise InvalidInput(f"payload: expected JSON, got: {exc}") from exc
+    return read_json(text, "the payload")
 
 
 def whole(name: str, element: Any) -> int:

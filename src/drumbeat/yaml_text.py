@@ -1,0 +1,73 @@
+"""YAML that somebody gave: the one place that reads it, and refuses what would grow when it is read."""
+
+import re
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+from yaml.events import AliasEvent
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import DEEPEST
+
+LARGEST = 256 * 1024  #: characters of a text; reading more takes seconds
+_LONGEST_NUMBER = 100  #: characters of a number; YAML counts 1:1:1:… in sixties, which takes ever longer
+_EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+")
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data without aliases, each field there once, 1e3 a number; anything refused is refused before it is built."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, AliasEvent) or event.anchor is not None:
+            raise _refusal(f"the alias or anchor {event.anchor!r}; write its value out", event)
+        if self.depth > DEEPEST:
+            raise _refusal(f"something nested more than {DEEPEST} deep; flatten it", event)
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        if node.tag in _NUMBERS and len(node.value) > _LONGEST_NUMBER:
+            raise _refusal(f"a number of {len(node.value)} characters; put quotes around what is text", node)
+        return super().construct_object(node, deep)
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            if name in seen:
+                raise _refusal(f"the field {name!r} is there twice", key)
+            seen |= {name} if name else set()
+        super().flatten_mapping(node)
+
+
+_Loader.add_implicit_resolver("tag:yaml.org,2002:float", _EXPONENT, list("-+0123456789"))
+
+
+def read_yaml(text: str, what: str) -> Any:
+    """What a text in YAML says. Raises InvalidInput, which names ``what`` and says where the text is wrong."""
+    if len(text) > LARGEST:
+        raise InvalidInput(f"expected {what} of at most {LARGEST} characters, got {len(text)}; leave out what is not needed")
+    try:
+        return yaml.load(text, Loader=_Loader)  # noqa: S506
+    except yaml.YAMLError as exc:
+        raise InvalidInput(f"expected {what}, got {_where(exc)}") from None
+    except (ValueError, OverflowError) as exc:
+        raise InvalidInput(f"expected {what}, got a value that cannot be one: {exc}; put quotes around what is text") from None
+
+
+def _refusal(problem: str, place: Any) -> ConstructorError:
+    return ConstructorError(None, None, problem, place.start_mark)
+
+
+def _where(error: yaml.YAMLError) -> str:
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return f"{place}{problem or 'something else'}"
