@@ -4,9 +4,10 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
   $$python -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$python && break; done)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+MESSAGES ?= 10000000
 EXTRAS := dev,postgres,bench,mysql,duckdb,redis,flatmachines,gpu,plot,fast,runpod,web
 
-.PHONY: help demo test check lint types imports format soak bench screenshots clean
+.PHONY: help demo test check lint types imports format soak sanitize bench screenshots clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +29,9 @@ test: $(BIN)/.ready ## every test, on real servers it starts itself
 
 soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: in random order, many more seeds and examples
 	@DRUMBEAT_THOROUGH=1 DRUMBEAT_ORDER_SEED=$${DRUMBEAT_ORDER_SEED:-$$(date +%s)} $(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q
+
+sanitize: $(BIN)/.ready ## the compiled driver core under AddressSanitizer: its tests, and ten million messages of chance
+	@$(BIN)/python tests/bench/driver/sanitize.py --messages $(MESSAGES)
 
 check: lint types imports test ## what must be green at every commit
 

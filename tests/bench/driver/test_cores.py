@@ -1,5 +1,6 @@
 """Both cores alike, against a server that is the other end of a socket pair."""
 
+import itertools
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ import numpy as np
 import pytest
 
 from drumbeat.bench.driver import pgwire
-from drumbeat.bench.driver.blocks import BlockMaker
+from drumbeat.bench.driver.blocks import Block, BlockMaker
 from drumbeat.bench.driver.core import Core, State
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
-from drumbeat.bench.driver.records import FAILED, OK, RECORD, Records
+from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, Records
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
 from drumbeat.bench.values import Draw
 
@@ -45,10 +46,14 @@ class Pair:
         self.server.sendall(WELL)
 
     def is_asked(self) -> bool:
+        return bool(self.received())
+
+    def received(self) -> bytes:
+        """What the server finds."""
         try:
-            return bool(self.server.recv(65536, MSG_DONTWAIT))
+            return self.server.recv(65536, MSG_DONTWAIT)
         except BlockingIOError:
-            return False
+            return b""
 
     def answer(self, with_what: bytes) -> None:
         """Let an operation be sent, and answer it."""
@@ -60,11 +65,11 @@ class Pair:
 
 
 @pytest.fixture(params=["c", "python"])
-def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+def hungry(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    """A core that was fed nothing yet."""
     if request.param == "c" and library() is None:
         pytest.skip("the compiled core was not built: no C compiler")
     core = CCore(4) if request.param == "c" else PyCore(4)
-    core.feed(BlockMaker(WORK, Draw(slot=0, chance=np.random.default_rng(1), now_us=lambda: 0)).make(200))
     ours, theirs = socketpair()
     ours.setblocking(False)
     core.add(0, ours)
@@ -72,6 +77,12 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     core.close()
     ours.close()
     theirs.close()
+
+
+@pytest.fixture
+def pair(hungry: Pair) -> Pair:
+    hungry.core.feed(BlockMaker(WORK, Draw(slot=0, chance=np.random.default_rng(1), now_us=lambda: 0)).make(200))
+    return hungry
 
 
 def taken(core: Core) -> Records:
@@ -89,6 +100,126 @@ def test_operations_are_recorded_once_and_failures_are_counted(pair: Pair) -> No
     wrong = taken(pair.core)
     assert (wrong["outcome"].tolist(), wrong["sqlstate"].tolist(), pair.core.failed) == ([FAILED], [b"22012"], 1)
     assert len(taken(pair.core)) == 0
+
+
+def numbered(number: int) -> Block:
+    """A block of one operation, which is its number."""
+    text = np.frombuffer(b"%08d" % number, dtype=np.uint8)
+    return Block(text, np.asarray([0, 8], np.uint32), np.zeros(1, np.int16), np.zeros(1, np.uint8))
+
+
+def test_blocks_are_sent_in_the_order_they_were_fed_wherever_a_run_ends(hungry: Pair) -> None:
+    fed, sent, budgets = 0, b"", itertools.cycle(range(1_000, 40_000, 700))
+    hungry.core.accept(True)
+    while len(sent) < 8 * 3000:
+        while hungry.core.blocks() < 2:
+            hungry.core.feed(numbered(fed))
+            fed += 1
+        hungry.core.run(next(budgets))
+        if new := hungry.received():
+            sent += new
+            hungry.server.sendall(WELL)
+
+    assert [int(sent[at : at + 8]) for at in range(0, len(sent), 8)] == list(range(len(sent) // 8))
+
+
+def test_a_third_block_is_refused_and_the_two_that_wait_are_kept(hungry: Pair) -> None:
+    for number in (0, 1):
+        hungry.core.feed(numbered(number))
+
+    with pytest.raises(ValueError, match="fewer than two blocks"):
+        hungry.core.feed(numbered(2))
+
+    assert hungry.core.blocks() == 2
+
+
+def test_a_place_is_not_given_to_a_second_connection_before_its_end_was_told(pair: Pair) -> None:
+    def add_another() -> None:
+        another, its_server = socketpair()
+        with another, its_server, pytest.raises(OSError, match="connection 0"):
+            pair.core.add(0, another)
+
+    add_another()
+    pair.server.close()
+    pair.core.accept(True)
+    pair.run_until(lambda: pair.core.failed == 1)
+    add_another()
+
+    assert [*pair.core.collect()] == [(0, State.DEAD)]
+    closed(*connected(pair.core, 0))
+
+
+def test_an_operation_belongs_to_the_epoch_in_which_it_began(pair: Pair) -> None:
+    for began, ended in ((1, 2), (3, 4)):
+        pair.core.set_epoch(began)
+        pair.core.accept(True)
+        pair.run_until(pair.is_asked)
+        pair.core.accept(False)
+        pair.core.set_epoch(ended)
+        pair.server.sendall(WELL)
+        pair.run_until(lambda: pair.core.in_flight == 0)
+
+    assert taken(pair.core)["epoch"].tolist() == [1, 3]
+
+
+def test_one_that_is_lost_before_all_was_sent_is_told_once(hungry: Pair) -> None:
+    size = 10_000_000
+    data = np.zeros(size, np.uint8)
+    hungry.core.feed(Block(data, np.asarray([0, size], np.uint32), np.zeros(1, np.int16), np.zeros(1, np.uint8)))
+    hungry.core.accept(True)
+    hungry.run_until(lambda: hungry.core.in_flight == 1)
+    hungry.server.close()
+    hungry.run_until(lambda: hungry.core.in_flight == 0)
+
+    assert taken(hungry.core)["outcome"].tolist() == [LOST]
+    assert [*hungry.core.collect()] == [(0, State.DEAD)]
+
+
+def test_an_answer_before_all_was_sent_does_not_change_the_order_of_what_is_sent(hungry: Pair) -> None:
+    size = 4_000_000
+    data = np.frombuffer(b"a" * size + b"b" * size, np.uint8)
+    hungry.core.feed(Block(data, np.asarray([0, size, 2 * size], np.uint32), np.zeros(2, np.int16), np.zeros(2, np.uint8)))
+    hungry.core.accept(True)
+    hungry.run_until(lambda: hungry.core.in_flight == 1)
+    hungry.server.sendall(WELL)
+
+    sent = b""
+    while len(sent) < 2 * size:
+        hungry.core.run(PATIENCE)
+        sent += hungry.received()
+
+    assert sent == data.tobytes()
+
+
+def test_a_row_may_hold_the_bytes_of_an_answer(pair: Pair) -> None:
+    first = BIND_COMPLETE + pgwire.message(b"D", WELL)
+    pair.core.accept(True)
+    pair.run_until(pair.is_asked)
+    pair.server.sendall(first)
+    pair.core.run(PATIENCE)
+
+    assert len(taken(pair.core)) == 0
+    pair.server.sendall(pgwire.message(b"C", b"SELECT 1\0") + READY)
+    pair.run_until(pair.is_asked)
+    assert taken(pair.core)["rows"].tolist() == [1]
+
+
+def test_a_server_that_does_not_speak_the_protocol_is_lost(pair: Pair) -> None:
+    pair.core.accept(True)
+    pair.answer(b"C\0\0\0\3")
+
+    assert taken(pair.core)["outcome"].tolist() == [LOST]
+    assert [*pair.core.collect()] == [(0, State.DEAD)]
+
+
+@pytest.mark.parametrize(
+    ("tag", "rows"), [("SELECT 5", 5), ("INSERT 0 7", 7), ("BEGIN", 0), ("COPY 99999999999999999999", 2**31 - 1), ("X 1y", 0)]
+)
+def test_rows_are_the_number_that_ends_the_tag(pair: Pair, tag: str, rows: int) -> None:
+    pair.core.accept(True)
+    pair.answer(BIND_COMPLETE + pgwire.message(b"C", tag.encode() + b"\0") + READY)
+
+    assert taken(pair.core)["rows"].tolist() == [rows]
 
 
 def test_what_is_due_is_a_backlog_only_while_every_connection_is_busy(pair: Pair) -> None:

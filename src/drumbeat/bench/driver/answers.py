@@ -1,23 +1,34 @@
 """What PostgreSQL's answers say of rows, read at a glance where they are the usual ones."""
 
+import struct
+
+MOST_ROWS = 2**31 - 1  #: what a record has room for
 _READY_IDLE = b"Z\x00\x00\x00\x05I"
+_ROW, _COMPLETE, _ERROR, _READY = b"DCEZ"
+_head = struct.Struct("!BI").unpack_from  #: of a message: its type and its length
 
 
 def rows_of_whole_answer(data: bytes) -> int:
     """The usual answer: it came whole, ended well, and the server is idle. −1 for anything else.
 
-    An error would stand where the CommandComplete does: right before the ReadyForQuery, and nothing follows that.
+    From message to message, for a row may hold any bytes, also those of a message.
     """
     if not data.endswith(_READY_IDLE):
         return -1
-    end = len(data) - len(_READY_IDLE)
-    begin = data.rfind(b"C\x00\x00\x00", 0, end)
-    if begin < 0 or begin + 1 + data[begin + 4] != end or data.count(b"Z\x00\x00\x00\x05", 0, end):
-        return -1
-    return rows_of(data[begin + 5 : end])
+    end, at, rows = len(data) - len(_READY_IDLE), 0, 0
+    while at < end:
+        kind, length = _head(data, at)
+        at += 1 + length
+        if kind == _ROW and length > 3:
+            continue
+        if length < 4 or kind in (_ERROR, _READY):
+            return -1
+        if kind == _COMPLETE:
+            rows += rows_of(data[at - length + 4 : at])
+    return rows if at == end else -1
 
 
 def rows_of(tag: bytes) -> int:
     """The last word of a command's tag, if it is a number: "SELECT 5", "INSERT 0 5"."""
     word = tag.rstrip(b"\0").rsplit(b" ", 1)[-1]
-    return int(word) if word.isdigit() else 0
+    return min(int(word[:20]), MOST_ROWS) if word.isdigit() else 0

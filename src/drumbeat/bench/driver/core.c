@@ -22,6 +22,7 @@
 #define EVENTS_AT_ONCE 256
 #define COMPLAINTS 64     /* sorts of error whose words are kept */
 #define DEBTS 64          /* changes of the rate that what is overdue may stem from before */
+#define MOST_OVERDUE 1000000000000 /* operations: no rate and no pause makes a number that does not fit */
 #define SWEEP_NS 50000000 /* how often running operations are checked against the limit */
 
 enum { OK = 0, FAILED = 1, TIMED_OUT = 2, LOST = 3 };                            /* record.outcome */
@@ -39,9 +40,9 @@ typedef struct {
     char sqlstate[8];
 } record;
 
-typedef struct {
+typedef struct { /* Python's memory: core_feed says for how long it must stay */
     const uint8_t *bytes;
-    const uint32_t *offsets; /* count + 1 of them */
+    const uint32_t *offsets; /* count + 1 of them, none smaller than the one before */
     const int16_t *kinds;
     const uint8_t *more; /* 1: the next message belongs to the same operation */
     uint32_t count;
@@ -64,10 +65,10 @@ typedef struct {
     char sqlstate[8];
     /* what the socket would not take yet */
     uint8_t *unsent;
-    uint32_t unsent_length, unsent_sent;
-    /* the rest of an operation of several messages */
-    uint8_t *steps;
-    uint32_t steps_length, steps_at;
+    size_t unsent_length, unsent_sent;
+    /* the rest of an operation of several messages: where each ends, and after that their bytes */
+    uint32_t *step_ends;
+    uint32_t steps, step;
     int32_t next; /* in the queue of the idle, or of the thinking */
 } connection;
 
@@ -115,14 +116,31 @@ static uint32_t big_endian(const uint8_t *p) {
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
+void core_free(core *c) {
+    if (!c) return;
+    for (int32_t i = 0; i < c->size; i++) {
+        free(c->all[i].unsent);
+        free(c->all[i].step_ends);
+    }
+    if (c->epoll >= 0) close(c->epoll);
+    if (c->timer >= 0) close(c->timer);
+    free(c->all);
+    free(c);
+}
+
+/* NULL where there is no memory or no descriptor left. records has this much room, news one place for each connection. */
 core *core_new(int32_t connections, record *records, uint32_t room, int32_t *news) {
+    if (connections < 1) return NULL;
     core *c = calloc(1, sizeof *c);
     if (!c) return NULL;
     c->all = calloc((size_t)connections, sizeof *c->all);
+    c->size = c->all ? connections : 0;
     c->epoll = epoll_create1(EPOLL_CLOEXEC);
     c->timer = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
-    if (!c->all || c->epoll < 0 || c->timer < 0) return NULL;
-    c->size = connections;
+    if (!c->all || c->epoll < 0 || c->timer < 0) {
+        core_free(c);
+        return NULL;
+    }
     c->records = records;
     c->room = room;
     c->news = news;
@@ -130,17 +148,6 @@ core *core_new(int32_t connections, record *records, uint32_t room, int32_t *new
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = UINT64_MAX};
     epoll_ctl(c->epoll, EPOLL_CTL_ADD, c->timer, &e);
     return c;
-}
-
-void core_free(core *c) {
-    for (int32_t i = 0; i < c->size; i++) {
-        free(c->all[i].unsent);
-        free(c->all[i].steps);
-    }
-    close(c->epoll);
-    close(c->timer);
-    free(c->all);
-    free(c);
 }
 
 static void queue_push(core *c, int32_t *head, int32_t *tail, int32_t i) {
@@ -168,7 +175,8 @@ static void queue_remove(core *c, int32_t *head, int32_t *tail, int32_t i) {
     if (*tail == i) *tail = before;
 }
 
-static void tell(core *c, int32_t i) { c->news[c->news_count++ % (uint32_t)c->size] = i; }
+/* There is room: a place is told of once, and is not taken again before Python has heard of it (core_add). */
+static void tell(core *c, int32_t i) { c->news[c->news_count++] = i; }
 
 static void make_idle(core *c, int32_t i) {
     connection *k = &c->all[i];
@@ -187,13 +195,16 @@ static void make_idle(core *c, int32_t i) {
     }
 }
 
+static int is_place(core *c, int32_t i) { return i >= 0 && i < c->size; }
+
 /* Take over a connected socket as number i. */
 int core_add(core *c, int32_t i, int fd) {
+    if (!is_place(c, i)) return -EINVAL;
     connection *k = &c->all[i];
-    uint8_t *unsent = k->unsent, *steps = k->steps;
+    if (k->state != FREE) return -EBUSY;
+    free(k->unsent);
+    free(k->step_ends);
     memset(k, 0, sizeof *k);
-    free(unsent);
-    free(steps);
     k->fd = fd;
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)i};
     if (epoll_ctl(c->epoll, EPOLL_CTL_ADD, fd, &e) < 0) return -errno;
@@ -202,23 +213,38 @@ int core_add(core *c, int32_t i, int fd) {
 }
 
 /* Let number i finish what it runs and then be told as retired. One that is idle is told at the next run. */
-void core_retire(core *c, int32_t i) { c->all[i].retiring = 1; }
+void core_retire(core *c, int32_t i) {
+    if (is_place(c, i)) c->all[i].retiring = 1;
+}
 
 /* What state number i is in; a dead or retired one is freed by asking. */
 int core_collect(core *c, int32_t i) {
+    if (!is_place(c, i)) return FREE;
     int state = c->all[i].state;
     if (state == DEAD || state == RETIRED) c->all[i].state = FREE;
     return state;
 }
 
-void core_feed(core *c, const uint8_t *bytes, const uint32_t *offsets, const int16_t *kinds, const uint8_t *more, uint32_t count) {
-    block b = {bytes, offsets, kinds, more, count, 0};
-    if (c->now.used >= c->now.count) c->now = b;
-    else c->next = b;
+/* The block to send from, NULL where there is none. One that is used up makes way for the next one. */
+static block *next_block(core *c) {
+    if (c->now.used >= c->now.count) {
+        c->now = c->next;
+        memset(&c->next, 0, sizeof c->next);
+    }
+    return c->now.used < c->now.count ? &c->now : NULL;
 }
 
 /* How many blocks wait: 0 (starving), 1 or 2. */
-int core_blocks(core *c) { return (c->now.used < c->now.count) + (c->next.used < c->next.count); }
+int core_blocks(core *c) { return (next_block(c) != NULL) + (c->next.used < c->next.count); }
+
+/* Take a block, to be sent after those that wait. Answers how many of the blocks fed last, this one among them, are still read
+ * from and must stay where they are; 0: two wait already, and this one was not taken. */
+int core_feed(core *c, const uint8_t *bytes, const uint32_t *offsets, const int16_t *kinds, const uint8_t *more, uint32_t count) {
+    int waiting = core_blocks(c);
+    if (waiting == 2) return 0;
+    *(waiting ? &c->next : &c->now) = (block){bytes, offsets, kinds, more, count, 0};
+    return waiting + 1;
+}
 
 void core_set(core *c, int64_t limit_ns, int64_t think_ns, uint8_t lifo) {
     c->limit_ns = limit_ns;
@@ -228,7 +254,9 @@ void core_set(core *c, int64_t limit_ns, int64_t think_ns, uint8_t lifo) {
 
 /* What has fallen due at the rate of now, and was not begun. */
 static int64_t overdue(core *c, double now) {
-    return c->interval_ns > 0 && c->next_due <= now ? (int64_t)((now - c->next_due) / c->interval_ns) + 1 : 0;
+    if (c->interval_ns <= 0 || c->next_due > now) return 0;
+    double passed = (now - c->next_due) / c->interval_ns;
+    return passed < MOST_OVERDUE ? (int64_t)passed + 1 : MOST_OVERDUE;
 }
 
 /* Keep what is overdue, for the rate is about to change. Where the list is full, the last of it is as if there were more. */
@@ -264,7 +292,7 @@ void core_forgive(core *c) {
 /* When the next operation is due. */
 static int64_t due_at(core *c) {
     if (c->owing) return (int64_t)c->debts[0].due;
-    return c->interval_ns > 0 ? (int64_t)c->next_due : INT64_MAX;
+    return c->interval_ns > 0 && c->next_due < (double)INT64_MAX ? (int64_t)c->next_due : INT64_MAX;
 }
 
 static void take_due(core *c) {
@@ -338,51 +366,66 @@ static void lose(core *c, int32_t i, uint8_t outcome, int64_t now) {
     tell(c, i);
 }
 
-static int send_bytes(core *c, int32_t i, const uint8_t *bytes, uint32_t length) {
-    connection *k = &c->all[i];
+static void watch(core *c, int32_t i, uint32_t events) {
+    struct epoll_event e = {.events = events, .data.u64 = (uint64_t)i};
+    epoll_ctl(c->epoll, EPOLL_CTL_MOD, c->all[i].fd, &e);
+}
+
+/* How much the socket took, 0 where it takes nothing now, -1 where it is lost. */
+static ssize_t offer(connection *k, const uint8_t *bytes, size_t length) {
     ssize_t sent = send(k->fd, bytes, length, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent == (ssize_t)length) return 1;
-    if (sent < 0) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) return 0;
-        sent = 0;
-    }
-    uint8_t *kept = realloc(k->unsent, length - (uint32_t)sent);
+    if (sent >= 0) return sent;
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? 0 : -1;
+}
+
+/* Keep bytes to be sent after those that are kept already. */
+static int keep_unsent(core *c, int32_t i, const uint8_t *bytes, size_t length) {
+    connection *k = &c->all[i];
+    uint8_t *kept = realloc(k->unsent, k->unsent_length + length);
     if (!kept) return 0;
-    memcpy(kept, bytes + sent, length - (uint32_t)sent);
+    memcpy(kept + k->unsent_length, bytes, length);
+    if (!k->unsent_length) watch(c, i, EPOLLIN | EPOLLOUT);
     k->unsent = kept;
-    k->unsent_length = length - (uint32_t)sent;
-    k->unsent_sent = 0;
-    struct epoll_event e = {.events = EPOLLIN | EPOLLOUT, .data.u64 = (uint64_t)i};
-    epoll_ctl(c->epoll, EPOLL_CTL_MOD, k->fd, &e);
+    k->unsent_length += length;
     return 1;
+}
+
+/* Whether the connection is still of use. A server that answers early may leave bytes unsent: they go first. */
+static int send_bytes(core *c, int32_t i, const uint8_t *bytes, size_t length) {
+    connection *k = &c->all[i];
+    ssize_t sent = k->unsent_length ? 0 : offer(k, bytes, length);
+    if (sent < 0) return 0;
+    return (size_t)sent == length || keep_unsent(c, i, bytes + sent, length - (size_t)sent);
 }
 
 static void send_more(core *c, int32_t i, int64_t now) {
     connection *k = &c->all[i];
-    ssize_t sent = send(k->fd, k->unsent + k->unsent_sent, k->unsent_length - k->unsent_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = offer(k, k->unsent + k->unsent_sent, k->unsent_length - k->unsent_sent);
     if (sent < 0) {
-        if (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) lose(c, i, LOST, now);
+        lose(c, i, LOST, now);
         return;
     }
-    k->unsent_sent += (uint32_t)sent;
-    if (k->unsent_sent == k->unsent_length) {
-        struct epoll_event e = {.events = EPOLLIN, .data.u64 = (uint64_t)i};
-        epoll_ctl(c->epoll, EPOLL_CTL_MOD, k->fd, &e);
-        k->unsent_length = 0;
-    }
-}
-
-static block *next_block(core *c) {
-    if (c->now.used >= c->now.count) {
-        c->now = c->next;
-        memset(&c->next, 0, sizeof c->next);
-    }
-    return c->now.used < c->now.count ? &c->now : NULL;
+    k->unsent_sent += (size_t)sent;
+    if (k->unsent_sent < k->unsent_length) return;
+    k->unsent_length = k->unsent_sent = 0;
+    watch(c, i, EPOLLIN);
 }
 
 /* Whether an operation may begin; records must have room for every one that is under way. */
 static int may_begin(core *c) {
     return c->accepting && c->recorded + (uint32_t)c->in_flight + 1 < c->room && next_block(c) != NULL;
+}
+
+/* Keep the later messages of an operation, for their block may be gone when their turn comes. */
+static int keep_steps(connection *k, const block *b, uint32_t first, uint32_t last) {
+    uint32_t count = last - first + 1, from = b->offsets[first], length = b->offsets[last + 1] - from;
+    uint32_t *kept = realloc(k->step_ends, count * sizeof *kept + length);
+    if (!kept) return 0;
+    for (uint32_t n = 0; n < count; n++) kept[n] = b->offsets[first + n + 1] - from;
+    memcpy(kept + count, b->bytes + from, length);
+    k->step_ends = kept;
+    k->steps = count;
+    return 1;
 }
 
 static void begin(core *c, int32_t i, int64_t due, int64_t now) {
@@ -399,33 +442,21 @@ static void begin(core *c, int32_t i, int64_t due, int64_t now) {
     k->state = BUSY;
     k->failed_in_transaction = k->cleaning = 0;
     memset(k->sqlstate, 0, sizeof k->sqlstate);
-    k->steps_length = k->steps_at = 0;
+    k->steps = k->step = 0;
     c->in_flight++;
-    if (last > first) { /* the later messages are kept, for the block may be gone by then */
-        uint32_t begin_at = b->offsets[first + 1], length = b->offsets[last + 1] - begin_at;
-        uint8_t *kept = realloc(k->steps, length);
-        if (!kept) {
-            lose(c, i, LOST, now);
-            return;
-        }
-        memcpy(kept, b->bytes + begin_at, length);
-        k->steps = kept;
-        k->steps_length = length;
+    if (last > first && !keep_steps(k, b, first + 1, last)) {
+        lose(c, i, LOST, now);
+        return;
     }
     if (!send_bytes(c, i, b->bytes + b->offsets[first], b->offsets[first + 1] - b->offsets[first])) lose(c, i, LOST, now);
 }
 
-/* Each kept message ends with a Sync: 'S' and a length of 4. */
 static int send_step(core *c, int32_t i) {
     connection *k = &c->all[i];
-    uint32_t at = k->steps_at, end = at;
-    while (end + 5 <= k->steps_length) {
-        uint8_t type = k->steps[end];
-        end += 1 + big_endian(k->steps + end + 1);
-        if (type == 'S' || type == 'Q') break;
-    }
-    k->steps_at = end;
-    return send_bytes(c, i, k->steps + at, end - at);
+    const uint8_t *bytes = (const uint8_t *)(k->step_ends + k->steps);
+    uint32_t from = k->step ? k->step_ends[k->step - 1] : 0, end = k->step_ends[k->step];
+    k->step++;
+    return send_bytes(c, i, bytes + from, end - from);
 }
 
 static const uint8_t ROLLBACK[] = {'Q', 0, 0, 0, 13, 'R', 'O', 'L', 'L', 'B', 'A', 'C', 'K', 0};
@@ -456,7 +487,7 @@ static void ready(core *c, int32_t i, uint8_t transaction, int64_t now) {
         return;
     }
     int failed = k->sqlstate[0] != 0;
-    if (!failed && k->steps_at < k->steps_length) {
+    if (!failed && k->step < k->steps) {
         if (!send_step(c, i)) lose(c, i, LOST, now);
         return;
     }
@@ -469,14 +500,19 @@ static void ready(core *c, int32_t i, uint8_t transaction, int64_t now) {
     after_operation(c, i, now);
 }
 
+/* "SELECT 5", "INSERT 0 5", "UPDATE 5": the last word, where it is a number. */
 static void note_rows(connection *k) {
-    /* "SELECT 5", "INSERT 0 5", "UPDATE 5": the last word */
-    int32_t rows = 0, digits = 0;
+    int64_t rows = 0;
+    int is_number = 1;
     for (uint32_t at = 0; at < k->kept && k->body[at]; at++) {
-        if (k->body[at] == ' ') rows = digits = 0;
-        else if (k->body[at] >= '0' && k->body[at] <= '9') rows = rows * 10 + (k->body[at] - '0'), digits++;
+        uint8_t digit = (uint8_t)(k->body[at] - '0');
+        if (k->body[at] == ' ') rows = 0, is_number = 1;
+        else if (digit > 9) is_number = 0;
+        else if (rows < INT32_MAX) rows = rows * 10 + digit;
     }
-    if (digits) k->rows += rows;
+    if (!is_number) return;
+    rows += k->rows;
+    k->rows = rows < INT32_MAX ? (int32_t)rows : INT32_MAX;
 }
 
 /* The words that came with an SQLSTATE when it was first seen; NULL for none. */
@@ -495,16 +531,17 @@ static void note_words(core *c, const char *sqlstate, const uint8_t *words, uint
 
 static void note_error(core *c, connection *k) {
     uint32_t at = 0, words = 0, length = 0;
+    char sqlstate[8] = "XX000";
     while (at < k->kept && k->body[at]) {
         uint8_t field = k->body[at++];
         uint32_t start = at;
         while (at < k->kept && k->body[at]) at++;
-        if (field == 'C' && at - start == 5 && !k->sqlstate[0]) memcpy(k->sqlstate, k->body + start, 5);
+        if (field == 'C' && at - start == 5) memcpy(sqlstate, k->body + start, 5);
         if (field == 'M') words = start, length = at - start;
         at++;
     }
-    if (!k->sqlstate[0]) memcpy(k->sqlstate, "XX000", 5);
-    note_words(c, k->sqlstate, k->body + words, length);
+    if (!k->sqlstate[0]) memcpy(k->sqlstate, sqlstate, sizeof sqlstate);
+    note_words(c, sqlstate, k->body + words, length);
 }
 
 /* Walk through what was read, message by message. */
@@ -514,8 +551,13 @@ static void walk(core *c, int32_t i, const uint8_t *p, const uint8_t *end, int64
         if (k->have_header < 5) {
             while (k->have_header < 5 && p < end) k->header[k->have_header++] = *p++;
             if (k->have_header < 5) return;
+            uint32_t length = big_endian(k->header + 1);
+            if (length < 4) { /* this is not PostgreSQL's protocol */
+                lose(c, i, LOST, now);
+                return;
+            }
             k->type = k->header[0];
-            k->left = big_endian(k->header + 1) - 4;
+            k->left = length - 4;
             k->kept = 0;
         }
         uint32_t there = (uint32_t)(end - p), take = there < k->left ? there : k->left;
@@ -636,7 +678,7 @@ uint32_t core_run(core *c, int64_t budget_ns) {
             }
             int32_t i = (int32_t)events[e].data.u64;
             if (events[e].events & EPOLLOUT && c->all[i].unsent_length) send_more(c, i, now_ns());
-            if (events[e].events & (EPOLLIN | EPOLLHUP | EPOLLERR)) readable(c, i);
+            if (events[e].events & (EPOLLIN | EPOLLHUP | EPOLLERR) && c->all[i].state != DEAD) readable(c, i);
         }
     }
 }

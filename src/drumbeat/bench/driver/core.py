@@ -7,6 +7,7 @@ from typing import Protocol
 
 from drumbeat.bench.driver.blocks import Block
 
+TOO_MANY_BLOCKS = "expected fewer than two blocks to wait when one more is fed, got two"
 ROOM = 1 << 17  #: records between two visits; far more than any loop can make in a budget
 
 
@@ -25,7 +26,7 @@ class Core(Protocol):
     """Many connections, driven by whoever calls ``run``. Not for two threads at once, but for ``set_epoch`` and an end."""
 
     def add(self, index: int, connection: socket) -> None:
-        """Take over a connection that is ready for queries."""
+        """Take over a connection that is ready for queries. Raises OSError where the place is not free."""
         ...
 
     def retire(self, index: int) -> None:
@@ -37,7 +38,7 @@ class Core(Protocol):
         ...
 
     def feed(self, block: Block) -> None:
-        """Give it messages, when fewer than two blocks wait."""
+        """Give it messages, to be sent after those it has. Raises ValueError where two blocks wait already."""
         ...
 
     def blocks(self) -> int: ...

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from drumbeat.bench.driver.blocks import Block
-from drumbeat.bench.driver.core import ROOM, State
+from drumbeat.bench.driver.core import ROOM, TOO_MANY_BLOCKS, State
 from drumbeat.bench.driver.records import RECORD
 
 log = logging.getLogger(__name__)
 
 LIBRARY = Path(__file__).with_name("_core.so")
+_LONGEST_NS = 1 << 62  #: added to any time it still fits 64 bits
 
 _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_new": (c_void_p, (c_int32, c_void_p, c_uint32, c_void_p)),
@@ -27,7 +28,7 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_add": (c_int, (c_void_p, c_int32, c_int)),
     "core_retire": (None, (c_void_p, c_int32)),
     "core_collect": (c_int, (c_void_p, c_int32)),
-    "core_feed": (None, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32)),
+    "core_feed": (c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32)),
     "core_blocks": (c_int, (c_void_p,)),
     "core_set": (None, (c_void_p, c_int64, c_int64, c_uint8)),
     "core_set_rate": (None, (c_void_p, c_double)),
@@ -90,7 +91,7 @@ class CCore:
         self._core = self._library.core_new(connections, self._addresses[0], room, self._news.ctypes.data)
         if not self._core:
             raise OSError("expected room for the core's connections, got none; is there an epoll, and memory?")
-        self._fed: list[Block] = []
+        self._fed: list[Block] = []  #: what the core reads from; core_feed says how many that are
 
     def add(self, index: int, connection: socket) -> None:
         if (error := self._library.core_add(self._core, index, connection.fileno())) < 0:
@@ -106,15 +107,17 @@ class CCore:
         return [(index, State(self._library.core_collect(self._core, index))) for index in news]
 
     def feed(self, block: Block) -> None:
-        self._fed = [*self._fed[-2:], block]
         arrays = (block.data, block.offsets, block.kinds, block.more)
-        self._library.core_feed(self._core, *(array.ctypes.data for array in arrays), block.messages)
+        held = self._library.core_feed(self._core, *(array.ctypes.data for array in arrays), block.messages)
+        if not held:
+            raise ValueError(TOO_MANY_BLOCKS)
+        self._fed = [*self._fed, block][-held:]
 
     def blocks(self) -> int:
         return int(self._library.core_blocks(self._core))
 
     def configure(self, limit_ns: int, think_ns: int, hottest_first: bool) -> None:
-        self._library.core_set(self._core, limit_ns, think_ns, hottest_first)
+        self._library.core_set(self._core, min(limit_ns, _LONGEST_NS), min(think_ns, _LONGEST_NS), hottest_first)
 
     def set_rate(self, per_second: float | None) -> None:
         self._library.core_set_rate(self._core, -1.0 if per_second is None else per_second)

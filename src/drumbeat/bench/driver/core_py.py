@@ -1,5 +1,6 @@
 """The core in Python: what serves where the compiled one was not built, and where connections are encrypted."""
 
+import errno
 import select
 import time
 from collections import deque
@@ -11,9 +12,9 @@ from ssl import SSLSocket, SSLWantReadError, SSLWantWriteError
 import numpy as np
 
 from drumbeat.bench.driver import pgwire
-from drumbeat.bench.driver.answers import rows_of, rows_of_whole_answer
+from drumbeat.bench.driver.answers import MOST_ROWS, rows_of, rows_of_whole_answer
 from drumbeat.bench.driver.blocks import Block
-from drumbeat.bench.driver.core import ROOM, State
+from drumbeat.bench.driver.core import ROOM, TOO_MANY_BLOCKS, State
 from drumbeat.bench.driver.pacing import Pace
 from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, TIMED_OUT
 
@@ -65,10 +66,12 @@ class PyCore:
         self._in_flight = self._failed = 0
 
     def add(self, index: int, connection: socket) -> None:
+        if index in self._all or any(index == place for place, _ in self._news):
+            raise OSError(errno.EBUSY, f"connection {index} could not be watched")
+        self._epoll.register(connection.fileno(), select.EPOLLIN)
         self._all[index] = _Connection(connection)
         self._by_fd[connection.fileno()] = index
-        self._epoll.register(connection.fileno(), select.EPOLLIN)
-        self._idle.append(index)
+        self._make_idle(index)
 
     def retire(self, index: int) -> None:
         if index in self._all:
@@ -79,6 +82,8 @@ class PyCore:
         return news
 
     def feed(self, block: Block) -> None:
+        if self.blocks() == 2:
+            raise ValueError(TOO_MANY_BLOCKS)
         self._blocks.append(block)
 
     def blocks(self) -> int:
@@ -149,7 +154,7 @@ class PyCore:
             return
         if event & select.EPOLLOUT:
             self._send(index, b"")
-        if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
+        if event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR) and index in self._all:
             self._receive(index)
 
     def _patience(self, now: int, until: int) -> float:
@@ -158,7 +163,7 @@ class PyCore:
             wake = min(wake, self._all[self._thinking[0]].wake)
         if self._limit_ns:
             wake = min(wake, self._next_sweep)
-        if self._idle and (due := self._pace.due) is not None and self._has_messages():
+        if self._accepting and self._idle and (due := self._pace.due) is not None and self._has_messages():
             wake = min(wake, due)
         return max(wake - now, 0) / 1e9
 
@@ -186,8 +191,12 @@ class PyCore:
         self._send(index, connection.steps.popleft())
 
     def _send(self, index: int, data: bytes) -> None:
+        """Send this, or, with no data, what the socket would not take before."""
         connection = self._all[index]
         pending = connection.unsent + data
+        if connection.unsent and data:  # a server that answered early; the socket tells when it takes more
+            connection.unsent = pending
+            return
         try:
             sent = connection.socket.send(pending) if pending else 0
         except _WOULD_BLOCK:
@@ -224,6 +233,12 @@ class PyCore:
                 return
 
     def _read(self, index: int, connection: _Connection) -> None:
+        try:
+            self._read_messages(index, connection)
+        except ConnectionError:
+            self._lose(index, LOST)
+
+    def _read_messages(self, index: int, connection: _Connection) -> None:
         for message in pgwire.split(connection.unread):
             match message.type:
                 case b"C":
@@ -264,7 +279,7 @@ class PyCore:
                 connection.start,
                 duration,
                 index,
-                connection.rows,
+                min(connection.rows, MOST_ROWS),
                 connection.kind,
                 outcome,
                 connection.epoch,

@@ -74,9 +74,11 @@ def cancel(pid: int, key: int) -> bytes:
 
 
 def split(buffer: bytearray) -> Iterator[Message]:
-    """The whole messages in a buffer; what remains is left in it."""
+    """The whole messages in a buffer; what remains is left in it. Raises ConnectionError for what cannot be one."""
     while len(buffer) >= 5:
         length = int.from_bytes(buffer[1:5]) + 1
+        if length < 5:
+            raise ConnectionError(f"expected a message of PostgreSQL's protocol, got one of {length - 1} bytes")
         if len(buffer) < length:
             return
         yield Message(bytes(buffer[:1]), bytes(buffer[5:length]))
@@ -84,7 +86,7 @@ def split(buffer: bytearray) -> Iterator[Message]:
 
 
 def error_of(body: bytes) -> ServerSaid:
-    fields = {part[:1].decode(): part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
+    fields = {part[:1].decode(errors="replace"): part[1:].decode(errors="replace") for part in body.split(b"\0") if part}
     return ServerSaid(fields)
 
 
