@@ -1,6 +1,7 @@
 """The PostgreSQL engine against a real server, with its compiled core and with the one in Python."""
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -282,6 +283,15 @@ async def test_an_epoch_and_an_end_take_effect_at_once(url: str, core: str) -> N
     records = np.concatenate(found)
     assert set(records["epoch"][records["start"] > changed].tolist()) == {3}
     assert (records["start"] <= ended).all()
+
+
+async def test_an_engine_leaves_the_process_s_switch_interval_as_it_was(url: str, core: str) -> None:
+    before = sys.getswitchinterval()
+    async with driven(url, load(), 1) as engine:
+        await records_of(engine, 10)
+        assert sys.getswitchinterval() < before, "the driving thread waits for no other"
+
+    assert sys.getswitchinterval() == before
 
 
 async def test_think_time_is_kept_between_operations(url: str, core: str) -> None:

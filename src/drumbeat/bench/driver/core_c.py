@@ -163,6 +163,7 @@ class CCore:
     def close(self) -> None:
         self._library.core_free(self._core)
         self._core = None
+        self._fed.clear()
 
 
 assert RECORD.itemsize == 48, "core.c and RECORD must agree on what a record is"

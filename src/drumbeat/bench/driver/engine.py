@@ -7,12 +7,12 @@ fraction of a percent of it; nothing it does waits for the event loop, for whoev
 import asyncio
 import logging
 import queue
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from datetime import timedelta
 from ssl import SSLSocket
 
@@ -31,6 +31,7 @@ from drumbeat.bench.driver.postgres_terms import classify, together
 from drumbeat.bench.driver.records import RECORD, TIMED_OUT, Records
 from drumbeat.bench.driver.samples import RecordSamples
 from drumbeat.bench.driver.session import Address, Session, open_session, statements_of
+from drumbeat.bench.driver.switching import quick_switching
 from drumbeat.bench.model import Load
 from drumbeat.bench.values import Draw
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
@@ -40,7 +41,6 @@ log = logging.getLogger(__name__)
 BUDGET = 25_000_000  #: nanoseconds in the core between two visits to Python
 _ANSWER_WITHIN = 5.0  #: seconds; the driving thread comes by far sooner, unless it has ended
 _BACKOFF = (0.1, 5.0)  #: seconds, doubling, before a lost connection is tried again
-_SWITCH_INTERVAL = 0.0001  #: so that the driving thread never waits long for another to let go of Python
 
 
 class PostgresEngine:
@@ -59,6 +59,7 @@ class PostgresEngine:
         self._feeder = Feeder(BlockMaker(self._load, draw), self._stop, lambda: self._ended)
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._while_driving = ExitStack()
         self._connects: ThreadPoolExecutor | None = None
         self._cancels = Cancels(address)
         self._samples = RecordSamples(self._load, statements_of(load), classify)
@@ -77,7 +78,7 @@ class PostgresEngine:
         self._places.open[0] = first
         self._places.wanted = 1
         self._connects = ThreadPoolExecutor(self._settings.parallel_connects, thread_name_prefix="connect")
-        sys.setswitchinterval(min(sys.getswitchinterval(), _SWITCH_INTERVAL))
+        self._while_driving.enter_context(quick_switching())
         for work, name in ((self._feeder.run, "bench-maker"), (self._drive, "bench-driver")):
             thread = threading.Thread(target=self._guarded, args=(work,), name=name, daemon=True)
             thread.start()
@@ -202,11 +203,13 @@ class PostgresEngine:
             self._core = None
 
     def _join(self) -> None:
+        """Wait until nobody uses the core or its connections any more: only then may they be closed."""
         for thread in self._threads:
-            thread.join(timeout=10)
+            thread.join()
+        self._while_driving.close()
         if self._connects is not None:
             self._connects.shutdown(wait=True, cancel_futures=True)
-        if self._core is not None and not any(thread.is_alive() for thread in self._threads):
+        if self._core is not None:
             self._core.give_up()
             self._empty(self._core)
         self._cancels.close()
