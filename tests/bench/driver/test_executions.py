@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -93,6 +94,32 @@ def test_on_a_full_disk_load_goes_on_and_the_loss_is_counted_and_said(tmp_path: 
     assert writing.files == []
     assert writing.loss.rows == 2_000_000
     assert "space" in " ".join(writing.loss.reasons)
+
+
+def test_on_a_slow_disk_load_goes_on_and_every_row_is_kept_or_counted_as_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    is_writing, may_write = threading.Event(), threading.Event()
+
+    class OnSlowDisk(pq.ParquetWriter):  # type: ignore[misc]
+        def write_table(self, *arguments: object) -> None:
+            is_writing.set()
+            may_write.wait()
+            super().write_table(*arguments)
+
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter", OnSlowDisk)
+    writing = writer(tmp_path)
+    writing.keep(records(1), warmup=False)
+    assert is_writing.wait(30)
+    waiting = [10] * executions._MOST_WAITING
+    for rows in (*waiting, 20, 3):
+        writing.keep(records(rows), warmup=False)
+    may_write.set()
+    writing.close()
+
+    assert (writing.loss.rows, writing.loss.reasons) == (23, {"the disk is too slow": 23})
+    assert pq.read_table(tmp_path / "00000.parquet").num_rows == writing.files[0].rows == 1 + sum(waiting)
+    assert caplog.text.count("executions are being lost: the disk is too slow") == 1
 
 
 @pytest.fixture

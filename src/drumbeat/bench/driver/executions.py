@@ -41,12 +41,15 @@ class Loss:
 
     rows: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)  #: the load loses rows, and so does the writing thread
 
     def add(self, rows: int, reason: str) -> None:
-        if reason not in self.reasons:
+        with self._lock:
+            is_new = reason not in self.reasons
+            self.rows += rows
+            self.reasons[reason] = self.reasons.get(reason, 0) + rows
+        if is_new:
             log.warning("executions are being lost: %s", reason)
-        self.rows += rows
-        self.reasons[reason] = self.reasons.get(reason, 0) + rows
 
 
 class ExecutionWriter:

@@ -66,6 +66,15 @@ class _Phases:
     def name(self) -> str | None:
         return self.names[self.current]
 
+    def is_measured(self, phase: str | None) -> bool:
+        """Whether its operations count. Those of no phase do until MEASUREMENT is first entered."""
+        return phase == (MEASUREMENT if MEASUREMENT in self.names.values() else None)
+
+    @property
+    def measured(self) -> list[int]:
+        """The epochs whose operations count."""
+        return [epoch for epoch, name in self.names.items() if self.is_measured(name) and epoch]
+
 
 class LoadRunner:
     """Drives an engine and counts what it does. ``tick`` must be called often, or ``run`` be running."""
@@ -109,11 +118,15 @@ class LoadRunner:
         self._absorb(self.engine.take())
         first = MEASUREMENT not in self._phases.names.values()
         self.engine.set_epoch(self._phases.enter(phase))
-        if phase in (MEASUREMENT, None) and first:
-            self.measured = Tally(self._load)
-            self._little = Little()
-            self._cpu.mark()
-        self._note_measuring(phase in (MEASUREMENT, None))
+        if self._phases.is_measured(phase) and first:
+            self._restart_totals()
+        self._note_measuring(self._phases.is_measured(phase))
+
+    def _restart_totals(self) -> None:
+        self.measured = Tally(self._load)
+        self._little = Little()
+        self._cpu.mark()
+        self._measuring_since, self._measured_for, self.unsent = None, timedelta(), 0
 
     def _note_measuring(self, measuring: bool) -> None:
         now = self._clock.elapsed()
@@ -181,8 +194,7 @@ class LoadRunner:
         if not len(records):
             return
         self._interval.absorb(records)
-        measuring = [epoch for epoch, name in self._phases.names.items() if name in (MEASUREMENT, None) and epoch]
-        is_measured = _among(records, measuring)
+        is_measured = _among(records, self._phases.measured)
         if self._draining:
             self.drained.absorb(records)
         self.measured.absorb(records[is_measured])
