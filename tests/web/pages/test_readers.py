@@ -24,13 +24,13 @@ OFFERED: dict[tuple[str, str], Sequence[str]] = {
     ("/pools", "Pools"): ("Push a job",),
     ("/pools/mail", "mail"): ("Push a job", "Pause", "Resume", "Requeue poisoned"),
     ("/fleet", "Fleet"): ("New fleet",),
-    ("/fleet/render", "render"): ("Drain", "Kill"),
+    ("/fleet/render", "render"): ("Drain", "Kill", "What would a beat do now?"),
     ("/fleet/render/policy", "Policy of render"): ("Save",),
     ("/settings", "Settings"): ("Add a connection", "Set usual prices"),
 }
 READING = (
     "Menu", "Light or dark", "Log out", "Compare", "Newer", "Older", "Report", "worker-0", "Expand", "Collapse", "Choose",
-    "What would a beat do now?", "List", "Simulate", "Records per page", "Form", "YAML", "Service levels", "More",
+    "List", "Simulate", "Records per page", "Form", "YAML", "Service levels", "More",
 )  # fmt: skip
 _BUTTONS = """() => [...document.querySelectorAll('button, [role=button], a.q-btn')]
   .filter(each => each.checkVisibility())

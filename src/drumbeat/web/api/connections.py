@@ -10,7 +10,7 @@ from pydantic import AfterValidator, ConfigDict, Field, SecretStr
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import InvalidInput
 from drumbeat.web.api.answers import located, made, problems
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Body, Id, Shape
 from drumbeat.web.problems import naming
@@ -166,14 +166,21 @@ async def test(name: Id, plane: Plane) -> TestedShape:
     return TestedShape.model_validate(await plane.connections().test(name))
 
 
-@router.get(f"{_CONNECTION}/tables", operation_id="connection_tables", responses=problems(404, 409, 501))
+@router.get(
+    f"{_CONNECTION}/tables", operation_id="connection_tables", dependencies=OPERATORS, responses=problems(404, 409, 501)
+)
 async def tables(name: Id, plane: Plane) -> list[TableShape]:
     """The tables of a connection's database, at most 1000."""
     found = await plane.connections().tables(name)
     return [TableShape(schema_name=each.schema, name=each.name, rows=each.rows) for each in found]
 
 
-@router.get(f"{_CONNECTION}/tables/{{table}}", operation_id="connection_table", responses=problems(404, 409, 501))
+@router.get(
+    f"{_CONNECTION}/tables/{{table}}",
+    operation_id="connection_table",
+    dependencies=OPERATORS,
+    responses=problems(404, 409, 501),
+)
 async def table(name: Id, table: Id, plane: Plane) -> WholeTable:
     """A table's columns."""
     found: Any = await plane.connections().table(name, table)

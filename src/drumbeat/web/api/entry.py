@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from fastapi import Depends
+from fastapi import Depends, HTTPException
 from fastapi.requests import HTTPConnection
 
 from drumbeat.control_plane import ControlPlane
@@ -25,6 +25,16 @@ def _caller(connection: HTTPConnection) -> Caller:
     caller: Caller = connection.state.caller
     return caller
 
+
+def _operator(connection: HTTPConnection) -> None:
+    if not _caller(connection).may_change:
+        raise HTTPException(
+            403, "expected an operator, got a reader: to answer this, the server would connect to somewhere else"
+        )
+
+
+#: of a route that is read with GET, and yet makes the server connect to a database under test or a provider of workers
+OPERATORS = (Depends(_operator),)
 
 InHouse = Annotated[House, Depends(_house)]
 Plane = Annotated[ControlPlane, Depends(_plane)]

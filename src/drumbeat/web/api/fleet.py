@@ -11,7 +11,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.offline import sentences
 from drumbeat.web.api.answers import problems
-from drumbeat.web.api.entry import PREFIX, InHouse, Plane
+from drumbeat.web.api.entry import OPERATORS, PREFIX, InHouse, Plane
 from drumbeat.web.api.pools import worker_shape
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Body, Id, Moment, Shape
@@ -173,7 +173,7 @@ async def explain(
     return _explained(await (await _desk(plane, pool_id)).explain(at))
 
 
-@router.get(f"{_FLEET}/plan", operation_id="plan_fleet", responses=problems(404, 409, 502))
+@router.get(f"{_FLEET}/plan", operation_id="plan_fleet", dependencies=OPERATORS, responses=problems(404, 409, 502))
 async def plan(pool_id: Id, plane: Plane) -> Explained:
     """What a beat would do now. Nothing is written or changed."""
     async with plane.fleet_spawner(pool_id) as spawner:

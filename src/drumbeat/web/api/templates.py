@@ -12,7 +12,7 @@ from drumbeat.core.errors import InvalidInput, StaleWrite
 from drumbeat.core.run import Template
 from drumbeat.offline import template_schema
 from drumbeat.web.api.answers import located, made, problems
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Body, Id, Shape, Text
@@ -209,7 +209,7 @@ async def copy(template_id: Id, body: TemplateCopy, plane: Plane, response: Resp
     return _told(plane, response, await plane.bench().copy_template(template_id, body.name, settings_of(body.settings)))
 
 
-@router.get(f"{_TEMPLATE}/plan", operation_id="plan_template", responses=problems(404, 409))
+@router.get(f"{_TEMPLATE}/plan", operation_id="plan_template", dependencies=OPERATORS, responses=problems(404, 409))
 async def plan(template_id: Id, plane: Plane) -> PreflightShape:
     """What a run of a template would start, and what to beware of."""
     desk = plane.bench()

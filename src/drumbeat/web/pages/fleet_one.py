@@ -12,7 +12,7 @@ from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.house import House
-from drumbeat.web.pages.asking import confirmed, say, told
+from drumbeat.web.pages.asking import button, confirmed, say, told
 from drumbeat.web.pages.fleet_money import Alarms, Money
 from drumbeat.web.pages.fleet_seen import BEATS, Spent, course, show_explanation
 from drumbeat.web.pages.frame import empty, heading, page, trail
@@ -151,8 +151,7 @@ class Reasons:
         self._follows = True
         heading("Why", 2)
         self._place = ui.column().classes("w-full gap-1").props('role=region aria-label="Explanation"')
-        ask = ui.button("What would a beat do now?", icon="help_outline", on_click=lambda: told(self._plan))
-        ask.props("no-caps outline")
+        button("What would a beat do now?", self._plan, "help_outline").props("outline")
 
     async def follow(self, beats: Sequence[Beat]) -> None:
         """Explain the last beat, unless something else is looked at."""
