@@ -1,5 +1,6 @@
 """Facts are told once, with the state that knows of them, wherever an orchestrator is cut off."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -7,18 +8,19 @@ import msgspec
 import pytest
 
 from drumbeat.bench.act import RunActor
-from drumbeat.bench.model import ControllerState, Ending, NoteFact, Remember, RunPlan, SetTargets, StopLoad, Told
+from drumbeat.bench.model import Conclude, ControllerState, Ending, NoteFact, Remember, RunPlan, SetTargets, StopLoad, Told
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import NotFound, Refused
+from drumbeat.core.errors import Fenced, NotFound, Refused
 from drumbeat.core.event import FACTS, EventType, NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.run import Run, RunId, RunStatus
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.run import Result, Run, RunId, RunStatus
+from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import RunChange, Store
 from drumbeat.store.memory import MemoryStore
 
+ENDING = Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="it is time")
 RUN, MINUTE = RunId("r"), timedelta(minutes=1)
 WARNING = NoteFact(event=NewEvent(type=EventType.GUARDRAIL_WARNING), reason="CPU 91 %")
 KEEP = Remember(state=ControllerState(workers=1), operations=1, errors=0, qps=1.0, metrics={})
@@ -30,6 +32,7 @@ class Scene:
     store: Store
     spawner: FakeSpawner
     fence: Fence
+    clock: ManualClock
 
     def orchestrator(self) -> RunActor:
         return RunActor(self.store, self.spawner, RUN)
@@ -49,7 +52,7 @@ async def scene() -> Scene:
         run = await store.runs.update(run, RunChange(status=status))
     lease = await store.leases.acquire("controller", "me", MINUTE)
     assert lease is not None
-    return Scene(store, FakeSpawner(clock), lease.fence)
+    return Scene(store, FakeSpawner(clock), lease.fence, clock)
 
 
 async def test_a_fact_is_told_with_the_state(scene: Scene) -> None:
@@ -107,3 +110,39 @@ async def test_the_last_fact_is_told_before_the_load_stops(scene: Scene) -> None
 
     told = [event.type for event in await scene.store.events.read(PoolId(RUN), 0)]
     assert told[-2:] == [EventType.GUARDRAIL_WARNING, EventType.STOP]
+
+
+async def someone_else_leads(scene: Scene) -> None:
+    """From now on what is written under the scene's fence is too late."""
+    await scene.clock.advance(MINUTE * 2)
+    assert await scene.store.leases.acquire(scene.fence.name, "another", MINUTE) is not None
+
+
+async def test_targets_of_an_orchestrator_that_leads_no_more_are_refused(scene: Scene) -> None:
+    worker = Worker(pool_id=PoolId(RUN), worker_id=WorkerId("worker-0"), slot=0)
+    await scene.store.workers.add([worker])
+    more = SetTargets(targets={worker.worker_id: Told(connections=5)}, ramp=timedelta(), reason="more")
+    await someone_else_leads(scene)
+
+    with pytest.raises(Fenced):
+        await scene.orchestrator().act(more, scene.fence)
+
+    assert (await scene.store.workers.get(worker.pool_id, worker.worker_id)).target == 0
+
+
+async def test_a_run_is_not_closed_by_an_orchestrator_that_led_until_its_results_were_kept(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await scene.store.runs.update(await scene.store.runs.get(RUN), RunChange(status=RunStatus.STOPPING))
+    save = scene.store.results.save
+
+    async def save_at_last(results: Sequence[Result], *, fence: Fence | None = None) -> None:
+        await save(results, fence=fence)
+        await someone_else_leads(scene)
+
+    monkeypatch.setattr(scene.store.results, "save", save_at_last)
+
+    with pytest.raises(Fenced):
+        await scene.orchestrator().act(Conclude(ending=ENDING, reason="all have left"), scene.fence)
+
+    assert (await scene.store.runs.get(RUN)).status is RunStatus.STOPPING

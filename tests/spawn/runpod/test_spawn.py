@@ -57,6 +57,7 @@ async def test_a_refusal_says_why_and_starts_nothing(fault: Answers, cause: Spaw
         Loses(operation=CREATE),
         Answers(operation=CREATE, status=500, done=True),
         Answers(operation=CREATE, status=502, done=True),
+        Answers(operation=CREATE, status=503, done=True),
         Answers(operation=CREATE, status=504, done=True),
         Answers(operation=CREATE, status=201, body=b"garbage", done=True),
     ],
