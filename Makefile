@@ -12,7 +12,7 @@ EXTRAS := dev,postgres,bench,mysql,duckdb,redis,flatmachines,gpu,plot,fast,runpo
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-$(BIN)/.ready: pyproject.toml constraints.txt
+$(BIN)/.ready: pyproject.toml constraints.txt src/drumbeat/bench/driver/core.c
 	@echo "drumbeat: making its own environment in $(VENV)"
 	@test -n "$(PYTHON)" && $(PYTHON) -c '$(NEW_ENOUGH)' \
 	  || { echo "drumbeat needs Python 3.11 or newer with venv; found none. Try: make PYTHON=/path/to/python3.11"; exit 1; }

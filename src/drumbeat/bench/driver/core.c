@@ -40,7 +40,7 @@ typedef struct {
     char sqlstate[8];
 } record;
 
-typedef struct { /* Python's memory: core_feed says for how long it must stay */
+typedef struct { /* Python's memory: core_feed_block says for how long it must stay */
     const uint8_t *bytes;
     const uint32_t *offsets; /* count + 1 of them, none smaller than the one before */
     const int16_t *kinds;
@@ -239,7 +239,8 @@ int core_blocks(core *c) { return (next_block(c) != NULL) + (c->next.used < c->n
 
 /* Take a block, to be sent after those that wait. Answers how many of the blocks fed last, this one among them, are still read
  * from and must stay where they are; 0: two wait already, and this one was not taken. */
-int core_feed(core *c, const uint8_t *bytes, const uint32_t *offsets, const int16_t *kinds, const uint8_t *more, uint32_t count) {
+int core_feed_block(core *c, const uint8_t *bytes, const uint32_t *offsets, const int16_t *kinds, const uint8_t *more,
+                    uint32_t count) {
     int waiting = core_blocks(c);
     if (waiting == 2) return 0;
     *(waiting ? &c->next : &c->now) = (block){bytes, offsets, kinds, more, count, 0};

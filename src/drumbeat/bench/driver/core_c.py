@@ -28,7 +28,7 @@ _SIGNATURES: Mapping[str, tuple[Any, Sequence[Any]]] = {
     "core_add": (c_int, (c_void_p, c_int32, c_int)),
     "core_retire": (None, (c_void_p, c_int32)),
     "core_collect": (c_int, (c_void_p, c_int32)),
-    "core_feed": (c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32)),
+    "core_feed_block": (c_int, (c_void_p, c_void_p, c_void_p, c_void_p, c_void_p, c_uint32)),
     "core_blocks": (c_int, (c_void_p,)),
     "core_set": (None, (c_void_p, c_int64, c_int64, c_uint8)),
     "core_set_rate": (None, (c_void_p, c_double)),
@@ -91,7 +91,7 @@ class CCore:
         self._core = self._library.core_new(connections, self._addresses[0], room, self._news.ctypes.data)
         if not self._core:
             raise OSError("expected room for the core's connections, got none; is there an epoll, and memory?")
-        self._fed: list[Block] = []  #: what the core reads from; core_feed says how many that are
+        self._fed: list[Block] = []  #: what the core reads from; core_feed_block says how many that are
 
     def add(self, index: int, connection: socket) -> None:
         if (error := self._library.core_add(self._core, index, connection.fileno())) < 0:
@@ -108,7 +108,7 @@ class CCore:
 
     def feed(self, block: Block) -> None:
         arrays = (block.data, block.offsets, block.kinds, block.more)
-        held = self._library.core_feed(self._core, *(array.ctypes.data for array in arrays), block.messages)
+        held = self._library.core_feed_block(self._core, *(array.ctypes.data for array in arrays), block.messages)
         if not held:
             raise ValueError(TOO_MANY_BLOCKS)
         self._fed = [*self._fed, block][-held:]
