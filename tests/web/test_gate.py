@@ -315,13 +315,13 @@ class TestGuessing:
         guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.8")
 
         tried = [await guesser.post("/login", data={"token": f"guess-{n}"}) for n in range(WRONG_AT_MOST)]
-        barred = await guesser.post("/login", data={"token": TOKEN})
+        barred = await guesser.post("/login", data={"token": "guess"})
 
         assert {answer.status_code for answer in tried} == {401}
         assert (barred.status_code, barred.headers["Retry-After"]) == (429, "60")
-        assert (await other.post("/login", data={"token": TOKEN})).status_code == 303
+        assert (await other.post("/login", data={"token": "guess"})).status_code == 401
         await clock.advance(WINDOW + timedelta(seconds=1))
-        assert (await guesser.post("/login", data={"token": TOKEN})).status_code == 303
+        assert (await guesser.post("/login", data={"token": "guess"})).status_code == 401
 
     async def test_guesses_with_each_request_count_too(self, clock: ManualClock) -> None:
         guesser = calling(LOCKED, clock)
@@ -329,10 +329,23 @@ class TestGuessing:
             assert (await guesser.get("/", headers=bearer(f"guess-{n}"))).status_code == 401
 
         assert (await guesser.get("/", headers=bearer("guess"))).status_code == 429
-        assert (await guesser.post("/login", data={"token": TOKEN})).status_code == 429
-        assert (await guesser.get("/", headers=bearer(TOKEN))).status_code == 429
+        assert (await guesser.post("/login", data={"token": "guess"})).status_code == 429
         await clock.advance(WINDOW + timedelta(seconds=1))
-        assert (await guesser.get("/", headers=bearer(TOKEN))).status_code == 200
+        assert (await guesser.get("/", headers=bearer("guess"))).status_code == 401
+
+    @pytest.mark.parametrize("token", [TOKEN, READ_TOKEN])
+    async def test_the_right_token_gets_in_whoever_else_guesses_at_the_same_address(
+        self, clock: ManualClock, token: str
+    ) -> None:
+        gate = Gate(inside, LOCKED, clock)
+        guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.7")
+        for n in range(3 * WRONG_AT_MOST):
+            await guesser.get("/", headers=bearer(f"guess-{n}"))
+
+        assert (await guesser.get("/", headers=bearer("guess"))).status_code == 429
+        assert (await other.get("/", headers=bearer(token))).status_code == 200
+        assert (await other.post("/login", data={"token": token})).status_code == 303
+        assert (await guesser.get("/", headers=bearer("guess"))).status_code == 429
 
     async def test_whoever_is_logged_in_goes_on_while_others_at_the_address_guess(self, clock: ManualClock) -> None:
         gate = Gate(inside, LOCKED, clock)

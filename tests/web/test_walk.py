@@ -18,6 +18,8 @@ from websockets.sync.client import connect
 from cli.given import environment
 from web.given import READ_TOKEN, TOKEN, bearer
 
+PROBES = ("/health", "/ready")  #: for load balancers, which have no token
+
 #: the real command, but it first tells which routes it has
 SERVER = """
 import json, sys
@@ -113,12 +115,21 @@ class TestWalk:
         assert any(kind == "websocket" for kind, _, _ in served.routes)
         assert len(paths) > 60
 
+    @pytest.mark.parametrize(("path", "said"), [("/health", {"status": "alive"}), ("/ready", {"status": "ready"})])
+    def test_a_probe_needs_no_token_and_hears_one_word(self, served: Served, path: str, said: dict[str, str]) -> None:
+        with httpx.Client(base_url=f"http://{served.outside}", headers={"Host": "10.0.0.7:8321"}) as probe:
+            answer = probe.get(path)
+            assert (answer.status_code, answer.json()) == (200, said)
+            assert (probe.head(path).status_code, probe.post(path).status_code) == (200, 401)
+            assert "server" not in answer.headers
+
     @pytest.mark.parametrize("headers", [{}, {"Cookie": "drumbeat_session=e30.x"}, {"Host": "127.0.0.1"}])
     def test_without_a_token_there_is_nothing_but_401(self, served: Served, headers: dict[str, str]) -> None:
         with httpx.Client(base_url=f"http://{served.outside}", headers=headers) as stranger:
             for kind, path, methods in served.routes:
                 if kind == "http":
-                    for method in {*methods, "GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"}:
+                    answered = {"GET", "HEAD"} if path in PROBES else set()
+                    for method in {*methods, "GET", "HEAD", "OPTIONS", "POST", "PUT", "DELETE", "PATCH"} - answered:
                         answer = stranger.request(method, _filled(path))
                         assert answer.status_code == 401, (method, path, answer.status_code)
                         assert "drumbeat" not in answer.text.lower() or answer.headers["WWW-Authenticate"]

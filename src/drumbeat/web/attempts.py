@@ -1,4 +1,5 @@
-"""Wrong tokens, counted by where they come from: whoever guesses has to wait."""
+"""Wrong tokens, counted by where they come from: further wrong ones are put off. A right token always gets in, for others may
+share the address of somebody who guesses."""
 
 import ipaddress
 from collections import OrderedDict, deque
@@ -28,7 +29,7 @@ class Attempts:
             self._wrong.popitem(last=False)
 
     def barred_for(self, address: str) -> timedelta:
-        """How long nobody at this address is listened to; nothing: they are."""
+        """How long wrong tokens from this address are put off; nothing: they are not."""
         wrong = self._wrong.get(network(address), deque())
         if len(wrong) < WRONG_AT_MOST:
             return timedelta()

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
-from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +22,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+PROBES = frozenset({"/health", "/ready"})  #: load balancers ask these without a token, and by whatever name; they tell nothing
 HOOKS = "/hooks/"  #: webhooks are let in by their signature, which is checked behind the gate
 POLICY_VIOLATION = 1008  #: what a WebSocket that is refused is closed with
 
@@ -56,6 +56,8 @@ class Gate:
 
     def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
         """Why a request does not pass, as an answer to it; None: it passes."""
+        if scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
+            return None
         if not self._is_ours(headers.get("host", "")):
             return problem(421, "expected this server's own name in Host; give it with --name if a proxy is before it")
         method, path = scope.get("method", "GET"), scope["path"]
@@ -63,8 +65,6 @@ class Gate:
             return problem(403, "expected the request to come from this server's own pages; another site sent it")
         if self._is_login(scope) or (path.startswith(HOOKS) and method == "POST"):
             return None
-        if wait := self._barred_for(scope, headers):
-            return self._login.barred(headers, wait)
         caller = self._caller(headers)
         if caller is None:
             return self._stranger(scope, headers)
@@ -82,16 +82,13 @@ class Gate:
         return is_form and not self._settings.is_open
 
     def _stranger(self, scope: Scope, headers: dict[str, str]) -> Response:
-        """What somebody hears who is not let in. A wrong token counts; none at all does not."""
+        """Response to an unauthenticated request. A wrong token counts; none at all does not."""
         if _token(headers) is not None:
-            self._attempts.note(self._address(scope, headers))
+            address = self._address(scope, headers)
+            if wait := self._attempts.barred_for(address):
+                return self._login.barred(headers, wait)
+            self._attempts.note(address)
         return self._login.page(headers, scope["path"], scope.get("query_string", b"").decode("latin-1"))
-
-    def _barred_for(self, scope: Scope, headers: dict[str, str]) -> timedelta:
-        """How long no token is looked at that comes from there by header, be it right or wrong."""
-        if self._settings.is_open or _token(headers) is None:
-            return timedelta()
-        return self._attempts.barred_for(self._address(scope, headers))
 
     def _caller(self, headers: dict[str, str]) -> Caller | None:
         if self._settings.is_open:

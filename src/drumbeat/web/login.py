@@ -46,9 +46,7 @@ class Login:
 
     async def answer(self, scope: Any, receive: Any, send: Any, address: str) -> None:
         """Take a form's token."""
-        request = Request(scope, receive)
-        wait = self._attempts.barred_for(address)
-        response = self.barred(dict(request.headers), wait) if wait else await self._answer(request, address)
+        response = await self._answer(Request(scope, receive), address)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request, address: str) -> Response:
@@ -59,6 +57,8 @@ class Login:
         role = self._sessions.role_of("".join(fields.get("token", [])[:1]))
         to = _inside(fields.get("next", ["/"])[0])
         if role is None:
+            if wait := self._attempts.barred_for(address):
+                return self.barred(dict(request.headers), wait)
             self._attempts.note(address)
             return _form(to, message="That token is not right.")
         return self._welcome(request, self._sessions.open(role, self._clock.now()), to)

@@ -8,6 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from drumbeat.web.api.answers import EVERYWHERE, problems
 from drumbeat.web.api.once import KEY, KEY_PATTERN
 from drumbeat.web.api.shapes import Problem
+from drumbeat.web.gate import PROBES
 
 _REF = "#/components/schemas/{model}"
 _FASTAPIS = ("HTTPValidationError", "ValidationError")
@@ -54,7 +55,7 @@ def _complete(path: str, method: str, operation: dict[str, Any]) -> None:
     told = problems(*EVERYWHERE)
     operation["responses"] |= {str(status): answer for status, answer in told.items()}
     operation["responses"] = dict(sorted(operation["responses"].items()))
-    if path == _HOOK:
+    if path == _HOOK or path in PROBES:
         operation["security"] = []
     elif method == "post":
         operation.setdefault("parameters", []).append(_KEY_PARAMETER)
