@@ -14,7 +14,8 @@ DEFAULT_URL = "sqlite:///drumbeat.db"
 _EXPECTED = "sqlite:///FILE, postgresql://USER@HOST/DATABASE or redis://HOST"
 PASSWORD_VARIABLE = "DRUMBEAT_STORE_PASSWORD"  # noqa: S105
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):", re.IGNORECASE)
-_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(:[0-9]{1,5})?", re.IGNORECASE)
+_HOST = re.compile(r"(\[[0-9a-f:.%]+\]|[^:\[\]@]*)(?::(?P<port>[0-9]{1,5}))?", re.IGNORECASE)
+_LAST_PORT = 65_535
 
 
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
@@ -135,9 +136,9 @@ def _prefix(text: str) -> str:
 
 def _check_hosts(parts: SplitResult, expected: str) -> None:
     """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
-    credentials, _, hosts = parts.netloc.rpartition("@")
-    split_wrongly = "@" in parts.path or (not credentials and "@" in parts.query)
-    if split_wrongly or not all(_HOST.fullmatch(host) for host in hosts.split(",")):
+    hosts = [_HOST.fullmatch(host) for host in parts.netloc.rpartition("@")[2].split(",")]
+    split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
+    if split_wrongly or not all(host and int(host["port"] or 0) <= _LAST_PORT for host in hosts):
         raise InvalidSettings(
             f"the store's URL has no host that can be read; expected {expected}, "
             "with : / ? # @ in a name or password written as %3A %2F %3F %23 %40"

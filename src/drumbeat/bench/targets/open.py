@@ -86,9 +86,8 @@ def _options(parts: SplitResult, *known: str) -> dict[str, str]:
 
 def _check_host(parts: SplitResult) -> None:
     """Raise InvalidSettings for a host or port that cannot be one; most likely it is half of a password, so it is not shown."""
-    credentials, _, host = parts.netloc.rpartition("@")
-    split_wrongly = "@" in parts.path or (not credentials and "@" in parts.query)
-    found = _HOST.fullmatch(host)
+    split_wrongly = any(sign in parts.path + parts.query for sign in "@#")
+    found = _HOST.fullmatch(parts.netloc.rpartition("@")[2])
     if split_wrongly or found is None:
         raise InvalidSettings(
             f"the target's URL has no host that can be read; expected {parts.scheme}://USER:PASSWORD@HOST:PORT/DATABASE, "

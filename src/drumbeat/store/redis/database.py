@@ -33,7 +33,14 @@ _REFUSALS: Mapping[bytes, type[DrumbeatError]] = {
     kind.__name__.encode(): kind
     for kind in (AlreadyExists, Fenced, IllegalMove, InvalidInput, NotFound, Refused, StaleWrite, WorkerGone)
 }
-_CREDENTIALS = ("NOAUTH", "WRONGPASS", "ERR AUTH", "ERR invalid password")
+_CREDENTIALS = (
+    "NOAUTH",
+    "WRONGPASS",
+    "ERR AUTH",
+    "AUTH",
+    "ERR invalid password",
+    "invalid password",
+)  #: the driver leaves ERR out
 
 
 class RedisDatabase:
@@ -188,7 +195,7 @@ class RedisDatabase:
         try:
             await connection.connect()
         except (driver.RedisError, OSError, TimeoutError, ssl.SSLError) as exc:
-            raise self._translated(exc) from exc
+            raise self._translated(exc) from None  # a server may repeat the password it was given
         return _take_over(connection)
 
     def _translated(self, exc: Exception) -> DrumbeatError:
