@@ -20,7 +20,7 @@ from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, part
 from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
-from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, public_url
+from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, public_url, store_name
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store, open_store
 
@@ -100,11 +100,15 @@ class ControlPlane:
 
     def local_spawner(self, *, survive: bool = False) -> "LocalSpawner":
         """Starts workers on this machine, with this store in their environment. Raises InvalidSettings without a folder."""
+        from drumbeat.spawn.fork_client import SocketDoor
         from drumbeat.spawn.local import LocalSpawner
+        from drumbeat.spawn.state_dir import folder_of
 
-        _check_folder(self.settings.state_dir)
-        environment = {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)}
-        return LocalSpawner(self.settings.state_dir, environment, survive=survive, clock=self.clock, forks=self.forks)
+        state_dir = self.settings.state_dir
+        _check_folder(state_dir)
+        environment = {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(state_dir)}
+        folder, forks = folder_of(state_dir, store_name(self.settings.store)), self.forks or SocketDoor(state_dir.resolve())
+        return LocalSpawner(folder, environment, survive=survive, clock=self.clock, forks=forks)
 
     def spawner(self, provider: str) -> Spawner:
         """Starts workers where a provider has them; they outlive this process. Raises InvalidSettings, MissingExtra."""

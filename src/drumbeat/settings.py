@@ -47,6 +47,15 @@ def absolute(store: str) -> str:
     return f"sqlite:///{quote(str(Path(unquote(path)).expanduser().absolute()))}{mark}{options}"
 
 
+def store_name(store: str) -> str:
+    """What tells a store from others, however its URL is written: no user, no password, no options but its prefix or schema."""
+    if store.startswith("sqlite:///"):
+        return absolute(store).partition("?")[0]
+    parts = urlsplit(store)
+    kept = [each for each in parts.query.split("&") if each.startswith(("prefix=", "schema="))]
+    return f"{parts.scheme}://{parts.hostname or ''}:{parts.port or ''}{parts.path}?{'&'.join(sorted(kept))}"
+
+
 def public_url(store: str) -> str | None:
     """A store's URL if anybody may read it; None if it holds a password, or what might be one."""
     if store.startswith("sqlite:///"):

@@ -20,6 +20,31 @@ _LOCKED_FOR_SECONDS = 10.0
 _POLL_SECONDS = 0.01
 
 
+def folder_of(path: Path, store: str) -> Path:
+    """Where the workers of a store are kept: the folder itself for the store that used it first, one within it for any other.
+
+    Two stores may both have a worker-0 of a pool p; in one folder each would take the other's for its own, and end it.
+    """
+    owner = hashlib.sha256(store.encode()).hexdigest()[:16]
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        first = _first_owner(path, owner)
+    except OSError:
+        return path  # nothing can be written, so no worker can be started there
+    return path if first == owner else path / "stores" / owner
+
+
+def _first_owner(path: Path, owner: str) -> str:
+    """Who used a folder first; us, if nobody has. Of several at once one is the first for all of them."""
+    mark, draft = path / "store", path / f"store.{os.getpid()}.{owner}"
+    if not mark.exists():
+        draft.write_text(owner)
+        with contextlib.suppress(FileExistsError):
+            os.link(draft, mark)
+        draft.unlink(missing_ok=True)
+    return mark.read_text()
+
+
 class StateDir:
     """Files named for pools and workers."""
 
