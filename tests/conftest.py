@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import process_state
 import scheduling
 import thorough  # noqa: F401  (how many examples there are)
 from drumbeat.core.clock import ManualClock
@@ -32,6 +33,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background jo
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _QUICK = {"fsync": "off"}  #: a killed server loses nothing by it; only a machine that loses power does
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(process_state.Guard())
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,4 +1,4 @@
-"""What belongs to the whole process. A test that changes it and leaves it changed is failed: later tests would depend on it."""
+"""What belongs to the whole process. Tests that leave it changed fail: the tests of other files would depend on them."""
 
 import asyncio
 import csv
@@ -15,7 +15,7 @@ import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -57,7 +57,7 @@ Snapshot = Mapping[str, Mapping[Any, Any]]
 
 
 def snapshot() -> Snapshot:
-    """Everything that belongs to the process, in groups; taken twice for each test, so it must be quick."""
+    """Everything that belongs to the process, in groups; taken after each test, so it must be quick."""
     return {
         "": {name: read() for name, read in _READERS.items()},
         "the handler of ": dict(zip(_SIGNALS, map(signal.getsignal, _SIGNALS), strict=True)),
@@ -66,31 +66,45 @@ def snapshot() -> Snapshot:
     }
 
 
-def changes(before: Snapshot, after: Snapshot) -> Sequence[str]:
-    """What is not as it was. A new logger of another package is no change: importing the package sets it up."""
-    return [
-        f"{group}{getattr(name, 'name', name)} was {was.get(name)!r} and is {now.get(name)!r}"
+def changes(before: Snapshot, after: Snapshot) -> Mapping[str, str]:
+    """What is not as it was, by its name. A new logger of another package is no change: importing the package sets it up."""
+    return {
+        f"{group}{getattr(name, 'name', name)}": f"was {was.get(name)!r} and is {now.get(name)!r}"
         for group, was in before.items()
         if was != (now := after[group])
         for name in sorted(was.keys() | now.keys())
         if was.get(name) != now.get(name) and (name in was or not _is_new(group, name, now[name]))
-    ]
+    }
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
-    item.stash[_BEFORE] = snapshot()
-    yield
+class Guard:
+    """Fails the last test of a file that leaves something changed, and names the test after which it was first seen."""
 
+    def __init__(self) -> None:
+        self._before: Snapshot | None = None
+        self._since: dict[str, str] = {}
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    yield
-    if found := changes(item.stash[_BEFORE], snapshot()):
-        pytest.fail("the test changed what belongs to the whole process: " + "; ".join(found), pytrace=False)
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Iterator[None]:
+        if self._before is None:
+            self._before, self._since = snapshot(), {}
+        yield
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        yield
+        assert self._before is not None
+        found = changes(self._before, snapshot())
+        for name in found:
+            self._since.setdefault(name, item.nodeid)
+        if nextitem is None or nextitem.path != item.path:
+            self._before = None
+            self._expect_none(found)
 
-_BEFORE = pytest.StashKey[Snapshot]()
+    def _expect_none(self, found: Mapping[str, str]) -> None:
+        told = [f"{name} {how}, since {self._since[name]}" for name, how in found.items()]
+        if told:
+            pytest.fail("tests of this file leave changed what belongs to the whole process: " + "; ".join(told), pytrace=False)
 
 
 def _umask() -> str:

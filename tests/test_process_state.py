@@ -9,14 +9,14 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from process_state import changes, pytest_runtest_setup, pytest_runtest_teardown, snapshot
+from process_state import Guard, changes, snapshot
 
 LOGGER = logging.getLogger("drumbeat.test_process_state")
 FOREIGN = logging.getLogger("somebody.else")
@@ -64,8 +64,8 @@ def test_a_change_is_named(name: str, change: Step, undo: Step) -> None:
     finally:
         undo()
 
-    assert found.startswith(f"{name} was ")
-    assert changes(before, snapshot()) == []
+    assert found == name
+    assert changes(before, snapshot()) == {}
 
 
 def test_a_logger_of_ours_that_is_new_and_set_up_is_named_and_others_are_not() -> None:
@@ -79,21 +79,41 @@ def test_a_logger_of_ours_that_is_new_and_set_up_is_named_and_others_are_not() -
     finally:
         new.setLevel(logging.NOTSET)
 
-    assert found.startswith("the logger drumbeat.made_and_set_up was None and is ")
+    assert found == "the logger drumbeat.made_and_set_up"
 
 
-def test_a_test_that_leaves_a_change_behind_fails() -> None:
-    item: Any = SimpleNamespace(stash=pytest.Stash())
-    _all(pytest_runtest_setup(item))
+def test_a_file_whose_tests_leave_a_change_behind_fails_and_the_test_is_named() -> None:
+    guard = Guard()
+    assert _passed(guard, "test_one.py::test_innocent", "test_one.py") is None
     csv.field_size_limit(7)
     try:
-        with pytest.raises(pytest.fail.Exception, match=r"the whole process: csv\.field_size_limit was 131072 and is 7$"):
-            _all(pytest_runtest_teardown(item))
+        assert _passed(guard, "test_one.py::test_guilty", "test_one.py") is None
+        failed = _passed(guard, "test_one.py::test_last", "test_two.py")
     finally:
         csv.field_size_limit(131_072)
-    _all(pytest_runtest_teardown(item))
+
+    assert str(failed).endswith(": csv.field_size_limit was 131072 and is 7, since test_one.py::test_guilty")
+    assert _passed(guard, "test_two.py::test_first", None) is None
 
 
-def _all(steps: Iterator[None]) -> None:
-    for _ in steps:
-        continue
+def test_a_change_that_is_undone_within_its_file_fails_nothing() -> None:
+    guard = Guard()
+    assert _passed(guard, "test_one.py::test_first", "test_one.py") is None
+    csv.field_size_limit(7)
+    try:
+        assert _passed(guard, "test_one.py::test_in_between", "test_one.py") is None
+    finally:
+        csv.field_size_limit(131_072)
+    assert _passed(guard, "test_one.py::test_last", None) is None
+
+
+def _passed(guard: Guard, nodeid: str, next_file: str | None) -> BaseException | None:
+    """Lets the guard see a test come and go; what it fails the test with."""
+    item: Any = SimpleNamespace(nodeid=nodeid, path=nodeid.partition("::")[0])
+    following: Any = next_file and SimpleNamespace(path=next_file)
+    try:
+        for step in (guard.pytest_runtest_setup(item), guard.pytest_runtest_teardown(item, following)):
+            list(step)
+    except pytest.fail.Exception as exc:
+        return exc
+    return None
