@@ -87,6 +87,7 @@ def test_what_lies_outside_the_window_or_came_twice_does_not_count() -> None:
 
 
 def test_what_was_counted_while_draining_is_no_rate() -> None:
+    assert gathered(sample(1, "a", [1.0] * 10)).figures().operations == 10
     assert gathered(sample(1, "a", [1.0] * 10, draining=True)).figures().operations == 0
 
 

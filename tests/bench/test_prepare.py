@@ -159,7 +159,7 @@ async def test_a_larger_scale_adds_what_is_more(target: Target, name: str) -> No
 
 
 async def test_a_smaller_scale_leaves_what_there_is(target: Target) -> None:
-    await prepare(target, standard("ycsb-a", 2 * SMALL))
+    assert (await prepare(target, standard("ycsb-a", 2 * SMALL))).added > 0
 
     assert (await prepare(target, standard("ycsb-a", SMALL))).added == 0
 

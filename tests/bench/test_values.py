@@ -69,6 +69,7 @@ def test_no_two_workers_use_the_same_place_of_a_pool_however_late_they_join(work
         for slot, source in enumerate(sources[: moment + 1]):
             used[slot] |= set(source.next(37 + slot, ()).tolist())
 
+    assert all(used)
     assert all(not mine & others for mine, others in combinations(used, 2))
 
 

@@ -82,7 +82,10 @@ def test_a_check_is_json_if_asked(full: str) -> None:
 def test_a_check_shows_no_secret(postgres_url: str) -> None:
     invoke("store", "init", store=postgres_url)
 
-    assert "postgres@" not in invoke("store", "check", store=postgres_url).output
+    said = invoke("store", "check", store=postgres_url)
+    assert "postgres@" in postgres_url
+    assert "postgresql://" in said.output
+    assert "postgres@" not in said.output
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]])

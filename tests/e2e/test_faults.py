@@ -76,7 +76,7 @@ async def test_a_worker_stopped_for_forty_seconds_is_stale_then_healthy_and_for_
         await asyncio.sleep(40)
         assert await health(running, short) is Health.STALE
         os.kill(short.pid or 0, signal.SIGCONT)
-        await eventually(lambda: is_healthy(running, short), 10, "the worker that went on is healthy")
+        await eventually(lambda: is_healthy(running, short), 60, "the worker that went on is healthy")
 
         await eventually(lambda: is_lost(running, long), 30, "the worker that stayed silent is lost")
         row = of(await running.workers(), long.worker_id)

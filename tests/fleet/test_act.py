@@ -249,6 +249,8 @@ async def test_a_live_worker_is_never_marked_as_reaped(stage: Stage) -> None:
 
 
 async def test_a_stray_is_ended(stage: Stage) -> None:
+    assert STRAY in stage.spawner.running(POOL)
+
     await stage.do(EndStray(worker_id=STRAY, reason=BECAUSE))
 
     assert STRAY not in stage.spawner.running(POOL)

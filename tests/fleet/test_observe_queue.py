@@ -166,7 +166,9 @@ async def test_every_beat_can_be_decided_again_from_its_row(stage: Stage) -> Non
     stage.spawner.faults += [AnswerLost(started=False), SpawnFails()]
     await stage.beats(6)
 
-    for beat in await stage.store.beats.list(POOL):
+    beats = await stage.store.beats.list(POOL)
+    assert len(beats) == 6
+    for beat in beats:
         assert beat.view is not None
         decision = decide(msgspec.convert(beat.view, FleetView))
         assert (decision.why_not, decision.summary) == (beat.why_not, beat.summary)

@@ -72,6 +72,7 @@ def test_beats_that_saw_nothing_are_left_out(week: list[Beat]) -> None:
     blind = Beat(pool_id=PoolId("p"), n=999_999, at=week[0].at, owner="me", epoch=1, view=None, error="observe: no answer")
 
     assert replay(recorded([blind]), encode_action).beats == 0
+    assert replay(recorded([*week[:3], blind]), encode_action).beats == 3
 
 
 def test_a_beat_of_something_else_is_named() -> None:

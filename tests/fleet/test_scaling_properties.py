@@ -1,11 +1,14 @@
 """What holds of every scaling decision, whatever the queue, the workers, the money and the limits look like."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import msgspec
-from hypothesis import given
+import pytest
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from drumbeat.core.recovery import end_strays, may_run
@@ -134,6 +137,21 @@ def test_never_spawn_and_drain_in_one_beat(seen: FleetView) -> None:
     actions = decide(seen).actions
 
     assert not (any(isinstance(each, Spawn) for each in actions) and any(isinstance(each, AskToDrain) for each in actions))
+
+
+@pytest.mark.parametrize("kind", [Spawn, AskToDrain, ReleaseJobs, Reap, MarkLost])
+def test_the_views_of_these_tests_lead_to_each_kind_of_action(kind: type) -> None:
+    assert found(lambda seen: any(isinstance(each, kind) for each in decide(seen).actions))
+
+
+def test_in_some_view_of_these_tests_a_busy_worker_is_asked_to_leave() -> None:
+    assert found(lambda seen: bool({each.worker_id for each in seen.held} & {each.worker_id for each in asked(seen)}))
+
+
+def found(wish: Callable[[FleetView], bool]) -> FleetView:
+    """A view for which the wish is true. Raises NoSuchExample when there is none among many."""
+    once = settings(max_examples=3000, database=None, deadline=None, phases=[Phase.generate])
+    return find(views(), wish, settings=once, random=Random(1))
 
 
 @given(views())

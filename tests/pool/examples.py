@@ -95,6 +95,12 @@ def spin(seconds: float) -> str:
     return "dizzy"
 
 
+def spin_for_ever(payload: Any, context: JobContext) -> None:
+    context.progress(0.0, "begun")
+    while True:
+        pass
+
+
 def mark_and_wait(payload: dict[str, Any]) -> str:
     """Note that it has begun; wait until there is a file that lets it go on."""
     with Path(payload["began"]).open("a") as file:

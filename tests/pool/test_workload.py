@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 from drumbeat.core.job import LONGEST_WAIT, JobStatus, NewJob, Outcome
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
@@ -339,6 +339,29 @@ async def test_a_cancelled_job_is_stopped_by_its_worker(shop: Shop) -> None:
         assert await shop.status(job_id) is JobStatus.CANCELLED
 
 
+async def test_a_worker_that_cannot_ask_what_to_stop_stops_what_the_renewal_of_its_leases_reports_as_cancelled(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(shop.store.jobs, "to_stop", away)
+    gate = Gate()
+    unwanted, wanted = await shop.desk.push("unwanted"), await shop.desk.push("wanted")
+
+    async with shop.working(shop.workload(gate, lease=seconds(30), concurrency=2)):
+        await shop.passes(5)
+        await shop.desk.cancel(unwanted)
+        await shop.passes(4)
+        before_renewal = list(gate.cancelled)
+        await shop.passes(2)
+
+        assert (before_renewal, gate.cancelled) == ([], ["unwanted"])
+        assert await shop.status(unwanted) is JobStatus.CANCELLED
+        assert await shop.status(wanted) is JobStatus.CLAIMED
+        gate.open.set()
+
+
 async def test_a_running_job_hears_of_its_cancellation_within_about_a_second_and_once(shop: Shop) -> None:
     told: list[str] = []
 
@@ -370,10 +393,13 @@ async def test_a_worker_whose_jobs_are_done_at_once_never_asks_what_to_stop(
     monkeypatch.setattr(shop.store.jobs, "to_stop", lambda worker_id: asked.append(worker_id))
 
     async with shop.working(shop.workload(double)):
-        for n in range(5):
-            await shop.desk.push(n)
+        pushed = [await shop.desk.push(0)]
+        for n in range(1, 5):
             await shop.passes(1)
+            pushed.append(await shop.desk.push(n))
+        await shop.passes(1)
 
+    assert [await shop.status(job_id) for job_id in pushed] == [JobStatus.DONE] * 5
     assert asked == []
 
 
@@ -725,10 +751,9 @@ async def test_a_thread_that_cannot_be_stopped_takes_up_room_until_it_ends(shop:
         await shop.passes(6)
         midway = (await shop.status(first), await shop.status(second), workload.figures.active)
         stuck.go.set()
-        for _ in range(1000):
-            await asyncio.sleep(0.002)
-            if await shop.status(second) is JobStatus.DONE:
-                break
+        async with asyncio.timeout(60):
+            while await shop.status(second) is not JobStatus.DONE:
+                await asyncio.sleep(0.002)
 
         assert midway == (JobStatus.POISONED, JobStatus.PENDING, 1)
         assert (await shop.status(second), workload.figures.active) == (JobStatus.DONE, 0)
@@ -792,13 +817,14 @@ async def test_a_worker_for_one_job_hears_of_no_other(shop: Shop) -> None:
     asked: list[str] = []
     _count(shop.store.queue, "wait", asked)
     gate = Gate()
-    await shop.desk.push("only")
+    only = await shop.desk.push("only")
 
     async with shop.working(shop.workload(gate, mode=Mode.ONCE, concurrency=2)):
         await shop.passes(30)
         gate.open.set()
         await settle()
 
+    assert await shop.status(only) is JobStatus.DONE
     assert asked == []
 
 

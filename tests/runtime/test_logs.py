@@ -62,7 +62,8 @@ async def test_debug_stays_here(world: World, logger: logging.Logger) -> None:
     logger.setLevel(logging.DEBUG)
     async with shipper(world, logger):
         logger.debug("detail")
-    assert await stored(world) == []
+        logger.info("fact")
+    assert [line.message for line in await stored(world)] == ["fact"]
 
 
 async def test_what_waits_is_sent_on_leaving(world: World, logger: logging.Logger) -> None:

@@ -141,6 +141,7 @@ async def test_without_any_controller_ever_it_stays(world: World, workload: Fake
     async with world.working(workload) as worker:
         await world.passes(600)
         assert worker.code() is None
+        assert (await world.row()).status is WorkerStatus.ACTIVE
 
 
 async def test_a_controller_that_was_cut_off_with_us_is_given_its_time(world: World, workload: FakeWorkload) -> None:

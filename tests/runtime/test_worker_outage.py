@@ -1,5 +1,6 @@
 """While the store is away the work goes on, nothing measured is lost, and it ends before others would call it lost."""
 
+import contextlib
 from collections import Counter
 
 import pytest
@@ -169,10 +170,13 @@ async def test_tries_grow_rarer_during_an_outage(world: World, workload: FakeWor
 
 
 async def test_joining_waits_for_a_store_that_comes_back(world: World, workload: FakeWorkload) -> None:
-    with world.store.unavailable():
-        async with world.alive(workload) as worker:
+    async with contextlib.AsyncExitStack() as stack:
+        with world.store.unavailable():
+            worker = await stack.enter_async_context(world.alive(workload))
             await world.passes(20)
             assert (worker.code(), workload.names) == (None, [])
+        await world.passes(60)
+        assert (await world.row()).status is WorkerStatus.WAITING
 
 
 async def test_joining_succeeds_after_an_outage(world: World, workload: FakeWorkload) -> None:

@@ -138,6 +138,9 @@ async def test_a_machine_that_cannot_be_read_is_no_reason_to_die(world: World, w
     async with world.working(workload, probe=BrokenMachine()) as worker:
         await world.passes(5)
         assert worker.code() is None
+        row = await world.row()
+    assert row.heartbeat_count > 4
+    assert (row.cpu_percent, row.memory_percent) == (None, None)
 
 
 async def test_250_events_are_caught_up_with_in_one_beat(world: World, workload: FakeWorkload) -> None:

@@ -187,7 +187,7 @@ def shared_memory() -> set[str]:
 
 
 def wait_removed(folder: Path) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     return not folder.exists()

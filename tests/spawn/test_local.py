@@ -200,6 +200,8 @@ class TestEnd:
         family = [process_of(pid) for pid in await asyncio.to_thread(said, spawner.log_path(P, W), "children")]
         worker.kill()
         await asyncio.to_thread(eventually, lambda: not is_alive(worker), "the worker to be gone")
+        assert family
+        assert all(is_alive(child) for child in family)
 
         await spawner.terminate(P, W)
 
@@ -227,6 +229,7 @@ class TestEnd:
     async def test_leaving_the_spawner_ends_its_workers(self, tmp_path: Path) -> None:
         async with LocalSpawner(tmp_path, {}) as spawner:
             workers = [process_of((await spawner.spawn(local_order(f"w{n}"))).ref) for n in range(3)]
+            assert all(is_alive(worker) for worker in workers)
 
         assert [worker for worker in workers if is_alive(worker)] == []
 

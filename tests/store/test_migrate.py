@@ -43,11 +43,15 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/drumbeat.db"
     made: str = request.getfixturevalue("postgres_url")
-    return made
+    return f"{made}?connect_timeout=60&command_timeout=60"  # eight processes at once may wait for one another
 
 
 async def looking(url: str) -> Sql:
-    return SqliteSql(Path(url.removeprefix("sqlite:///"))) if url.startswith("sqlite") else await PostgresSql.connect(url)
+    return (
+        SqliteSql(Path(url.removeprefix("sqlite:///")))
+        if url.startswith("sqlite")
+        else await PostgresSql.connect(url.partition("?")[0])
+    )
 
 
 async def tables(url: str) -> set[str]:

@@ -56,6 +56,7 @@ async def test_two_schemas_in_one_database_do_not_see_each_other(postgres_url: s
     ):
         await one.pools.create(pool("p", PoolKind.FLEET))
 
+        assert [each.pool_id for each in await one.pools.list()] == ["p"]
         assert await two.pools.list() == []
 
 
@@ -75,7 +76,9 @@ async def test_a_store_carries_on_after_its_server_came_back(private_postgres: P
 
 async def test_a_server_that_does_not_answer_is_unavailable(private_postgres: PostgresServer) -> None:
     url = private_postgres.new_database()
-    async with open_store(f"{url}?command_timeout=0.5&connect_timeout=0.5", create=True) as store:
+    async with open_store(url, create=True):
+        pass
+    async with open_store(f"{url}?command_timeout=3&connect_timeout=60") as store:
         with private_postgres.paused(), pytest.raises(StoreUnavailable):
             await store.now()
 

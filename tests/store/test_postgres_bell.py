@@ -72,7 +72,7 @@ async def test_what_a_failed_statement_was_to_say_is_said_after_all(bell: Postgr
 
     bell.unsaid(word)
     bell.unsaid(None)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not lines.told:
             await asyncio.sleep(0)
 

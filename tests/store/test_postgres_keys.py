@@ -38,7 +38,7 @@ async def connection(store: Store, postgres_url: str) -> AsyncIterator[Connectio
 
 
 async def until_somebody_waits(connection: Connection) -> None:
-    async with asyncio.timeout(9):
+    async with asyncio.timeout(60):
         while not await connection.fetchval(SOMEBODY_WAITS):
             await asyncio.sleep(0.01)
 

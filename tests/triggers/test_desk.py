@@ -64,6 +64,7 @@ async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPla
 async def test_a_check_by_hand_is_no_triggers_firing(plane: ControlPlane) -> None:
     await plane.run_trigger(plane.triggers().get("often").firing())
 
+    assert await plane.store.beats.last(PoolId("papers")) is not None
     assert await plane.triggers().last_fired() == {}
 
 

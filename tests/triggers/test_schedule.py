@@ -150,6 +150,7 @@ def test_no_minute_before_it_matches(expression: str, moment: datetime) -> None:
     while minute < found:
         assert not matches(schedule, minute)
         minute += timedelta(minutes=1)
+    assert matches(schedule, found)
 
 
 @settings(max_examples=40)

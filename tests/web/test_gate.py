@@ -87,6 +87,8 @@ class TestTokens:
         """Not even an empty token's."""
         settings = WebSettings(token=TOKEN) if role is Role.READER else WebSettings(read_token=READ_TOKEN)
 
+        other = Role.OPERATOR if role is Role.READER else Role.READER
+        assert Sessions(settings).role_of(TOKEN if role is Role.READER else READ_TOKEN) is other
         assert Sessions(settings).role_of("") is None
 
 

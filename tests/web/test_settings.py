@@ -41,7 +41,9 @@ def test_the_two_tokens_differ() -> None:
 
 
 def test_settings_do_not_show_their_tokens() -> None:
-    shown = repr(load_web_settings({TOKEN_VARIABLE: TOKEN, READ_TOKEN_VARIABLE: OTHER}))
+    settings = load_web_settings({TOKEN_VARIABLE: TOKEN, READ_TOKEN_VARIABLE: OTHER})
+    shown = repr(settings)
+    assert (settings.token, settings.read_token) == (TOKEN, OTHER)
 
     assert TOKEN not in shown
     assert OTHER not in shown

@@ -126,6 +126,7 @@ class TestWalk:
     @pytest.mark.parametrize("headers", [{}, {"Cookie": "drumbeat_session=e30.x"}, {"Host": "127.0.0.1"}])
     def test_without_a_token_there_is_nothing_but_401(self, served: Served, headers: dict[str, str]) -> None:
         with httpx.Client(base_url=f"http://{served.outside}", headers=headers) as stranger:
+            assert len(served.routes) > 50
             for kind, path, methods in served.routes:
                 if kind == "http":
                     answered = {"GET", "HEAD"} if path in PROBES else set()
@@ -180,6 +181,7 @@ class TestWalk:
     def test_no_token_is_in_the_list_of_processes(self, served: Served) -> None:
         shown = " ".join(psutil.Process(served.process.pid).cmdline())
 
+        assert "serve" in shown
         assert TOKEN not in shown
 
 

@@ -129,6 +129,7 @@ class SpawnerContract:
 
     async def test_terminating_twice_is_harmless(self, spawner: Spawner, order: OrderFactory) -> None:
         await spawner.spawn(order(ANN, POOL))
+        assert alive(await spawner.list(POOL)) == [ANN]
 
         await spawner.terminate(POOL, ANN)
         await spawner.terminate(POOL, ANN)

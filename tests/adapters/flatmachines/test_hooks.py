@@ -150,6 +150,7 @@ async def test_a_number_that_is_none_is_refused_with_its_name(store: MemoryStore
 
 async def test_workers_of_other_pools_do_not_count(store: MemoryStore) -> None:
     await DrumbeatRegistrationBackend(store).register(PoolWorkerRegistration(worker_id="w1", pool_id="images"))
+    assert (await act(store, "get_pool_state", pool_id="images"))["active_workers"] == 1
     assert (await act(store, "get_pool_state", pool_id="papers"))["active_workers"] == 0
 
 

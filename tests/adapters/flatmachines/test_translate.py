@@ -78,6 +78,8 @@ def test_a_worker_has_a_worker_id_and_a_heartbeat() -> None:
 
 
 def test_a_machine_that_is_run_by_another_is_no_worker() -> None:
+    alone = translate(kept("job_worker"), Setting(folder=CONFIG))["data"]
+    assert "heartbeat_interval" in plan(alone, "lifecycle_hooks")
     made = translate(kept("job_worker"), Setting(folder=CONFIG, is_child=True))["data"]
     assert "heartbeat_interval" not in plan(made, "lifecycle_hooks")
 

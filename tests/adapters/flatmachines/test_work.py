@@ -180,6 +180,7 @@ async def test_a_claim_that_was_taken_is_forgotten_at_its_renewal(store: MemoryS
     work = DrumbeatWorkBackend(store)
     await work.pool("papers").push("text")
     await work.pool("papers").claim("w1")
+    assert len(work.held("w1")) == 1
     await store.queue.release(WorkerId("w1"), "reaped")
 
     await work.renew("w1")

@@ -56,7 +56,9 @@ def bound(message: bytes) -> tuple[str, list[bytes]]:
 def test_every_message_is_a_bind_an_execute_and_a_sync() -> None:
     load = Load(name="x", operations=(operation("A", 100, KeyValue(low=1, high=9)),))
 
-    for message in messages(maker(load).make(100)):
+    made = list(messages(maker(load).make(100)))
+    assert len(made) == 100
+    for message in made:
         assert [each.type for each in pgwire.split(bytearray(message))] == [b"B", b"E", b"S"]
 
 

@@ -19,7 +19,7 @@ from drumbeat.bench.values import Draw
 from drumbeat.core.clock import SystemClock
 
 TARGETS = ("sqlite", "postgresql", "mysql", "duckdb")
-_PATIENCE = 60.0
+_PATIENCE = 200.0
 
 
 def _now_us() -> int:

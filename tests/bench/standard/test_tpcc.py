@@ -71,6 +71,7 @@ def test_every_customer_has_ordered_once_and_not_in_turn() -> None:
     for order in orders:
         customers[order["o_d_id"]].append(order["o_c_id"])
 
+    assert len(customers) == 10
     assert all(sorted(each) == list(range(1, 301)) for each in customers.values())
     assert all(each != sorted(each) for each in customers.values())
 

@@ -122,6 +122,7 @@ async def test_ending_a_worker_ends_all_its_pods() -> None:
 async def test_terminate_returns_once_it_is_really_gone(fault: Fault) -> None:
     async with rigged() as rig:
         await rig.spawner.spawn(order())
+        assert len(rig.simulator.alive()) == 1
         rig.simulator.faults.append(fault)
 
         await rig.spawner.terminate(POOL, ANN)
@@ -144,6 +145,7 @@ async def test_a_pod_that_will_not_go_is_told_of(fault: Fault) -> None:
 async def test_another_process_ends_a_pod_that_one_list_omits() -> None:
     async with rigged() as rig:
         await rig.spawner.spawn(order())
+        assert len(rig.simulator.alive()) == 1
         async with rig.another() as other:
             rig.simulator.faults.append(Omits())
             await other.terminate(POOL, ANN)

@@ -83,6 +83,7 @@ async def test_a_key_is_free_again_when_its_time_is_over() -> None:
     store = MemoryStore(clock)
     await store.answers.hold("k", "f", WORKED_ON)
     await store.answers.give("k", Answer(status=201), KEPT_FOR)
+    assert await store.answers.hold("k", "g", WORKED_ON) is not None
 
     await clock.advance(KEPT_FOR)
 

@@ -65,6 +65,6 @@ async def connected(app: Any, path: str, headers: Mapping[str, str] | None = Non
             yield socket
         finally:
             socket.hang_up()
-            done, _ = await asyncio.wait([task], timeout=5)
+            done, _ = await asyncio.wait([task], timeout=60)
             task.cancel()
             assert done, "expected the application to leave with its client"

@@ -20,7 +20,7 @@ from drumbeat.web.server import serve
 from drumbeat.web.settings import WebSettings
 from web.stream.scene import RUN, Scene
 
-PATIENCE = 20.0
+PATIENCE = 60.0
 
 
 @asynccontextmanager

@@ -53,6 +53,7 @@ class AnswersContract(Given):
     async def test_a_key_whose_holder_died_is_free_again(self, store: Store, elapse: Elapse) -> None:
         key = unique("key")
         await store.answers.hold(key, "f", MINUTE)
+        assert await store.answers.hold(key, "g", MINUTE) is not None
         await elapse(MINUTE + SECOND)
 
         assert await store.answers.hold(key, "g", MINUTE) is None
@@ -60,6 +61,7 @@ class AnswersContract(Given):
     async def test_a_key_that_was_let_go_is_free_and_letting_go_again_is_harmless(self, store: Store) -> None:
         key = unique("key")
         await store.answers.hold(key, "f", MINUTE)
+        assert await store.answers.hold(key, "g", MINUTE) is not None
 
         await store.answers.forget(key)
         await store.answers.forget(key)

@@ -130,7 +130,9 @@ class BeatsContract(Given):
         assert await store.beats.deeds(pool.pool_id, after=1, limit=2) == rows[1:3]
         assert await store.beats.deeds(pool.pool_id, since=await store.now() - MINUTE) == rows[3:]
 
-    async def test_a_pool_nobody_made_has_no_beats(self, store: Store) -> None:
+    async def test_a_pool_nobody_made_has_no_beats(self, store: Store, pool: Pool) -> None:
+        await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
+
         assert await store.beats.list(PoolId("pool-nobody-made")) == []
 
     async def test_the_holder_of_the_lease_may_write_beats(self, store: Store, pool: Pool, lease: Lease) -> None:

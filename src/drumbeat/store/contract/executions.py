@@ -126,5 +126,7 @@ class ExecutionsContract(Given):
         assert numbers(await store.executions.list(run_id, **asked)) == expected
 
     async def test_a_run_nobody_made_has_no_executions(self, store: Store) -> None:
+        await store.executions.load([execution((await new_run(store)).run_id)])
+
         assert await store.executions.list(RunId("run-nobody-made")) == []
         assert await store.executions.count(RunId("run-nobody-made")) == 0

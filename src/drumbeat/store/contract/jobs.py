@@ -99,6 +99,7 @@ class JobsContract(Given):
         [job_id] = await pushed(store, pool, 1)
         await store.jobs.cancel([job_id])
 
+        assert (await store.jobs.get(job_id)).status is JobStatus.CANCELLED
         assert [*await store.jobs.attempts(job_id)] == []
 
     async def test_the_size_counts_ready_jobs_up_to_the_most_asked_for(self, store: Store, pool: Pool, elapse: Elapse) -> None:
@@ -190,20 +191,21 @@ class JobsContract(Given):
         assert (await store.jobs.get(job.job_id)).status is JobStatus.CANCELLED
 
     async def test_a_worker_sees_what_it_is_to_stop_and_nobody_elses(self, store: Store, pool: Pool) -> None:
+        one, two = WorkerId(unique("one")), WorkerId(unique("two"))
         await pushed(store, pool, 1, 2)
         [named] = await store.queue.push(pool.pool_id, [NewJob(payload=3, job_id=JobId(unique("named")))])
-        mine = await store.queue.claim(claiming(pool, W1, limit=2))
-        [theirs] = await store.queue.claim(claiming(pool, W2))
-        before = [await store.jobs.to_stop(worker) for worker in (W1, W2)]
+        mine = await store.queue.claim(claiming(pool, one, limit=2))
+        [theirs] = await store.queue.claim(claiming(pool, two))
+        before = [await store.jobs.to_stop(worker) for worker in (one, two)]
 
         await store.jobs.cancel([mine[1].job_id, theirs.job_id])
 
         assert [[*each] for each in before] == [[], []]
         assert theirs.job_id == named
-        assert [*await store.jobs.to_stop(W1)] == [mine[1].token]
-        assert [*await store.jobs.to_stop(W2)] == [theirs.token]
-        await store.queue.settle(W1, [verdict(mine[1], Outcome.CANCELLED)])
-        assert [*await store.jobs.to_stop(W1)] == []
+        assert [*await store.jobs.to_stop(one)] == [mine[1].token]
+        assert [*await store.jobs.to_stop(two)] == [theirs.token]
+        await store.queue.settle(one, [verdict(mine[1], Outcome.CANCELLED)])
+        assert [*await store.jobs.to_stop(one)] == []
 
     async def test_a_claimed_job_to_be_cancelled_may_still_be_done(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)
@@ -237,6 +239,8 @@ class JobsContract(Given):
         [done] = await store.jobs.list(pool.pool_id)
 
         assert [*await store.jobs.requeue(pool.pool_id, [done.job_id, poisoned.job_id])] == []
+        assert (await store.jobs.get(done.job_id)).status is JobStatus.DONE
+        assert [*await store.jobs.requeue(other.pool_id, [done.job_id, poisoned.job_id])] == [poisoned.job_id]
 
     async def test_a_job_whose_key_another_has_now_is_not_requeued(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1, unique_key="k", max_attempts=1)
@@ -268,6 +272,7 @@ class JobsContract(Given):
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
         await store.jobs.progress(W1, job.token, 0.5, "half")
+        assert (await store.jobs.get(job.job_id)).progress == 0.5
         await store.queue.settle(W1, [verdict(job, Outcome.RELEASED)])
 
         again = await claimed(store, pool)
@@ -297,8 +302,10 @@ class JobsContract(Given):
         job = await claimed(store, pool)
         await store.queue.settle(W1, [verdict(job)])
         await store.jobs.prune(timedelta(microseconds=-1))
+        assert [*await store.jobs.list(pool.pool_id)] == []
 
-        assert await pushed(store, pool, 2) != [job.job_id]
+        [new] = await pushed(store, pool, 2)
+        assert new != job.job_id
 
     async def test_the_jobs_of_a_deleted_pool_are_gone(self, store: Store, pool: Pool) -> None:
         name = JobId(unique("job"))

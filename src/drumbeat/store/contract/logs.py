@@ -89,5 +89,7 @@ class LogsContract(Given):
 
         assert await store.logs.list(pool.pool_id) == []
 
-    async def test_a_pool_nobody_made_has_no_lines(self, store: Store) -> None:
+    async def test_a_pool_nobody_made_has_no_lines(self, store: Store, pool: Pool) -> None:
+        await store.logs.append(pool.pool_id, [NewLog(level="INFO", logger="x", message="another pool's")])
+
         assert await store.logs.list(PoolId("pool-nobody-made")) == []

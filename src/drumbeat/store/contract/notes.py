@@ -55,6 +55,7 @@ class NotesContract(Given):
     async def test_a_note_that_was_deleted_is_gone_and_deleting_it_again_is_harmless(self, store: Store) -> None:
         name = unique("note")
         await store.notes.put(name, VALUE)
+        assert await store.notes.find(name) is not None
 
         await store.notes.delete(name)
         await store.notes.delete(name)

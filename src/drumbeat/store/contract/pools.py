@@ -96,7 +96,7 @@ class PoolsContract(Given):
         assert saved == await store.pools.get(pool.pool_id) == wanted
 
     async def test_saving_ends_a_pause(self, store: Store, pool: Pool) -> None:
-        await store.pools.save(replace(pool, paused_until=await store.now()))
+        assert (await store.pools.save(replace(pool, paused_until=await store.now()))).paused_until is not None
 
         assert (await store.pools.save(replace(pool, paused_until=None))).paused_until is None
 

@@ -177,7 +177,11 @@ class PushContract(Given):
     async def test_keys_are_each_pools_own(self, store: Store, pool: Pool) -> None:
         other = await store.pools.create(new_pool())
 
-        assert await pushed(store, pool, 1, unique_key="k") != await pushed(store, other, 1, unique_key="k")
+        [one] = await pushed(store, pool, 1, unique_key="k")
+        [two] = await pushed(store, other, 1, unique_key="k")
+
+        assert one != two
+        assert [job.job_id for job in await store.jobs.list(other.pool_id)] == [two]
 
     async def test_keyed_and_plain_jobs_are_named_in_the_order_they_were_given(self, store: Store, pool: Pool) -> None:
         name = JobId(unique("job"))

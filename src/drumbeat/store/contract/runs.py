@@ -122,7 +122,8 @@ class UpdateContract(Given):
 
     async def test_nought_and_nothing_are_changes_too(self, store: Store) -> None:
         run = await new_run(store)
-        await store.runs.update(run, RunChange(operations=5, qps=1.5, custom_metrics={"m": 1}, phase="WARMUP"))
+        before = await store.runs.update(run, RunChange(operations=5, qps=1.5, custom_metrics={"m": 1}, phase="WARMUP"))
+        assert (before.operations, before.qps, before.custom_metrics, before.phase) == (5, 1.5, {"m": 1}, "WARMUP")
 
         after = await store.runs.update(run, RunChange(operations=0, qps=0.0, custom_metrics={}, phase=""))
 

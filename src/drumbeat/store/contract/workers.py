@@ -154,7 +154,9 @@ class LookContract(Given):
         assert {worker.worker_id for worker in await store.workers.list(pool.pool_id)} == {W1, W2, W3}
         assert {worker.worker_id for worker in await store.workers.list(pool.pool_id, live=True)} == {W2, W3}
 
-    async def test_a_pool_nobody_made_has_no_workers(self, store: Store) -> None:
+    async def test_a_pool_nobody_made_has_no_workers(self, store: Store, pool: Pool) -> None:
+        await joined(store, pool)
+
         assert await store.workers.list(PoolId("pool-nobody-made")) == []
 
 
