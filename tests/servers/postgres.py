@@ -156,7 +156,7 @@ class PostgresServer(Server):
 
     def new_database(self, template: str = "template0") -> str:
         """Make a database under a name never used before; returns its URL. A template saves migrating each anew."""
-        name = f"test_{next(self._numbers)}"
+        name = f"test_{os.getpid()}_{next(self._numbers)}"
         self.sql(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
