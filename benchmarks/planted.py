@@ -43,7 +43,20 @@ QUICK = 20  #: bugs of a quick run
 LIMIT_SECONDS = 180.0
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".*_cache", ".hypothesis", "__pycache__", "artefacts", "*.db*")
 _OPTIONS = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "0"]
-_LOADED_ONCE = ("asyncio", "asyncpg", "fastapi", "httpx", "msgspec", "numpy", "psutil", "pyarrow", "pydantic", "rich.console", "typer")
+_LOADED_ONCE = (
+    "asyncio",
+    "asyncpg",
+    "fastapi",
+    "httpx",
+    "msgspec",
+    "numpy",
+    "psutil",
+    "pyarrow",
+    "pydantic",
+    "rich.console",
+    "typer",
+)
+_LOOPS = "asyncio_default_fixture_loop_scope=session"  #: unset, it is warned of
 _CAUGHT, _SURVIVED, _BROKEN = "caught", "survived", "broken"
 
 
@@ -158,7 +171,9 @@ class Slot:
         tempfile.tempdir = None
         sys.path[:0] = [str(self.folder / "src"), str(self.folder / "tests")]
         watch = Watch(self, tests)
-        os._exit(int(pytest.main([*_OPTIONS, "--basetemp", str(self.folder / "tmp" / "pytest"), *watch.files], plugins=[watch])))
+        os._exit(
+            int(pytest.main([*_OPTIONS, "--basetemp", str(self.folder / "tmp" / "pytest"), *watch.files], plugins=[watch]))
+        )
 
     def log_tail(self) -> str:
         return (self.folder / "pytest.log").read_text(errors="replace")[-2000:]
@@ -184,7 +199,9 @@ class Running:
         self.child.join()
 
 
-def run_all(slots: Sequence[Slot], work: Sequence[tuple[Bug | None, Sequence[str]]], limit: float) -> Iterator[tuple[Running, int | None]]:
+def run_all(
+    slots: Sequence[Slot], work: Sequence[tuple[Bug | None, Sequence[str]]], limit: float
+) -> Iterator[tuple[Running, int | None]]:
     """Each piece of work in whichever slot is free; yields it with pytest's exit code, None where it did not end in time."""
     free, waiting, running = list(slots), list(reversed(work)), list[Running]()
     while waiting or running:
@@ -220,7 +237,7 @@ def judged(done: Running, bug: Bug, code: int | None) -> Finding:
     elif seen:
         outcome, by = _CAUGHT, seen
     else:
-        outcome, by = _BROKEN, f"pytest ended with {code}: {done.slot.log_tail()}"
+        outcome, by = _BROKEN, f"pytest ended with {code}: {done.slot.log_tail().splitlines()[-1:]}"
     return Finding(bug=bug, outcome=outcome, by=by, seconds=seconds)
 
 
@@ -241,7 +258,9 @@ def find(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> list[Findi
         assert done.bug is not None
         finding = judged(done, done.bug, code)
         found.append(finding)
-        say(f"{len(found):4}/{len(bugs)} {finding.seconds:5.1f} s  {finding.outcome:8}  {finding.bug.area}: {finding.bug.name}  {finding.by}")
+        say(
+            f"{len(found):4}/{len(bugs)} {finding.seconds:5.1f} s  {finding.outcome:8}  {finding.bug.area}: {finding.bug.name}  {finding.by}"
+        )
     return found
 
 
@@ -258,10 +277,25 @@ def fits(bugs: Sequence[Bug]) -> list[str]:
 
 def load_once() -> None:
     """Load pytest with its plugins, the way pytest does it, and what most tests import; every child is forked from here."""
-    with open(os.devnull, "w") as nowhere:
+    with tempfile.TemporaryDirectory() as empty, open(os.devnull, "w") as nowhere:
         kept = os.dup(1)
         os.dup2(nowhere.fileno(), 1)
-        pytest.main(["--noconftest", "-c", os.devnull, "-p", "no:schemathesis", "--version"])
+        pytest.main(
+            [
+                *_OPTIONS,
+                "--noconftest",
+                "-c",
+                os.devnull,
+                "--rootdir",
+                empty,
+                "-p",
+                "no:schemathesis",
+                "-o",
+                _LOOPS,
+                "--collect-only",
+                empty,
+            ]
+        )
         os.dup2(kept, 1)
         os.close(kept)
     for name in _LOADED_ONCE:
@@ -276,7 +310,12 @@ def tell(found: Sequence[Finding], survivors: Path | None, seconds: float) -> bo
     share = caught.total() / len(found)
     print_table(
         ["area", "planted", "caught", "%"],
-        [[area, number, caught[area], 100 * caught[area] / number] for area, number in [*areas.items(), ]],
+        [
+            [area, number, caught[area], 100 * caught[area] / number]
+            for area, number in [
+                *areas.items(),
+            ]
+        ],
     )
     say(f"{caught.total()} of {len(found)} caught ({100 * share:.1f} %) in {seconds:.0f} s")
     left = [each for each in found if each.outcome != _CAUGHT]
@@ -286,7 +325,11 @@ def tell(found: Sequence[Finding], survivors: Path | None, seconds: float) -> bo
     if survivors:
         survivors.write_text("".join(f"{line}\n" for line in lines))
     report = Report("planted", ratios={"caught": share})
-    report.figures = {"areas": {area: f"{caught[area]}/{areas[area]}" for area in areas}, "seconds": seconds, "survivors": lines}
+    report.figures = {
+        "areas": {area: f"{caught[area]}/{areas[area]}" for area in areas},
+        "seconds": seconds,
+        "survivors": lines,
+    }
     report.print()
     return share >= ENOUGH and all(each.outcome != _BROKEN for each in left)
 
@@ -296,7 +339,9 @@ def main() -> int:
     options.add_argument("--only", metavar="PATTERN", help="bugs whose name, file or promise matches this regular expression")
     options.add_argument("--area", action="append", help="bugs of this area (may be given again)")
     options.add_argument("--jobs", type=int, default=2, help="how many are tried at once")
-    options.add_argument("--limit", type=float, default=LIMIT_SECONDS, metavar="SECONDS", help="how long the tests of a bug may take")
+    options.add_argument(
+        "--limit", type=float, default=LIMIT_SECONDS, metavar="SECONDS", help="how long the tests of a bug may take"
+    )
     options.add_argument("--list", action="store_true", help="print the list and end")
     options.add_argument("--survivors", type=Path, metavar="FILE", help="write what was not caught here")
     options.add_argument("--unchecked", action="store_true", help="do not run the tests without a bug first")
@@ -321,7 +366,11 @@ def main() -> int:
     with ExitStack() as stack:
         slots: list[Slot] = []
         for _ in range(min(chosen.jobs, len(bugs))):
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="drumbeat-planted-", dir=memory_folder(), ignore_cleanup_errors=True)))
+            folder = Path(
+                stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="drumbeat-planted-", dir=memory_folder(), ignore_cleanup_errors=True)
+                )
+            )
             slots.append(Slot(folder, stack.enter_context(PostgresServer(settings={"fsync": "off"}, folder=memory_folder()))))
         if not chosen.unchecked:
             check_green(slots, bugs, chosen.limit)

@@ -7,14 +7,26 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from drumbeat.bench.act import RunActor
-from drumbeat.bench.model import Conclude, ControllerState, Ending, NoteFact, Remember, RunPlan, SetTargets, StopLoad, Told
+from drumbeat.bench.act import RunActor, change_of
+from drumbeat.bench.model import (
+    Begin,
+    Conclude,
+    ControllerState,
+    Ending,
+    EnterPhase,
+    NoteFact,
+    Remember,
+    RunPlan,
+    SetTargets,
+    StopLoad,
+    Told,
+)
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Fenced, NotFound, Refused
 from drumbeat.core.event import FACTS, EventType, NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.run import Result, Run, RunId, RunStatus
+from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import RunChange, Store
@@ -24,6 +36,9 @@ ENDING = Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason
 RUN, MINUTE = RunId("r"), timedelta(minutes=1)
 WARNING = NoteFact(event=NewEvent(type=EventType.GUARDRAIL_WARNING), reason="CPU 91 %")
 KEEP = Remember(state=ControllerState(workers=1), operations=1, errors=0, qps=1.0, metrics={})
+BEGIN = Begin(phase=Phase.WARMUP, workers=1, reason="all are ready")
+STOP = StopLoad(state=ControllerState(), completion_reason="DURATION", drain_within=MINUTE, reason="measured")
+Change = Begin | EnterPhase | StopLoad
 NOBODY = SetTargets(targets={WorkerId("nobody"): Told(connections=1)}, ramp=timedelta(), reason="more")
 
 
@@ -53,6 +68,28 @@ async def scene() -> Scene:
     lease = await store.leases.acquire("controller", "me", MINUTE)
     assert lease is not None
     return Scene(store, FakeSpawner(clock), lease.fence, clock)
+
+
+@pytest.mark.parametrize(
+    ("status", "action", "changes"),
+    [
+        (RunStatus.STARTING, BEGIN, True),
+        (RunStatus.RUNNING, BEGIN, False),
+        (RunStatus.STOPPING, BEGIN, False),
+        (RunStatus.RUNNING, EnterPhase(phase=Phase.MEASUREMENT, reason="warmed up"), True),
+        (RunStatus.STOPPING, EnterPhase(phase=Phase.MEASUREMENT, reason="warmed up"), False),
+        (RunStatus.RUNNING, EnterPhase(phase=Phase.PROCESSING, reason="all have left"), False),
+        (RunStatus.CANCELLING, EnterPhase(phase=Phase.PROCESSING, reason="all have left"), True),
+        (RunStatus.RUNNING, STOP, True),
+        (RunStatus.STOPPING, STOP, False),
+    ],
+)
+def test_what_was_decided_before_the_run_moved_on_changes_nothing(status: RunStatus, action: Change, changes: bool) -> None:
+    run = Run(run_id=RUN, name="r", status=status, phase=Phase.WARMUP, config={})
+
+    change, events = change_of(action, run)
+
+    assert (change is not None, bool(events)) == (changes, changes)
 
 
 async def test_a_fact_is_told_with_the_state(scene: Scene) -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from drumbeat.bench.conclusion import described, from_samples, measured_span, whole_run
+from drumbeat.bench.conclusion import described, from_samples, measured_span, unfinished, whole_run
 from drumbeat.bench.model import (
     ControllerState,
     Decided,
@@ -59,6 +59,20 @@ def test_operations_of_a_worker_and_of_the_one_that_replaced_it_are_divided_by_t
     assert rates(rows, 20.0) == {None: pytest.approx(100), "READ": pytest.approx(50)}
 
 
+def test_a_runs_counts_are_the_sums_of_its_workers() -> None:
+    rows = [replace(row("a", 900, 9.0), reads=600, writes=300, errors=7), replace(row("b", 100, 9.0), reads=100, errors=2)]
+
+    (whole,) = whole_run(RUN, rows, ENDING, BEGAN)
+
+    assert (whole.operations, whole.reads, whole.writes, whole.errors) == (1000, 700, 300, 9)
+
+
+def test_a_worker_that_left_no_final_result_is_unfinished() -> None:
+    cut_off = replace(row("b", 100, 9.0), status=RunStatus.RUNNING)
+
+    assert unfinished([row("a", 900, 9.0), cut_off, row("c", 5, 1.0, "READ")], map(WorkerId, "abcd")) == ["b", "c", "d"]
+
+
 @pytest.mark.parametrize("span", [None, 9.7, 10.6])
 def test_a_worker_that_was_there_all_the_time_knows_best_how_long_it_was(span: float | None) -> None:
     """Workers hear of a phase a moment after it was decided."""
@@ -101,23 +115,30 @@ def test_a_worker_is_lost_by_how_it_ended_not_by_what_failed_in_it(worker: Worke
     assert bool(whole.custom_metrics["doubts"]) == bool(flags)
 
 
-def test_the_time_a_worker_drained_is_no_time_it_measured() -> None:
-    def sample(n: int, seconds: float, operations: int, **extra: bool) -> StoredSample:
-        return StoredSample(
-            pool_id=PoolId(RUN),
-            worker_id=WorkerId("a"),
-            n=n,
-            at=BEGAN + timedelta(seconds=n),
-            interval=timedelta(seconds=seconds),
-            phase=Phase.MEASUREMENT,
-            operations=operations,
-            extra=extra,
-        )
+def sample(n: int, seconds: float, operations: int, phase: Phase = Phase.MEASUREMENT, **extra: bool) -> StoredSample:
+    return StoredSample(
+        pool_id=PoolId(RUN),
+        worker_id=WorkerId("a"),
+        n=n,
+        at=BEGAN + timedelta(seconds=n),
+        interval=timedelta(seconds=seconds),
+        phase=phase,
+        operations=operations,
+        extra=extra,
+    )
 
+
+def test_the_time_a_worker_drained_is_no_time_it_measured() -> None:
     (told,) = from_samples(RUN, WorkerId("a"), [sample(1, 1, 100), sample(2, 1, 98), sample(3, 30, 2, draining=True)])
 
     assert told.operations == 200
     assert told.qps == pytest.approx(100)
+
+
+def test_a_lost_workers_warmup_is_no_part_of_its_result() -> None:
+    (told,) = from_samples(RUN, WorkerId("a"), [sample(1, 1, 500, Phase.WARMUP), sample(2, 1, 100)])
+
+    assert (told.operations, told.qps) == (100, pytest.approx(100))
 
 
 def test_a_searchs_levels_are_kept_as_they_stood_at_the_level_it_found() -> None:

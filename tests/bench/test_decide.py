@@ -17,6 +17,7 @@ from drumbeat.bench.model import (
     Figures,
     GuardrailMode,
     Guardrails,
+    GuardState,
     LostPolicy,
     OnWorkerLost,
     Remember,
@@ -184,10 +185,11 @@ def test_a_guardrail_that_fails_ends_the_run() -> None:
     assert [each.completion_reason for each in actions if isinstance(each, StopLoad)] == ["GUARDRAIL"]
 
 
-def test_a_run_never_has_more_workers_than_its_bound() -> None:
+def test_a_run_never_has_more_workers_than_its_bound_though_guardrails_ask_for_one_more() -> None:
     bounded = Scaling(mode=ScalingMode.BOUNDED, min_workers=1, max_workers=2, cap=4)
+    one_more = ControllerState(connections=8, workers=2, guard=GuardState(extra_workers=1))
 
-    actions = decided(view([worker(0), worker(1)], plan=replace(PLAN, scaling=bounded, connections=40)))
+    actions = decided(view([worker(0), worker(1)], plan=replace(PLAN, scaling=bounded, connections=40), state=one_more))
 
     assert [each for each in actions if isinstance(each, Spawn)] == []
 

@@ -98,6 +98,7 @@ RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
         [Fail, ReleaseJobs],
     ),
     ("its own timeout is longer (C75)", queued(ready_worker(0), held=(job("j", 0, 1000, timeout=seconds(3600)),)), []),
+    ("it has time to say so itself", queued(ready_worker(0), held=(job("j", 0, 89, timeout=seconds(60)),)), []),
     ("its own timeout is over", queued(ready_worker(0), held=(job("j", 0, 100, timeout=seconds(60)),)), [Fail, ReleaseJobs]),
     (
         "whoever drains has its deadline (C84)",

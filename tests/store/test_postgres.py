@@ -11,6 +11,7 @@ from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.contract.given import taken
 from drumbeat.store.sql.migrate import LATEST
 from drumbeat.store.sql.postgres import PostgresDatabase
 from servers.postgres import PostgresServer
@@ -47,6 +48,25 @@ async def test_eight_processes_worth_of_migrations_at_once_apply_each_one_once(p
 
     assert sorted(applied, key=len)[:-1] == [[]] * 7
     assert max(applied, key=len) == list(range(1, LATEST + 1))
+
+
+async def test_a_lease_is_not_taken_between_a_fences_check_and_its_write(postgres_url: str) -> None:
+    """The write waits for its pool's row, its fence checked already; the lease's row must be held meanwhile."""
+    rival = await asyncpg.connect(postgres_url)
+    async with open_store(postgres_url, create=True) as store, asyncio.TaskGroup() as group:
+        await store.pools.create(pool("p", PoolKind.FLEET))
+        lease = await taken(store, "p")
+        async with rival.transaction():
+            await rival.execute("SELECT 1 FROM drumbeat.pools FOR UPDATE")
+            write = group.create_task(store.events.append(PoolId("p"), [NewEvent(type="X")], fence=lease.fence))
+            while not await rival.fetch("SELECT 1 FROM pg_locks WHERE NOT granted"):
+                await asyncio.sleep(0)
+            with pytest.raises(asyncpg.LockNotAvailableError):
+                async with rival.transaction():
+                    await rival.execute("SELECT 1 FROM drumbeat.leases FOR UPDATE NOWAIT")
+
+        assert [event.sequence_id for event in await write] == [1]
+    await rival.close()
 
 
 async def test_two_schemas_in_one_database_do_not_see_each_other(postgres_url: str) -> None:

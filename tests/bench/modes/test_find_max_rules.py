@@ -123,6 +123,8 @@ def test_a_narrow_failure_counts_when_it_happens_twice(of: RunPlan, measured: Fi
     assert first.step is not None
     assert again.step is not None
     assert (first.step.outcome, first.connections, again.step.outcome) == ("HELD", 15, outcome)
+    assert first.find_max is not None
+    assert first.find_max.repeated
 
 
 def test_scatter_that_shows_asks_for_another_look() -> None:
@@ -191,6 +193,7 @@ def test_a_step_that_cannot_be_judged_is_repeated_once(measured: Figures, change
     assert again.step is not None
     assert first.find_max is not None
     assert (first.step.outcome, first.connections, first.find_max.history) == ("HELD", 15, QUIET)
+    assert first.find_max.repeated
     assert reason in (first.step.reason or "")
     assert again.step.outcome != "HELD"
 
