@@ -9,7 +9,7 @@ from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, FleetView, Seen
 from drumbeat.fleet.observe import observe
 from drumbeat.runtime.beat import encode
@@ -118,6 +118,20 @@ async def test_the_pool_of_a_run_is_its_orchestrators_to_watch(watched: Watched)
 
     with pytest.raises(InvalidInput, match="which is a run"):
         await observe(watched.store, watched.spawner, PoolId("run-1"), seconds(0))
+
+
+async def test_the_highest_name_is_known_though_its_row_is_gone(watched: Watched) -> None:
+    await watched.store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("worker-7"), slot=0)])
+    await watched.beat()
+    row = await watched.store.workers.get(POOL, WorkerId("worker-7"))
+    await watched.store.workers.move(row, WorkerStatus.TERMINATED, "no longer needed")
+    await watched.store.workers.mark_reaped(POOL, row.worker_id)
+    await watched.passes(100 * 24 * 3600)
+    await watched.store.upkeep.prune(timedelta(days=1))
+
+    seen = await watched.look()
+
+    assert (seen.workers, seen.last_number) == ((), 7)
 
 
 async def test_the_first_look_begins_now(watched: Watched) -> None:
