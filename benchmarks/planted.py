@@ -56,6 +56,7 @@ _LOADED_ONCE = (
     "rich.console",
     "typer",
 )
+_CORE = Path("bench", "driver", "core.c")
 _LOOPS = "asyncio_default_fixture_loop_scope=session"  #: unset, it is warned of
 _CAUGHT, _SURVIVED, _BROKEN = "caught", "survived", "broken"
 
@@ -125,6 +126,7 @@ class Slot:
         self._source = folder / "src" / "drumbeat"
         shutil.copytree(ROOT, folder, ignore=_LEFT_OUT, dirs_exist_ok=True)
         (folder / "tmp").mkdir()
+        _compile(self._source / _CORE)
         found = subprocess.run(
             [sys.executable, "-c", "import drumbeat; print(drumbeat.__file__)"],
             env={**os.environ, **self._environment()},
@@ -148,8 +150,7 @@ class Slot:
         if path.suffix == ".py":  # bytecode is compared by whole seconds and sizes: too coarse for us
             Path(cache_from_source(str(path))).unlink(missing_ok=True)
         if path.suffix == ".c":
-            library = path.with_name("_core.so")
-            subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(path)], capture_output=True, check=True)
+            _compile(path)
 
     def _environment(self) -> Mapping[str, str]:
         return {"PYTHONPATH": str(self.folder / "src"), "TMPDIR": str(self.folder / "tmp")}
@@ -177,6 +178,10 @@ class Slot:
 
     def log_tail(self) -> str:
         return (self.folder / "pytest.log").read_text(errors="replace")[-2000:]
+
+
+def _compile(path: Path) -> None:
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", str(path.with_name("_core.so")), str(path)], check=True)
 
 
 @dataclass(slots=True)

@@ -47,7 +47,7 @@ def _section(bug: Bug, text: str) -> tuple[int, int]:
     elif kind == ".py":
         head = re.search(rf"^( *)(?:async )?(?:def|class) {name}\b", text, re.M)
         deep = len(head[1]) if head else 0
-        found = re.compile(rf"(?:.|\n)+?(?=^ {{0,{deep}}}[^\s)]|\Z)", re.M).match(text, head.end()) if head else None
+        found = re.compile(rf".+?(?=^ {{0,{deep}}}[^\s)]|\Z)", re.M | re.S).match(text, head.end()) if head else None
     else:
         found = re.search(rf"^[^\n;]*\b{name}\([^\n;]*$.*?^(?:end|\}})", text, re.M | re.S)
     if found is None:

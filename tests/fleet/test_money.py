@@ -171,7 +171,7 @@ def test_prices_and_ceilings_are_kept_with_what_is_spawned() -> None:
 
 
 @pytest.mark.parametrize("ceiling", [{"max_per_hour": 3.5}, {"max_per_day": 3 * 691 / 3600}])
-def test_an_instance_without_a_row_is_reserved_for_until_it_is_gone(ceiling: dict[str, float]) -> None:
+def test_an_instance_without_a_row_is_reserved_for_until_it_is_gone(ceiling: dict[str, Any]) -> None:
     stray = Seen(worker_id=WorkerId("worker-9"), running=True)
     over = Seen(worker_id=WorkerId("worker-8"), running=False)
     seen = priced(ready=90, max_workers=50, **ceiling)

@@ -267,6 +267,19 @@ def test_what_is_due_stays_so_whatever_rate_is_set(pair: Pair, again: float) -> 
     assert np.abs(np.diff(dues) - 1_000_000).max() <= 1, "each as it was due, none left out"
 
 
+def test_an_operation_that_is_sent_late_tells_when_it_was_due_and_when_it_was_sent(pair: Pair) -> None:
+    pair.core.set_rate(1000)
+    pair.core.accept(True)
+    pair.run_until(lambda: pair.core.backlog >= 10)
+    released = time.monotonic_ns()
+    for _ in range(2):
+        pair.answer_one()
+    pair.run_until(lambda: pair.is_asked())
+
+    late = taken(pair.core)[1]
+    assert late["due"] < released <= late["start"]
+
+
 def test_when_nothing_more_becomes_due_the_backlog_comes_to_an_end(pair: Pair) -> None:
     pair.core.set_rate(1000)
     pair.core.accept(True)

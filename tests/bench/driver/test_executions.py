@@ -11,6 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -69,6 +70,21 @@ def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeypatch: 
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["00000.parquet", "00001.parquet", "00002.parquet"]
     assert [file.rows for file in writing.files] == [100, 100, 50]
+
+
+def test_a_file_that_is_being_written_has_another_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, seen = executions._OpenFile.write, list[set[str]]()
+
+    def writes(file: executions._OpenFile, table: pa.Table) -> None:
+        write(file, table)
+        seen.append({path.name for path in tmp_path.iterdir()})
+
+    monkeypatch.setattr(executions._OpenFile, "write", writes)
+    writing = writer(tmp_path)
+    writing.keep(records(10), warmup=False)
+    writing.close()
+
+    assert seen == [{"00000.unfinished"}]
 
 
 def test_a_sample_of_the_operations_may_be_kept(tmp_path: Path) -> None:

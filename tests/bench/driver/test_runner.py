@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from drumbeat.bench.driver.records import Records, empty
-from drumbeat.bench.driver.runner import MEASUREMENT, LoadRunner
+from drumbeat.bench.driver.runner import MEASUREMENT, LoadRunner, Ramp
 from drumbeat.bench.model import Load, Operation, Statement
 from drumbeat.core.clock import ManualClock
 
@@ -43,6 +43,20 @@ class ScriptedEngine:
     def set_target(self, connections: int) -> None: ...
 
     def accept(self, accepting: bool) -> None: ...
+
+    async def drain(self, within: timedelta) -> int:
+        self.works(2)
+        return 0
+
+
+@dataclass
+class Kept:
+    """Executions that were handed over to be written, by whether they are warm-up."""
+
+    rows: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
+
+    def keep(self, records: Records, *, warmup: bool) -> None:
+        self.rows[warmup] += len(records)
 
 
 @pytest.fixture
@@ -105,3 +119,31 @@ def test_an_operation_belongs_to_the_phase_it_began_in(runner: LoadRunner, engin
     runner.tick()
 
     assert runner.measured.operations == 3
+
+
+def test_what_is_kept_says_whether_it_was_warmup(engine: ScriptedEngine, clock: ManualClock) -> None:
+    scripted: Any = engine
+    kept: Any = Kept()
+    runner = LoadRunner(scripted, LOAD, clock, kept)
+    for phase, operations in (("WARMUP", 5), (MEASUREMENT, 3)):
+        runner.set_phase(phase)
+        engine.works(operations)
+        runner.tick()
+
+    assert kept.rows == {True: 5, False: 3}
+
+
+async def test_what_ends_while_draining_is_counted_apart(runner: LoadRunner, engine: ScriptedEngine) -> None:
+    runner.start(MEASUREMENT, 1)
+    engine.works(3)
+
+    await runner.drain(SECOND)
+
+    assert (runner.measured.operations, runner.drained.operations) == (5, 2)
+
+
+@pytest.mark.parametrize(("passed", "connections"), [(0, 10), (2.5, 15), (5, 20), (10, 30), (11, 30)])
+def test_a_ramp_goes_from_one_number_to_another_in_even_steps(passed: float, connections: int) -> None:
+    ramp = Ramp(begin=10, end=30, began=7 * SECOND, lasts=10 * SECOND)
+
+    assert ramp.at(7 * SECOND + passed * SECOND) == connections

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumbeat.bench.driver.samples import unquoted
+from drumbeat.bench.driver.samples import unquoted, without_values
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,14 @@ from drumbeat.bench.driver.samples import unquoted
 )
 def test_names_are_kept_and_values_are_not(sqlstate: str, words: str, kept: str) -> None:
     assert unquoted(sqlstate, words) == kept
+
+
+@pytest.mark.parametrize(
+    ("message", "kept"),
+    [
+        ("duplicate key 4711 for ada@example.org", "duplicate key ? for ?"),
+        ("row 47110 of t4711 is locked", "row 47110 of t4711 is locked"),
+    ],
+)
+def test_what_a_database_repeats_of_what_it_was_given_is_not_kept(message: str, kept: str) -> None:
+    assert without_values(message, [[4711, "ada@example.org"], [""]]) == kept

@@ -92,6 +92,7 @@ def test_in_an_open_loop_a_stall_shows_in_response_time_as_theory_says() -> None
 def test_two_workers_merged_are_one_worker_over_the_same_operations() -> None:
     chance = np.random.default_rng(3)
     all_of_them = [records(chance.lognormal(14, 1, 5000).astype(int).tolist(), kind=kind) for kind in (0, 1, 0, 1)]
+    all_of_them += [records([MILLISECOND] * 3, outcome=FAILED), records([MILLISECOND] * 4, outcome=FAILED)]
     whole, first, second = Tally(LOAD), Tally(LOAD), Tally(LOAD)
     for n, each in enumerate(all_of_them):
         whole.absorb(each)
@@ -101,7 +102,8 @@ def test_two_workers_merged_are_one_worker_over_the_same_operations() -> None:
 
     assert first.response == whole.response
     assert first.service == whole.service
-    assert first.operations == whole.operations
+    assert (first.operations, first.errors) == (whole.operations, whole.errors) == (20_007, 7)
+    assert first.errors_by_state == whole.errors_by_state
 
 
 def test_failed_operations_are_counted_and_their_latency_is_not() -> None:
