@@ -1,9 +1,9 @@
 """How many planted bugs the tests see: each is put into a copy of the source, and the tests that should see it are run.
 
-The list is in benchmarks/planted/, one file for each area; kit/planting.py says what an entry is. The checkout is never changed:
-each slot has a copy of it and a PostgreSQL of its own. First the tests run on the unchanged copy and must pass. A bug is caught
-when a test fails. A test run that does not end counts only where the promise is that something ends. A bug that no longer fits the
-source, breaks the import or is given no tests is an error: the exit status is 1, as it is below 95 % caught.
+The list is in benchmarks/planted/, one file for each area; kit/planting.py says what an entry is. The checkout is never
+changed: each slot has a copy of it and a PostgreSQL of its own. First the tests run on the unchanged copy and must pass. A bug
+is caught when a test fails. A test run that does not end counts only where the promise is that something ends. A bug that no
+longer fits the source, breaks the import or is given no tests is an error: the exit status is 1, as it is below 95 % caught.
 
 python benchmarks/planted.py --area fleet --jobs 2
 python benchmarks/planted.py --only 'settle_and_claim' --survivors survivors.txt
@@ -263,9 +263,8 @@ def find(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> list[Findi
         assert done.bug is not None
         finding = judged(done, done.bug, code)
         found.append(finding)
-        say(
-            f"{len(found):4}/{len(bugs)} {finding.seconds:5.1f} s  {finding.outcome:8}  {finding.bug.area}: {finding.bug.name}  {finding.by}"
-        )
+        which = f"{finding.bug.area}: {finding.bug.name}"
+        say(f"{len(found):4}/{len(bugs)} {finding.seconds:5.1f} s  {finding.outcome:8}  {which}  {finding.by}")
     return found
 
 

@@ -87,6 +87,14 @@ async def test_of_those_who_ended_only_they_are_seen_who_need_something() -> Non
     assert seen.next_number == 4
 
 
+async def test_the_next_name_is_above_every_name_there_is_whatever_rows_are_gone() -> None:
+    stage = await Stage().open()
+    for number in (3, 7):
+        await stage.join(name(number), number)
+
+    assert (await look(stage)).next_number == 8
+
+
 async def test_silence_counts_though_nobody_looked() -> None:
     stage = await Stage().open()
     await stage.join(name(0))
