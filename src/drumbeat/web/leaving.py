@@ -4,6 +4,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
+from starlette.requests import ClientDisconnect
+
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -42,4 +44,5 @@ class Leaving:
 
 def is_for_nobody(scope: Mapping[str, Any], error: Exception) -> bool:
     """Whether an error says no more than that the other end was gone before there was an answer (Starlette's words)."""
-    return bool(scope.get(_LEFT, {}).get("is")) and str(error) == "No response returned."
+    is_of_leaving = isinstance(error, ClientDisconnect) or str(error) == "No response returned."
+    return bool(scope.get(_LEFT, {}).get("is")) and is_of_leaving

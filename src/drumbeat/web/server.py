@@ -14,6 +14,7 @@ from drumbeat.control_plane import ControlPlane, triggers_file
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.web.app import make_app
+from drumbeat.web.arrival import most_connections, protocol_within
 from drumbeat.web.house import House
 from drumbeat.web.settings import WebSettings
 
@@ -81,6 +82,7 @@ async def _until(stop: asyncio.Event, server: uvicorn.Server, house: House) -> N
 def _config(house: House, *, with_pages: bool) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(house, with_pages=with_pages),
+        http=protocol_within(house.settings.arrives_within, most_connections()),
         log_config=None,
         access_log=False,
         server_header=False,

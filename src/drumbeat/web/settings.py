@@ -3,6 +3,7 @@
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from drumbeat.core.errors import InvalidSettings
@@ -24,6 +25,7 @@ class WebSettings:
     names: tuple[str, ...] = ()  #: names this server is reached by, beside its address (a proxy's), in lower case
     triggers: Path | None = None  #: the file of triggers whose schedules are kept and whose webhooks are heard
     conduct: bool = True  #: whether runs are orchestrated from here
+    arrives_within: timedelta = timedelta(seconds=20)  #: for a request to arrive whole; then its connection is closed
 
     def __repr__(self) -> str:
         return f"WebSettings(host={self.host!r}, port={self.port}, token=…, read_token=…)"
