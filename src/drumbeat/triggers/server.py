@@ -5,7 +5,9 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from http import HTTPStatus
+from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.triggers.deliveries import Answer
@@ -14,8 +16,9 @@ from drumbeat.triggers.webhook import LARGEST_BODY
 log = logging.getLogger(__name__)
 
 _LARGEST_HEAD = 16 * 1024
-_PATIENCE = 10.0  #: seconds for a request to arrive whole
-_MOST_AT_ONCE = 64
+_ARRIVES_WITHIN = timedelta(seconds=10)  #: for a request to arrive whole, from the moment its connection was made
+_MOST_AT_ONCE = 64  #: requests that are answered; others wait for their turn
+_MOST_OPEN = 512  #: connections; more are closed at once
 
 Answering = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Answer]]
 
@@ -29,17 +32,28 @@ class _Unreadable(Exception):
 
 
 @asynccontextmanager
-async def serve(answer: Answering, host: str, port: int) -> AsyncIterator[tuple[str, int]]:
+async def serve(
+    answer: Answering, host: str, port: int, *, within: timedelta = _ARRIVES_WITHIN
+) -> AsyncIterator[tuple[str, int]]:
     """Listen for as long as the block lasts. Gives the address; port 0 takes a free one. Raises InvalidSettings."""
     busy = asyncio.Semaphore(_MOST_AT_ONCE)
+    connections: set[asyncio.StreamWriter] = set()
+
+    async def in_turn(*request: Any) -> Answer:
+        async with busy:
+            return await answer(*request)
 
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(connections) >= _MOST_OPEN:
+            writer.close()
+            return
+        connections.add(writer)
         try:
-            async with busy:
-                await _converse(reader, writer, answer)
+            await _converse(reader, writer, in_turn, within.total_seconds())
         except (ConnectionError, TimeoutError) as exc:
             log.info("a caller left: %s", exc)
         finally:
+            connections.discard(writer)
             writer.close()
 
     try:
@@ -51,20 +65,20 @@ async def serve(answer: Answering, host: str, port: int) -> AsyncIterator[tuple[
         yield str(address[0]), int(address[1])
 
 
-async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answering) -> None:
+async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: Answering, seconds: float) -> None:
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(seconds):
             method, path, headers, body = await _request(reader)
         said = await answer(method, path, headers, body)
     except _Unreadable as exc:
         said = exc.answer
     except TimeoutError:
-        said = Answer(status=HTTPStatus.REQUEST_TIMEOUT, body={"error": f"expected the request within {_PATIENCE:g} s"})
+        said = Answer(status=HTTPStatus.REQUEST_TIMEOUT, body={"error": f"expected the request within {seconds:g} s"})
     except Exception:
         log.exception("a request could not be answered")
         said = Answer(status=HTTPStatus.INTERNAL_SERVER_ERROR, body={"error": "it failed; the log says why"})
     writer.write(_written(said))
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(seconds):
         await writer.drain()
 
 
