@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
 
 from drumbeat.bench.act import RunActor, change_of
 from drumbeat.bench.model import (
+    Action,
+    AskToDrain,
     Begin,
     Conclude,
     ControllerState,
@@ -17,6 +19,7 @@ from drumbeat.bench.model import (
     NoteFact,
     Remember,
     RunPlan,
+    SaveStep,
     SetTargets,
     StopLoad,
     Told,
@@ -26,7 +29,7 @@ from drumbeat.core.errors import Fenced, NotFound, Refused
 from drumbeat.core.event import FACTS, EventType, NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
+from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step, StepType
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import RunChange, Store
@@ -39,6 +42,11 @@ KEEP = Remember(state=ControllerState(workers=1), operations=1, errors=0, qps=1.
 BEGIN = Begin(phase=Phase.WARMUP, workers=1, reason="all are ready")
 STOP = StopLoad(state=ControllerState(), completion_reason="DURATION", drain_within=MINUTE, reason="measured")
 Change = Begin | EnterPhase | StopLoad
+OTHER, W0, PLAN = RunId("o"), WorkerId("worker-0"), msgspec.to_builtins(RunPlan())
+STEP = Step(
+    run_id=OTHER, n=1, type=StepType.FIND_MAX, from_target=None, to_target=5, started_at=datetime(2026, 1, 1, tzinfo=UTC)
+)
+_ON_THE_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING)
 NOBODY = SetTargets(targets={WorkerId("nobody"): Told(connections=1)}, ramp=timedelta(), reason="more")
 
 
@@ -153,6 +161,35 @@ async def someone_else_leads(scene: Scene) -> None:
     """From now on what is written under the scene's fence is too late."""
     await scene.clock.advance(MINUTE * 2)
     assert await scene.store.leases.acquire(scene.fence.name, "another", MINUTE) is not None
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [
+        (RunStatus.STARTING, BEGIN),
+        (RunStatus.RUNNING, EnterPhase(phase=Phase.MEASUREMENT, reason="warmed up")),
+        (RunStatus.RUNNING, STOP),
+        (RunStatus.RUNNING, KEEP),
+        (RunStatus.RUNNING, SaveStep(step=STEP, reason="it ended")),
+        (RunStatus.RUNNING, AskToDrain(workers=(W0,), within=MINUTE, reason="fewer")),
+        (RunStatus.STOPPING, Conclude(ending=ENDING, reason="all have left")),
+    ],
+    ids=lambda given: type(given).__name__ if not isinstance(given, RunStatus) else given,
+)
+async def test_an_orchestrator_that_leads_no_more_changes_nothing(scene: Scene, status: RunStatus, action: Action) -> None:
+    store = scene.store
+    run = await store.runs.create(Run(run_id=OTHER, name="o", config={"plan": PLAN}), pool(OTHER, PoolKind.BENCH))
+    for each in _ON_THE_WAY[: _ON_THE_WAY.index(status) + 1]:
+        run = await store.runs.update(run, RunChange(status=each))
+    await store.workers.add([Worker(pool_id=PoolId(OTHER), worker_id=W0, slot=0)])
+    await someone_else_leads(scene)
+
+    with pytest.raises(Fenced):
+        await RunActor(store, scene.spawner, OTHER).act(action, scene.fence)
+
+    assert await store.runs.get(OTHER) == run
+    assert (await store.workers.get(PoolId(OTHER), W0)).drain_deadline is None
+    assert [*await store.steps.list(OTHER), *await store.results.list(OTHER)] == []
 
 
 async def test_targets_of_an_orchestrator_that_leads_no_more_are_refused(scene: Scene) -> None:

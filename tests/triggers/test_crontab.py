@@ -100,6 +100,7 @@ def test_a_line_runs_the_trigger_in_its_folder_whatever_the_folder_is_called(tmp
 
     command = line.removeprefix("*/5 * * * * ").replace(r"\%", "%")
     assert r"\%" in line
+    assert "%" not in line.replace(r"\%", ""), "to cron a bare % ends the command"
     (odd / ".drumbeat" / "triggers").mkdir(parents=True)
     subprocess.run(["sh", "-c", command.replace(shlex.quote(sys.executable), "echo")], check=True)
     said = (odd / ".drumbeat" / "triggers" / "cron.log").read_text()

@@ -153,6 +153,33 @@ class TestOtherSites:
 
         assert (await caller.post("/", headers=headers)).text == "operator by session"
 
+    @pytest.mark.parametrize(
+        ("origin", "opens"), [("https://evil.example", False), ("http://drums.example", True)], ids=["theirs", "ours"]
+    )
+    async def test_their_pages_open_no_websocket(self, clock: ManualClock, origin: str, opens: bool) -> None:
+        cookie = await logged_in(calling(LOCKED, clock))
+        headers = {"host": "drums.example", "origin": origin, "cookie": f"{COOKIE}={cookie}"}
+        said = list[str]()
+
+        async def application(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "websocket.accept"})
+
+        async def hear() -> dict[str, str]:
+            return {"type": "websocket.connect"}
+
+        async def say(message: Any) -> None:
+            said.append(message["type"])
+
+        scope = {
+            "type": "websocket",
+            "path": "/stream",
+            "client": ("203.0.113.7", 4711),
+            "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        }
+        await Gate(application, LOCKED, clock)(scope, hear, say)
+
+        assert said == ["websocket.accept" if opens else "websocket.close"]
+
     async def test_they_cannot_log_anybody_in(self, clock: ManualClock) -> None:
         answer = await calling(LOCKED, clock).post("/login", data={"token": TOKEN}, headers=FOREIGN[0])
 

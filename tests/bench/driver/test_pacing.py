@@ -73,6 +73,16 @@ class TestGate:
         assert waiter.woken == [AT_ONCE]
         assert gate.free
 
+    @pytest.mark.parametrize("rate", [None, 10])
+    def test_a_rate_that_is_set_while_it_is_closed_lets_nobody_through(self, gate: Gate, rate: float | None) -> None:
+        waiter = Waiting()
+        gate.set_rate(5)
+        gate.set_rate(rate)
+        gate.fire()
+
+        assert gate.turn(waiter) is None
+        assert (gate.free, waiter.woken) == (False, [])
+
     def test_a_turn_is_given_when_it_is_due(self, gate: Gate, now: Moment) -> None:
         gate.set_rate(10)
         gate.accept(True)

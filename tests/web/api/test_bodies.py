@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from drumbeat.core.plain import DEEPEST
 from web.given import Web
 
 POOLS = "/api/v1/pools"
@@ -101,3 +102,15 @@ async def test_the_field_that_is_wrong_is_named(api: httpx.AsyncClient, path: st
     assert answer.status_code == 422
     assert [each["field"] for each in answer.json()["errors"]] == [field]
     assert "holds a password" not in answer.json()["detail"]
+
+
+@pytest.mark.parametrize(("depth", "refused"), [(DEEPEST, False), (DEEPEST + 1, True)])
+async def test_json_that_is_nested_too_deep_is_refused(api: httpx.AsyncClient, depth: int, refused: bool) -> None:
+    nested: Any = "core"
+    for _ in range(depth - 1):
+        nested = [nested]
+
+    answer = await api.post(POOLS, json={"pool_id": nested})
+
+    assert answer.status_code == 422, "a name is no list"
+    assert ("nested at most" in answer.json()["detail"]) is refused
