@@ -30,8 +30,7 @@ WORK = Load(
     ),
 )
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'drumbeat'"
-LATEST = timedelta(seconds=1)  #: after the end of a ramp …
-NOISE = timedelta(seconds=4)  #: … and what a machine that does other things besides may add
+PATIENCE = timedelta(seconds=60)  #: after the end of a ramp: not how long it takes, but how long a busy machine may need
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ async def held_after(runner: LoadRunner, clock: SystemClock, connections: int, r
     end = clock.elapsed() + ramp
     while runner.engine.held != connections or clock.elapsed() < end:
         late = clock.elapsed() - end
-        assert late < LATEST + NOISE, f"{runner.engine.held} of {connections} connections {late} after the ramp's end"
+        assert late < PATIENCE, f"{runner.engine.held} of {connections} connections {late} after the ramp's end"
         await clock.sleep(timedelta(milliseconds=5))
     return clock.elapsed() - end
 
@@ -62,7 +61,7 @@ async def held_after(runner: LoadRunner, clock: SystemClock, connections: int, r
 async def sessions_become(target: PostgresTarget, expected: int) -> int:
     """The server's own count, once it is as expected, or after a while: a backend takes a moment to notice that it may go."""
     counted = -1
-    for _ in range(400):
+    for _ in range(2400):
         counted = int((await target.fetch(SESSIONS))[0][0])
         if counted == expected:
             break
