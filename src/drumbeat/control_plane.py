@@ -22,6 +22,7 @@ from drumbeat.extras import bench_part, part
 from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
 from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, public_url, store_name
 from drumbeat.spawn.interface import Spawner
+from drumbeat.spawn.private import private_folder
 from drumbeat.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -376,7 +377,7 @@ class ControlPlane:
 
 def _check_folder(folder: Path) -> None:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        private_folder(folder)
     except OSError as exc:
         raise InvalidSettings(
             f"expected to keep workers' logs in {folder}, got: {exc.strerror}; set {STATE_DIR_VARIABLE}"

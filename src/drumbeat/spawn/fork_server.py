@@ -36,6 +36,7 @@ from drumbeat.spawn.fork_wire import (
     receive_request,
     send_line,
 )
+from drumbeat.spawn.private import private_append
 from drumbeat.spawn.state_dir import StateDir
 from drumbeat.spawn.tagged import born
 
@@ -241,8 +242,7 @@ def own_fork_server(become: Become, modules: Sequence[str]) -> Iterator[socket.s
 @contextmanager
 def listening(state_dir: Path) -> Iterator[socket.socket]:
     """The socket of a state folder, for its user alone. Raises AlreadyExists while another serves it."""
-    state_dir.mkdir(parents=True, exist_ok=True)
-    with (state_dir / f"{SOCKET}.lock").open("ab") as lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocks:
+    with private_append(state_dir / f"{SOCKET}.lock") as lock, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knocks:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # which, unlike flock, no child has a part in
         except (BlockingIOError, PermissionError) as exc:

@@ -23,6 +23,7 @@ from drumbeat.spawn.fork_wire import Request, made_of
 from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
 from drumbeat.spawn.leash import LEASH_FD, Leash
+from drumbeat.spawn.private import private_append
 from drumbeat.spawn.state_dir import StateDir
 from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, noted, tags
 
@@ -148,8 +149,7 @@ class LocalSpawner:
         output = self._state_dir.log_path(name)
         try:
             self._state_dir.note_ref(name, None)
-            output.parent.mkdir(parents=True, exist_ok=True)
-            with output.open("ab") as log_file:
+            with private_append(output) as log_file:
                 child = self._fork(order, name, command, (log_file.fileno(), lock))
                 child = child or self._popen(order, name, command, log_file)
         except (OSError, ValueError) as exc:

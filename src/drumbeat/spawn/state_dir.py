@@ -13,6 +13,7 @@ from typing import IO
 from drumbeat.core.errors import InvalidInput, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.private import private_append, private_folder, write_private
 from drumbeat.spawn.tagged import Name
 
 _LONGEST_NAME_BYTES = 200
@@ -27,7 +28,7 @@ def folder_of(path: Path, store: str) -> Path:
     """
     owner = hashlib.sha256(store.encode()).hexdigest()[:16]
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        private_folder(path)
         first = _first_owner(path, owner)
     except OSError:
         return path  # nothing can be written, so no worker can be started there
@@ -38,7 +39,7 @@ def _first_owner(path: Path, owner: str) -> str:
     """Who used a folder first; us, if nobody has. Of several at once one is the first for all of them."""
     mark, draft = path / "store", path / f"store.{os.getpid()}.{owner}"
     if not mark.exists():
-        draft.write_text(owner)
+        write_private(draft, owner.encode())
         with contextlib.suppress(FileExistsError):
             os.link(draft, mark)
         draft.unlink(missing_ok=True)
@@ -104,19 +105,17 @@ class StateDir:
 
 
 def _note(path: Path, ref: str | None) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     if ref is None:
         path.unlink(missing_ok=True)
         return
     draft = path.with_name(f"{path.name}.new")
-    draft.write_text(ref)
+    write_private(draft, ref.encode())
     draft.replace(path)
 
 
 def _opened(path: Path) -> IO[bytes]:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
+        return private_append(path)
     except OSError as exc:
         raise SpawnFailed(f"expected a state folder that can be written, got: {exc}; choose another") from exc
 

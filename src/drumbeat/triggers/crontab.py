@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
+from drumbeat.spawn.private import private_append
 from drumbeat.triggers.model import Trigger, TriggerType
 
 _MARK = "# drumbeat-trigger"
@@ -69,7 +70,7 @@ def installed(crontab: str, file: Path) -> list[str]:
 async def install(triggers: Sequence[Trigger], place: Place) -> Sequence[str]:
     """Put a file's cron triggers into the user's crontab, in place of what was there of it. Answers with the lines."""
     ours = lines(triggers, place)
-    place.log.parent.mkdir(parents=True, exist_ok=True)
+    private_append(place.log).close()
     await _replace(ours, place.file)
     return ours
 

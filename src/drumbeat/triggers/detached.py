@@ -17,6 +17,7 @@ from drumbeat.spawn.fork_client import NoForkServer, SocketDoor, fork
 from drumbeat.spawn.fork_wire import Request, made_of
 from drumbeat.spawn.inherited import inherited
 from drumbeat.spawn.leash import LEASH_FD
+from drumbeat.spawn.private import private_append
 from drumbeat.spawn.tagged import POOL, SCOPE, WORKER
 from drumbeat.store.interface import Leases
 from drumbeat.triggers.model import FIRE, Trigger
@@ -79,8 +80,7 @@ def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:
         raise NoForkServer("there is no state folder to find one in")
     request = Request(words=words, environment=_environment(dispatch.environment), folder=os.getcwd(), made_of=made_of())
     try:
-        dispatch.log.parent.mkdir(parents=True, exist_ok=True)
-        with dispatch.log.open("ab") as output:
+        with private_append(dispatch.log) as output:
             forked = fork(SocketDoor(dispatch.state_dir), request, [output.fileno()])
     except OSError as exc:
         raise NoForkServer(str(exc)) from exc
@@ -91,8 +91,7 @@ def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:
 def start_detached(command: Sequence[str], environment: Mapping[str, str], log_file: Path) -> int:
     """Start a process that outlives this one, what it prints appended to a file. Answers with its pid. Raises SpawnFailed."""
     try:
-        log_file.parent.mkdir(parents=True, exist_ok=True)
-        with log_file.open("ab") as output:
+        with private_append(log_file) as output:
             process = subprocess.Popen(
                 command,
                 env=_environment(environment),

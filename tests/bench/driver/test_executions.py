@@ -61,6 +61,16 @@ def test_what_was_recorded_is_in_the_file(tmp_path: Path) -> None:
     assert (writing.files[0].rows, writing.loss.rows) == (3, 0)
 
 
+def test_files_and_their_folders_are_for_this_user_alone(tmp_path: Path) -> None:
+    writing = writer(tmp_path / "run" / "worker")
+    writing.keep(records(2), warmup=True)
+    writing.close()
+
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.rglob("*")}
+
+    assert modes == {"run": "0o700", "worker": "0o700", "00000.parquet": "0o600"}
+
+
 def test_a_file_has_its_name_only_once_it_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executions, "FILE_ROWS", 100)
     writing = writer(tmp_path)

@@ -96,4 +96,4 @@ class Place:
 def _make_folder(url: str) -> None:
     """A SQLite file's folder, as the package's own backends make it."""
     if url.startswith("sqlite:///"):
-        Path(unquote(url.removeprefix("sqlite:///").partition("?")[0])).parent.mkdir(parents=True, exist_ok=True)
+        Path(unquote(url.removeprefix("sqlite:///").partition("?")[0])).parent.mkdir(mode=0o700, parents=True, exist_ok=True)

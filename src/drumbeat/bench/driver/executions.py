@@ -5,13 +5,15 @@ whatever kills the worker. Rows that could not be written (a full disk) or not b
 """
 
 import logging
+import os
 import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -160,20 +162,28 @@ class ExecutionWriter:
         return pa.table(columns)
 
 
+def _make_private(folder: Path) -> None:
+    """Make a folder for this user alone, and those above it that are missing: what was executed is in its files."""
+    for missing in reversed([each for each in (folder, *folder.parents) if not each.exists()]):
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
 class _OpenFile:
     """A file on its way: it has its name only once it is whole."""
 
     def __init__(self, folder: Path, number: int) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        _make_private(folder)
         self._path = folder / f"{number:05d}.parquet"
         self._unfinished = self._path.with_suffix(".unfinished")
         self._writer: pq.ParquetWriter | None = None
+        self._file: IO[bytes] | None = None
         self._opened = time.monotonic()
         self.rows = 0
 
     def write(self, table: pa.Table) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._unfinished, table.schema, compression="zstd")
+            self._file = os.fdopen(os.open(self._unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
+            self._writer = pq.ParquetWriter(self._file, table.schema, compression="zstd")
         self._writer.write_table(table)
         self.rows += table.num_rows
 
@@ -184,8 +194,13 @@ class _OpenFile:
     def close(self) -> ExecutionFile:
         if self._writer is not None:
             self._writer.close()
+        if self._file is not None:
+            self._file.close()
         self._unfinished.rename(self._path)
         return ExecutionFile(path=self._path, rows=self.rows, size=self._path.stat().st_size)
 
     def discard(self) -> None:
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
         self._unfinished.unlink(missing_ok=True)

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from drumbeat.core.clock import Clock
+from drumbeat.spawn.private import write_private
 from drumbeat.spawn.runpod.settings import RunPodSettings
 
 log = logging.getLogger(__name__)
@@ -47,8 +48,7 @@ class Ledger(Generic[R]):
         """Instead of what was there; a reader sees the one or the other, never half of it."""
         draft = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            draft.write_bytes(msgspec.json.encode(records[-MOST:]))
+            write_private(draft, msgspec.json.encode(records[-MOST:]))
             draft.replace(self._path)
         except OSError as exc:
             log.warning("what was refused is not written down: %s", exc)

@@ -5,11 +5,15 @@ savepoint of its own, so one refusal leaves its neighbours alone. Between proces
 """
 
 import asyncio
+import logging
+import os
 import queue
 import sqlite3
+import stat
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +27,10 @@ from drumbeat.store.sql.sqlite_bell import SqliteBell
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+_READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def _paths(pairs: Sequence[str]) -> str:
@@ -101,6 +109,7 @@ class SqliteDatabase:
         self._synchronous = synchronous
         self._busy_timeout = busy_timeout
         self._create = create
+        self._has_warned = False
         self._queries = load_queries(DIALECT)
         self._writer = _Lane("writer", self._connect, self._write_batch)
         self._reader = _Lane("reader", self._connect, self._read_batch)
@@ -149,6 +158,7 @@ class SqliteDatabase:
 
     def _connect(self) -> sqlite3.Connection:
         self._check_path()
+        self._keep_private()
         try:
             return self._configured(
                 sqlite3.connect(self._path, isolation_level=None, timeout=self._busy_timeout.total_seconds())
@@ -163,6 +173,15 @@ class SqliteDatabase:
             raise InvalidSettings(f"expected a folder at {self._path.parent} to keep a SQLite file in; make it first")
         if not self._create and not self._path.exists():
             raise StoreUnavailable(f"there is no store at {self._path}; run: drumbeat store init")
+
+    def _keep_private(self) -> None:
+        """Make a missing file for its user alone, and SQLite makes those beside it alike; warn of one that others may read."""
+        with suppress(OSError):
+            if self._create:
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            if stat.S_IMODE(self._path.stat().st_mode) & _READ_BY_OTHERS and not self._has_warned:
+                self._has_warned = True
+                log.warning("other users of this machine can read the store; to keep it to yourself: chmod 600 %s", self._path)
 
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row

@@ -68,8 +68,8 @@ class SqliteBell:
             return True
         pipe = self._folder / uuid4().hex
         try:
-            self._folder.mkdir(exist_ok=True)
-            os.mkfifo(pipe)
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            os.mkfifo(pipe, mode=0o600)
             self._reading = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
         except (OSError, AttributeError):
             return False

@@ -1,0 +1,56 @@
+"""What Drumbeat writes is for its user alone, from the first moment."""
+
+import stat
+from pathlib import Path
+
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.fork_server import listening
+from drumbeat.spawn.private import private_append, private_folder
+from drumbeat.spawn.state_dir import StateDir, folder_of
+
+NAME = (PoolId("p"), WorkerId("w"))
+
+
+def modes(folder: Path) -> dict[str, str]:
+    found = [folder, *folder.rglob("*")]
+    return {str(path.relative_to(folder)): oct(stat.S_IMODE(path.lstat().st_mode)) for path in found}
+
+
+def check_private(folder: Path) -> None:
+    found = modes(folder)
+    loose = {name: mode for name, mode in found.items() if mode not in ("0o600", "0o700")}
+    assert loose == {}
+    assert len(found) > 1
+
+
+def test_a_state_folder_and_all_within_it_are_private(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "a" / "state", "sqlite:///x")
+    kept = StateDir(folder)
+    with kept.starting(NAME):
+        kept.note_ref(NAME, "ref")
+    with private_append(kept.log_path(NAME)) as log:
+        log.write(b"said")
+    with listening(folder):
+        check_private(tmp_path / "a")
+
+
+def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o777)
+    shared.chmod(0o777)
+
+    private_folder(shared / "ours")
+
+    assert modes(shared) == {".": "0o777", "ours": "0o700"}
+
+
+def test_a_log_that_is_there_keeps_its_mode_and_what_it_says(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"before ")
+    log.chmod(0o644)
+
+    with private_append(log) as output:
+        output.write(b"after")
+
+    assert (log.read_bytes(), oct(stat.S_IMODE(log.stat().st_mode))) == (b"before after", "0o644")

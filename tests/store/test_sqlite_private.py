@@ -1,0 +1,38 @@
+"""A SQLite store is for its user alone from its first moment; of one that others may read its user is warned."""
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from drumbeat.store.open import open_store
+
+
+def modes(folder: Path) -> dict[str, str]:
+    return {path.name: oct(stat.S_IMODE(path.lstat().st_mode)) for path in folder.rglob("*")}
+
+
+async def test_a_new_store_and_the_files_beside_it_are_private(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with open_store(f"sqlite:///{tmp_path}/store.db", create=True) as store:
+        await store.now()
+        found = modes(tmp_path)
+
+    assert {"store.db", "store.db-wal", "store.db-shm"} <= found.keys()
+    assert {mode for name, mode in found.items()} <= {"0o600", "0o700"}
+    assert caplog.records == []
+
+
+async def test_a_store_that_others_may_read_is_left_so_and_warned_of_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "store.db"
+    async with open_store(f"sqlite:///{file}", create=True):
+        pass
+    file.chmod(0o644)
+
+    async with open_store(f"sqlite:///{file}") as store:
+        await store.now()
+
+    warned = [record.getMessage() for record in caplog.records]
+    assert warned == [f"other users of this machine can read the store; to keep it to yourself: chmod 600 {file}"]
+    assert modes(tmp_path)["store.db"] == "0o644"
