@@ -22,7 +22,7 @@ from typing import Any
 import kit  # noqa: F401
 from drumbeat.core.job import JobStatus, NewJob, Outcome, Verdict
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Claiming
 from kit.report import Report, parser, print_table, say
@@ -35,12 +35,13 @@ PUSHED_AT_ONCE = 1000
 async def racer(store: Store, name: str, limit: int) -> list[str]:
     """Claim and finish until there is nothing left; the ids of what was got."""
     got: list[str] = []
-    claiming = Claiming(pool_id=POOL, worker_id=WorkerId(name), lease=timedelta(minutes=10), limit=limit)
+    me = Holder(pool_id=POOL, worker_id=WorkerId(name))
+    claiming = Claiming(pool_id=POOL, holder=me, lease=timedelta(minutes=10), limit=limit)
     jobs = await store.queue.claim(claiming)
     while jobs:
         got += [job.job_id for job in jobs]
         verdicts = [Verdict(token=job.token, outcome=Outcome.DONE, result=name) for job in jobs]
-        settled = await store.queue.settle(claiming.worker_id, verdicts, claiming)
+        settled = await store.queue.settle(me, verdicts, claiming)
         if settled.stale:
             raise SystemExit(f"{name}: {len(settled.stale)} of its own claims were refused")
         jobs = settled.claimed

@@ -90,11 +90,12 @@ async def enlist(plane: ControlPlane, spawner: FakeSpawner, n: int, workers: int
     """One ready worker; every second one takes a job."""
     store, me, instance = plane.store, name(n), f"i{n}"
     await spawner.spawn(Order(pool_id=POOL, worker_id=me, slot=n, group_count=workers))
-    await store.membership.join(Joining(pool_id=POOL, worker_id=me, slot=n, instance=instance, host="here", pid=n))
+    joining = Joining(pool_id=POOL, worker_id=me, slot=n, instance=instance, host="here", pid=n)
+    await store.membership.join(joining)
     for status in (WorkerStatus.WAITING, WorkerStatus.ACTIVE):
         await store.membership.move(POOL, me, instance, status, "on its way")
     if n % 2 == 0:
-        await store.queue.claim(Claiming(pool_id=POOL, worker_id=me, lease=LONG, limit=1))
+        await store.queue.claim(Claiming(pool_id=POOL, holder=joining.holder, lease=LONG, limit=1))
 
 
 async def time_beats(url: str, workers: int, times: int, folder: Path) -> float:

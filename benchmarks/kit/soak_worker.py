@@ -18,7 +18,7 @@ from typing import Any, cast
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import JobStatus, Token, Verdict
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.pool.context import JobContext
 from drumbeat.pool.handlers import describe
 from drumbeat.pool.work import Mode, plan_of
@@ -56,8 +56,8 @@ class WatchedQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
-        settled = await self._queue.settle(worker_id, verdicts, claiming)
+    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+        settled = await self._queue.settle(holder, verdicts, claiming)
         for verdict in verdicts:
             what = "refused" if verdict.token in settled.stale else "accepted"
             self._journal.note(what, verdict.token, outcome=verdict.outcome)
@@ -73,15 +73,15 @@ class UnfencedQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store.queue, name)
 
-    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
         for verdict in verdicts:
             job = await self._store.jobs.get(verdict.token.job_id)
-            if job.status is JobStatus.CLAIMED and job.lease_owner is not None:
-                await self._store.queue.settle(job.lease_owner, [replace(verdict, token=job.token)])
+            if job.status is JobStatus.CLAIMED and job.holder is not None:
+                await self._store.queue.settle(job.holder, [replace(verdict, token=job.token)])
         return Settled(stale=(), claimed=tuple(await self._store.queue.claim(claiming)) if claiming else ())
 
-    async def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
-        await self._store.queue.renew(worker_id, tokens, lease)
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+        await self._store.queue.renew(holder, tokens, lease)
         return Renewed(stale=(), cancelled=())
 
 

@@ -80,7 +80,7 @@ class Lives:
         from drumbeat.pool.work import plan_of
         from drumbeat.pool.worker import job_workload
 
-        return job_workload(self._store, home, identity.worker_id, plan or plan_of(home), self._clock, handlers=handlers)
+        return job_workload(self._store, home, identity.holder, plan or plan_of(home), self._clock, handlers=handlers)
 
     def _life(self, home: Pool, identity: Joining, workload: Workload) -> WorkerLife:
         return WorkerLife(

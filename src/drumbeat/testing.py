@@ -80,13 +80,15 @@ class TestPool(PoolDesk):
 
     async def _run(self, attempts: Attempts, job: Job) -> Ran:
         verdict = await attempts.verdict(Held(job=job, token=job.token))
-        await self.store.queue.settle(_WORKER, [verdict])
+        await self.store.queue.settle(self._holder(_WORKER), [verdict])
         return _ran(job, verdict)
 
     async def _next(self, attempts: Attempts, capabilities: tuple[str, ...]) -> Job | None:
         """The next job, after as long a wait as it takes for one to come due."""
         types = () if "" in attempts.handlers else tuple(attempts.handlers)
-        asked = Claiming(pool_id=self.pool_id, worker_id=_WORKER, lease=_LEASE, capabilities=capabilities, types=types)
+        asked = Claiming(
+            pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, capabilities=capabilities, types=types
+        )
         waited = timedelta()
         while True:
             if claimed := await self.store.queue.claim(asked):

@@ -122,10 +122,11 @@ async def tended(cron: Cron) -> None:
 
 
 async def join(cron: Cron, me: WorkerId, slot: int) -> None:
-    await cron.store.membership.join(Joining(pool_id=POOL, worker_id=me, slot=slot, instance=me, host="h", pid=1))
+    joining = Joining(pool_id=POOL, worker_id=me, slot=slot, instance=me, host="h", pid=1)
+    await cron.store.membership.join(joining)
     for status in (WorkerStatus.WAITING, ACTIVE):
         await cron.store.membership.move(POOL, me, me, status, "up")
-    await cron.store.queue.claim(Claiming(pool_id=POOL, worker_id=me, lease=timedelta(days=1)))
+    await cron.store.queue.claim(Claiming(pool_id=POOL, holder=joining.holder, lease=timedelta(days=1)))
 
 
 PRICED = FleetPolicy(

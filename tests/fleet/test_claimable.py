@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.fleet.decide import decide, step
 from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Plan, PolicyName, Queue
 from drumbeat.fleet.observe import observe, plan_in
@@ -94,7 +94,9 @@ async def test_the_plans_timeout_is_a_jobs_that_names_none() -> None:
     stage = await Stage().begin(timeout=120.0)
     await stage.push(1)
     await stage.push(1, timeout=seconds(5))
-    await stage.store.queue.claim(Claiming(pool_id=POOL, worker_id=WorkerId("w"), lease=seconds(60), limit=2))
+    await stage.store.queue.claim(
+        Claiming(pool_id=POOL, holder=Holder(pool_id=POOL, worker_id=WorkerId("w")), lease=seconds(60), limit=2)
+    )
 
     assert sorted(each.timeout or seconds(0) for each in (await stage.look()).held) == [seconds(5), seconds(120)]
 

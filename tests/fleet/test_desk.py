@@ -99,7 +99,8 @@ async def test_a_plan_buys_no_disk(store: MemoryStore) -> None:
 async def test_a_killed_workers_jobs_go_back(store: MemoryStore) -> None:
     await active(store, "a")
     [job_id] = await store.queue.push(POOL, [NewJob(payload=1)])
-    await store.queue.claim(Claiming(pool_id=POOL, worker_id=WorkerId("a"), lease=seconds(600), limit=1))
+    holder = (await store.workers.get(POOL, WorkerId("a"))).holder
+    await store.queue.claim(Claiming(pool_id=POOL, holder=holder, lease=seconds(600), limit=1))
     spawner = FakeSpawner(ManualClock())
 
     closed = await desk(store).kill("a", spawner)

@@ -14,7 +14,7 @@ from drumbeat.core.errors import SpawnCause, SpawnError, StaleWrite, StoreUnavai
 from drumbeat.core.job import JobId, NewJob, Outcome, Verdict
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.act import FleetActor
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, PolicyName, ReleaseJobs
@@ -29,6 +29,10 @@ from fleet.given import NOW, POOL, ready_worker, seconds, worker
 
 W0, W1 = WorkerId("worker-0"), WorkerId("worker-1")
 POLICY = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=5)
+
+
+def held_by(worker_id: WorkerId) -> Holder:
+    return Holder(pool_id=POOL, worker_id=worker_id, instance="i1")
 
 
 class Stage:
@@ -71,7 +75,7 @@ class Stage:
         return await self.store.queue.push(POOL, [NewJob(payload=n, **fields) for n in range(count)])
 
     async def claim(self, worker_id: WorkerId, limit: int = 1) -> Sequence[Any]:
-        return await self.store.queue.claim(Claiming(pool_id=POOL, worker_id=worker_id, lease=seconds(600), limit=limit))
+        return await self.store.queue.claim(Claiming(pool_id=POOL, holder=held_by(worker_id), lease=seconds(600), limit=limit))
 
     async def look(self) -> FleetView:
         return await observe(self.store, self.spawner, POOL, timedelta())
@@ -112,7 +116,7 @@ async def test_how_long_jobs_took_is_seen_when_they_are_over(stage: Stage, outco
     await stage.push(1, type="image")
     (job,) = await stage.claim(W0)
     await stage.beats(1)
-    await stage.store.queue.settle(W0, [Verdict(token=job.token, outcome=outcome)])
+    await stage.store.queue.settle(held_by(W0), [Verdict(token=job.token, outcome=outcome)])
 
     seen = (await stage.look()).finished
 
@@ -144,7 +148,7 @@ async def test_they_are_not_counted_twice(stage: Stage) -> None:
     await stage.push(1)
     (job,) = await stage.claim(W0)
     await stage.beats(1)
-    await stage.store.queue.settle(W0, [Verdict(token=job.token, outcome=Outcome.FAILED)])
+    await stage.store.queue.settle(held_by(W0), [Verdict(token=job.token, outcome=Outcome.FAILED)])
     await stage.store.membership.beat(heartbeat(row, operations=1, errors=1))
 
     assert [each.ok for each in (await stage.look()).finished] == [False]

@@ -7,7 +7,7 @@ from datetime import timedelta
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import Job, JobStatus, NewJob, Outcome, Verdict
 from drumbeat.core.pool import PoolKind, pool
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.checker import Checker
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import Claiming, Heartbeat, Joining
@@ -15,6 +15,11 @@ from drumbeat.store.memory import MemoryStore
 from pool.seen import LIMITS, POOL, seconds
 
 LEASE = seconds(60)
+
+
+def holder(worker_id: WorkerId) -> Holder:
+    """As whom a worker of the stage holds jobs: its process is named as the worker is."""
+    return Holder(pool_id=POOL, worker_id=worker_id, instance=worker_id)
 
 
 @dataclass(slots=True)
@@ -56,14 +61,14 @@ class Stage:
         await self.store.membership.beat(Heartbeat(pool_id=POOL, worker_id=worker_id, instance=worker_id, read_to=0))
 
     async def claim(self, worker_id: WorkerId, lease: timedelta = LEASE) -> Job | None:
-        claimed = await self.store.queue.claim(Claiming(pool_id=POOL, worker_id=worker_id, lease=lease))
+        claimed = await self.store.queue.claim(Claiming(pool_id=POOL, holder=holder(worker_id), lease=lease))
         return claimed[0] if claimed else None
 
     async def finish(self, job: Job) -> bool:
         """Whether the result was taken."""
-        assert job.lease_owner is not None
+        assert job.holder is not None
         verdict = Verdict(token=job.token, outcome=Outcome.DONE)
-        return not (await self.store.queue.settle(job.lease_owner, [verdict])).stale
+        return not (await self.store.queue.settle(job.holder, [verdict])).stale
 
     async def leave(self, worker_id: WorkerId) -> None:
         await self.store.membership.move(POOL, worker_id, worker_id, WorkerStatus.TERMINATED, "the work is done")

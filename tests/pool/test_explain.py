@@ -98,7 +98,15 @@ def test_every_reason_there_is_is_told_at_once() -> None:
 
 
 def test_attempts_are_told() -> None:
-    tried = Attempt(job_id=JobId("j"), n=1, worker_id=WorkerId("w"), started_at=NOW, outcome=Outcome.FAILED, error="boom\nx")
+    tried = Attempt(
+        job_id=JobId("j"),
+        n=1,
+        worker_id=WorkerId("w"),
+        worker_pool=PoolId("p"),
+        started_at=NOW,
+        outcome=Outcome.FAILED,
+        error="boom\nx",
+    )
 
     assert explain(facts(job(), attempts=(tried,))).history == ("attempt 1 by w at 2026-01-01 12:00:00 UTC: failed: boom",)
 

@@ -14,7 +14,7 @@ from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
 from drumbeat.pool.context import JobContext, JobFailure
 from drumbeat.pool.work import ExecutorKind, Mode
 from drumbeat.pool.workload import IDLE
-from pool.working import ME, POOL, Shop, seconds, settle
+from pool.working import ME, POOL, Shop, me, seconds, settle
 
 
 @pytest.fixture
@@ -410,7 +410,7 @@ async def test_a_job_that_was_taken_away_is_stopped_and_its_result_dropped(
     job_id = await shop.desk.push("taken")
 
     async with shop.working(shop.workload(gate)):
-        await shop.store.queue.release(ME, "somebody thought it lost")
+        await shop.store.queue.release(me(), "somebody thought it lost")
         other = await shop.desk.claim()
         await shop.passes(21)
 
@@ -425,7 +425,7 @@ async def test_a_draining_worker_whose_last_job_was_taken_away_leaves(shop: Shop
     await shop.desk.push("taken")
 
     async with shop.working(shop.workload(gate, mode=Mode.DRAIN, prefetch=2)) as life:
-        await shop.store.queue.release(ME, "somebody thought it lost")
+        await shop.store.queue.release(me(), "somebody thought it lost")
         await shop.desk.claim()
         await shop.passes(21)
 
@@ -437,7 +437,7 @@ async def test_a_late_result_is_refused_and_logged(shop: Shop, caplog: pytest.Lo
     job_id = await shop.desk.push("late")
 
     async with shop.working(shop.workload(gate)):
-        await shop.store.queue.release(ME, "somebody thought it lost")
+        await shop.store.queue.release(me(), "somebody thought it lost")
         other = await shop.desk.claim()
         gate.open.set()
         await settle()
@@ -699,10 +699,10 @@ async def test_a_verdict_that_cannot_be_told_at_all_takes_no_worker_down(
     bad, good = await shop.desk.push_many([1, 2])
     settling = shop.store.queue.settle
 
-    async def picky(worker_id: Any, verdicts: Any, claiming: Any = None) -> Any:
+    async def picky(holder: Any, verdicts: Any, claiming: Any = None) -> Any:
         if any(verdict.token.job_id == bad for verdict in verdicts):
             raise refusal
-        return await settling(worker_id, verdicts, claiming)
+        return await settling(holder, verdicts, claiming)
 
     shop.store.queue.settle = picky  # type: ignore[method-assign]
     code = await shop.work(shop.workload(double, mode=Mode.DRAIN, concurrency=2))

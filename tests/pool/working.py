@@ -10,7 +10,7 @@ from typing import Any
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
-from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
+from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
 from drumbeat.pool.desk import PoolDesk
 from drumbeat.pool.handlers import describe
 from drumbeat.pool.work import Mode, WorkPlan
@@ -35,6 +35,11 @@ async def settle(turns: int = 200) -> None:
         await asyncio.sleep(0)
 
 
+def me(worker_id: str = ME) -> Holder:
+    """As whom a worker of the shop holds jobs."""
+    return Holder(pool_id=POOL, worker_id=WorkerId(worker_id), instance=worker_id)
+
+
 class Shop:
     """A pool of jobs in memory."""
 
@@ -53,9 +58,7 @@ class Shop:
         found = [describe(function) for function in functions]
         handlers = {"": found[0]} if len(found) == 1 else {each.call.__name__: each for each in found}
         wanted = WorkPlan(**{"gather": NO_WAIT, "mode": Mode.LOOP, **plan})
-        return job_workload(
-            self.store, self.home, WorkerId(worker_id), wanted, self.clock, handlers=handlers, chance=lambda: 0.5
-        )
+        return job_workload(self.store, self.home, me(worker_id), wanted, self.clock, handlers=handlers, chance=lambda: 0.5)
 
     def life(self, workload: JobWorkload, worker_id: str = ME) -> WorkerLife:
         joining = Joining(pool_id=POOL, worker_id=WorkerId(worker_id), slot=0, instance=worker_id, host="h", pid=1)

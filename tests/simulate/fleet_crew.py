@@ -13,7 +13,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.job import Job, JobId, Outcome, Verdict
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
 from drumbeat.spawn.runpod.pods import parse_name
 from drumbeat.store.interface import Claiming, Heartbeat, Joining, Store
 from simulate.fleet_purse import Meter
@@ -120,7 +120,7 @@ class Life:
         )
         orders = await store.membership.beat(beat)
         if self.held is not None:
-            renewed = await store.queue.renew(self.worker_id, [self.held.token], LEASE)
+            renewed = await store.queue.renew(self._holder, [self.held.token], LEASE)
             if renewed.stale:
                 self.held = None
         if orders.controller_until and orders.now - orders.controller_until > self.crew.controller_gone_after:
@@ -154,8 +154,12 @@ class Life:
             if self.left <= 0:
                 await self._finish()
 
+    @property
+    def _holder(self) -> Holder:
+        return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.pod.id)
+
     async def _claim(self) -> bool:
-        claiming = Claiming(pool_id=self.pool_id, worker_id=self.worker_id, lease=LEASE)
+        claiming = Claiming(pool_id=self.pool_id, holder=self._holder, lease=LEASE)
         found = await self.crew.store.queue.claim(claiming)
         if found:
             self.held, self.left = found[0], found[0].payload["seconds"]
@@ -164,7 +168,7 @@ class Life:
     async def _finish(self) -> None:
         assert self.held is not None
         done = Verdict(token=self.held.token, outcome=Outcome.DONE)
-        settled = await self.crew.store.queue.settle(self.worker_id, [done])
+        settled = await self.crew.store.queue.settle(self._holder, [done])
         if not settled.stale:
             self.crew.accepted[self.held.job_id] += 1
         self.held = None

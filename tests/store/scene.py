@@ -192,7 +192,14 @@ async def _log(store: Store) -> None:
 
 async def _add_jobs(sql: Sql) -> None:
     job = {"pool_id": RUN, "payload": '{"n":1}', "created_at": us(EPOCH)}
-    held = {"lease_owner": "active", "lease_epoch": 1, "claimed_at": us(EPOCH), "attempts": 1}
+    held = {
+        "lease_owner": "active",
+        "lease_pool": RUN,
+        "lease_instance": "i1",
+        "lease_epoch": 1,
+        "claimed_at": us(EPOCH),
+        "attempts": 1,
+    }
     done = held | {
         "status": "done",
         "attempts": 2,

@@ -18,8 +18,8 @@ from drumbeat.core.job import JobStatus, NewJob, Outcome, RateLimit, Verdict
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store import Store, open_store
-from drumbeat.store.contract.given import W1, new_pool, unique
-from drumbeat.store.contract.given_jobs import claimed, claiming, pushed
+from drumbeat.store.contract.given import new_pool, unique
+from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed
 from drumbeat.store.interface import Claiming
 from drumbeat.store.sql.postgres import push_on
 from drumbeat.store.sql.queue import LISTENING_POLL
@@ -90,7 +90,7 @@ async def test_a_group_is_never_over_its_limit_though_many_come_and_go(store: St
                 most = max(most, running)
                 await asyncio.sleep(0.001)
                 running -= job.group is not None
-                await store.queue.settle(name, [Verdict(token=job.token, outcome=Outcome.DONE)])
+                await store.queue.settle(holder(pool, name), [Verdict(token=job.token, outcome=Outcome.DONE)])
                 done += 1
 
     async with asyncio.TaskGroup() as group:
@@ -154,7 +154,7 @@ async def test_an_error_with_a_null_character_is_kept(store: Store, pool: Pool) 
     await pushed(store, pool, 1)
     job = await claimed(store, pool)
 
-    await store.queue.settle(W1, [Verdict(token=job.token, outcome=Outcome.FAILED, error="bad \x00 bytes")])
+    await store.queue.settle(holder(pool), [Verdict(token=job.token, outcome=Outcome.FAILED, error="bad \x00 bytes")])
 
     assert (await store.jobs.get(job.job_id)).last_error == "bad \ufffd bytes"
 
@@ -167,7 +167,9 @@ async def test_a_thousand_rated_and_limited_jobs_are_claimed_in_order(store: Sto
     jobs = await store.queue.claim(claim)
     while jobs:
         got += [job.payload for job in jobs]
-        jobs = (await store.queue.settle(W1, [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs], claim)).claimed
+        jobs = (
+            await store.queue.settle(holder(pool), [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs], claim)
+        ).claimed
 
     assert got == [*range(200)]
 

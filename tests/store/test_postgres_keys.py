@@ -10,8 +10,8 @@ import pytest
 from drumbeat.core.job import JobCounts, NewJob, Outcome
 from drumbeat.core.pool import Pool
 from drumbeat.store import Store, open_store
-from drumbeat.store.contract.given import W1, new_pool
-from drumbeat.store.contract.given_jobs import claiming, pushed, verdict
+from drumbeat.store.contract.given import new_pool
+from drumbeat.store.contract.given_jobs import claiming, holder, pushed, verdict
 from drumbeat.store.sql.postgres import push_on
 
 Connection: TypeAlias = "asyncpg.Connection[Any]"
@@ -48,7 +48,7 @@ async def test_a_poisoned_job_whose_key_is_being_pushed_is_left_and_the_others_a
 ) -> None:
     ids = [*await pushed(store, pool, 0, 1), *await pushed(store, pool, 2, unique_key="K"), *await pushed(store, pool, 3, 4)]
     jobs = await store.queue.claim(claiming(pool, limit=5))
-    await store.queue.settle(W1, [verdict(job, Outcome.FAILED, error="x", fatal=True) for job in jobs])
+    await store.queue.settle(holder(pool), [verdict(job, Outcome.FAILED, error="x", fatal=True) for job in jobs])
 
     async with asyncio.TaskGroup() as group, connection.transaction():
         await push_on(connection, pool.pool_id, [NewJob(payload="new", unique_key="K")])

@@ -24,7 +24,7 @@ from drumbeat.core.event import NewEvent, start
 from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict
 from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
 from drumbeat.core.run import RunId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, interface, open_store
 from drumbeat.store.contract import Elapse, JobsContract, QueueContract
 from drumbeat.store.contract.answers import AnswersContract
@@ -42,7 +42,7 @@ from drumbeat.store.contract.given import (
     taken,
     told,
 )
-from drumbeat.store.contract.given_jobs import claimed, claiming, pushed, verdict
+from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, verdict
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
@@ -226,7 +226,7 @@ async def test_what_was_claimed_leaves_no_trace_in_the_queue(store: RedisStore) 
     for n in range(6):
         await pushed(store, pool, n, type=f"t{n % 2}", group="g", group_limit=9)
     jobs = await store.queue.claim(claiming(pool, limit=9))
-    await store.queue.settle(W1, [verdict(job) for job in jobs])
+    await store.queue.settle(holder(pool), [verdict(job) for job in jobs])
     await store.jobs.prune(timedelta(microseconds=-1))
 
     tag = f"{{{pool.pool_id}}}".encode()
@@ -292,7 +292,7 @@ async def test_progress_that_is_no_number_is_not_kept(store: RedisStore, share: 
     job = await claimed(store, pool)
 
     with pytest.raises(InvalidInput, match="share"):
-        await store.jobs.progress(W1, job.token, share)
+        await store.jobs.progress(holder(pool), job.token, share)
 
 
 async def test_however_many_come_due_at_once_all_are_claimed(store: Store, elapse: Elapse) -> None:
@@ -468,9 +468,11 @@ async def test_nothing_is_lost_when_a_durable_server_restarts_in_the_middle_of_t
 
         assert known <= jobs.keys()
         assert {jobs[payload] for payload in done} == {JobStatus.DONE}
-        await store.queue.release(WorkerId("w"), "the server was restarted")
+        await store.queue.release(Holder(pool_id=PoolId("p"), worker_id=WorkerId("w")), "the server was restarted")
         rest = {payload for payload, status in jobs.items() if status is not JobStatus.DONE}
-        again = await store.queue.claim(Claiming(pool_id=PoolId("p"), worker_id=W1, lease=MINUTE, limit=10**5))
+        again = await store.queue.claim(
+            Claiming(pool_id=PoolId("p"), holder=Holder(pool_id=PoolId("p"), worker_id=W1), lease=MINUTE, limit=10**5)
+        )
         assert {job.payload for job in again} == rest
 
 
@@ -486,11 +488,11 @@ async def push_until_cut(store: Store, made: Pool, known: set[int]) -> None:
 
 async def work_until_cut(store: Store, made: Pool, done: set[int]) -> None:
     """Claim and settle; ``done`` are those whose settlement was answered."""
-    asking = Claiming(pool_id=made.pool_id, worker_id=WorkerId("w"), lease=MINUTE, limit=3)
+    asking = claiming(made, WorkerId("w"), limit=3)
     while True:
         try:
             jobs = await store.queue.claim(asking)
-            await store.queue.settle(WorkerId("w"), [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs])
+            await store.queue.settle(asking.holder, [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs])
         except StoreUnavailable:
             return
         done.update(job.payload for job in jobs)

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, NewType, overload
 
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 
 JobId = NewType("JobId", str)
 
@@ -136,7 +136,9 @@ class Job:
     group_limit: int | None = None
     group_rate: RateLimit | None = None
     capability: str | None = None
-    lease_owner: WorkerId | None = None
+    lease_owner: WorkerId | None = None  #: the worker that holds it, or that finished it
+    lease_pool: PoolId | None = None  #: that worker's pool
+    lease_instance: str | None = None  #: that worker's process
     lease_epoch: int = 0
     lease_until: datetime | None = None
     not_before: datetime | None = None
@@ -148,6 +150,13 @@ class Job:
     created_at: datetime | None = None
     claimed_at: datetime | None = None
     finished_at: datetime | None = None
+
+    @property
+    def holder(self) -> Holder | None:
+        """Who holds it, or finished it."""
+        if self.lease_owner is None:
+            return None
+        return Holder(pool_id=self.lease_pool or self.pool_id, worker_id=self.lease_owner, instance=self.lease_instance or "")
 
     @property
     def token(self) -> "Token":
@@ -192,6 +201,7 @@ class Attempt:
     job_id: JobId
     n: int
     worker_id: WorkerId
+    worker_pool: PoolId  #: that worker's own pool
     started_at: datetime
     ended_at: datetime | None = None
     outcome: Outcome | None = None

@@ -75,6 +75,15 @@ class ExitCode(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """Who holds a job: one process of one worker of one pool. Two pools of a store may both have a ``worker-0``."""
+
+    pool_id: PoolId  #: the worker's own pool; the job may be of another
+    worker_id: WorkerId
+    instance: str = ""  #: the process that joined as this worker; empty for a process that never joined
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Worker:
     """One row of ``workers``. It may exist before its process does."""
 
@@ -111,6 +120,11 @@ class Worker:
     meta: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def holder(self) -> Holder:
+        """Under what identity this worker holds jobs."""
+        return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.instance or "")
+
+    @property
     def is_live(self) -> bool:
         return self.status in LIVE
 
@@ -118,6 +132,19 @@ class Worker:
     def tells_of_gpu(self) -> bool:
         """Whether it says anything of a GPU, and not of its disk alone."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
+
+
+def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) -> WorkerId:
+    """What a view of a pool calls who holds one of its jobs: the worker's id if it is the process of that row.
+
+    A worker of another pool, or another process under the same name, gets a longer name: it is never taken for the row.
+    """
+    if holder.pool_id != pool_id:
+        return WorkerId(f"{holder.pool_id}/{holder.worker_id}")
+    row = rows.get(holder.worker_id)
+    if row is None or row.holder == holder:
+        return holder.worker_id
+    return WorkerId(f"{holder.worker_id} ({holder.instance or 'never joined'})")
 
 
 def silence(worker: Worker, now: datetime) -> timedelta:

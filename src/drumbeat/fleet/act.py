@@ -85,7 +85,7 @@ class FleetActor:
         row = await self._store.workers.get(self._pool_id, action.worker_id)
         if row.is_live:
             raise StaleWrite(f"worker {action.worker_id} is {row.status} again; its jobs are left to it")
-        await self._store.queue.release(action.worker_id, action.reason, fence=fence)
+        await self._store.queue.release(row.holder, action.reason, fence=fence)
 
     @_do.register
     async def _(self, action: ExpireJobs, fence: Fence) -> None:

@@ -138,7 +138,7 @@ class FleetDesk:
             raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
         check_provider(row, spawner)
         closed = await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
-        await self._store.queue.release(row.worker_id, "its worker was killed by hand")
+        await self._store.queue.release(closed.holder, "its worker was killed by hand")
         await spawner.terminate(self._pool_id, row.worker_id)
         return closed
 

@@ -11,7 +11,7 @@ import msgspec
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import NotFound, StoreError
 from drumbeat.core.job import Job, JobId, JobStatus, Outcome
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import WorkerId, name_of
 from drumbeat.fleet.model import Arrivals, Finished, FleetView, Held, PolicyName, Queue
 from drumbeat.store.interface import Store
 
@@ -89,10 +89,11 @@ class QueueLook:
 
     async def _held(self) -> tuple[Held, ...]:
         claimed = await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.CLAIMED], limit=HELD + 1)
+        rows = {row.worker_id: row for row in self.view.workers}
         return tuple(
             Held(
                 job_id=job.job_id,
-                worker_id=job.lease_owner,
+                worker_id=name_of(job.holder, job.pool_id, rows),
                 claimed_at=job.claimed_at or self.view.now,
                 type=job.type,
                 lease_until=job.lease_until,
@@ -100,7 +101,7 @@ class QueueLook:
                 progress=job.progress,
             )
             for job in claimed
-            if job.lease_owner is not None
+            if job.holder is not None
         )
 
     async def _arrived(self) -> tuple[tuple[Arrivals, ...], JobId | None]:
@@ -159,7 +160,8 @@ class QueueLook:
     async def _attempt(self, held: Held) -> Finished | None:
         """The attempt that ended otherwise, if its handler did or failed: one given back or lost tells nothing."""
         for attempt in reversed(await self.store.jobs.attempts(held.job_id)):
-            if attempt.worker_id == held.worker_id and attempt.ended_at and attempt.outcome in _TELLING:
+            own = (attempt.worker_pool, attempt.worker_id) == (self.view.pool_id, held.worker_id)
+            if own and attempt.ended_at and attempt.outcome in _TELLING:
                 took, ok = attempt.ended_at - attempt.started_at, attempt.outcome is Outcome.DONE
                 return Finished(worker_id=held.worker_id, took=took, type=held.type, ok=ok, at=attempt.ended_at)
         return None

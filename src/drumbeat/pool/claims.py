@@ -7,7 +7,7 @@ from datetime import timedelta
 from drumbeat.core.job import Job, JobStatus, Token, Verdict
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Jobs, Queue, Renewed, Settled, Workers
 
 _MOST_HELD = 10_000
@@ -21,7 +21,7 @@ class Claims:
     jobs: Jobs
     workers: Workers
     pool_id: PoolId
-    worker_id: WorkerId
+    holder: Holder  #: who claims: a worker of this pool, and its process
     lease: timedelta
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -31,12 +31,12 @@ class Claims:
         asked = self._asking(limit) if limit > 0 else None
         if asked is not None and not verdicts:
             return Settled(stale=(), claimed=tuple(await self.queue.claim(asked)))
-        return await self.queue.settle(self.worker_id, verdicts, asked)
+        return await self.queue.settle(self.holder, verdicts, asked)
 
     def _asking(self, limit: int) -> Claiming:
         return Claiming(
             pool_id=self.pool_id,
-            worker_id=self.worker_id,
+            holder=self.holder,
             lease=self.lease,
             limit=limit,
             capabilities=self.capabilities,
@@ -44,22 +44,22 @@ class Claims:
         )
 
     async def renew(self, tokens: Sequence[Token]) -> Renewed:
-        return await self.queue.renew(self.worker_id, tokens, self.lease)
+        return await self.queue.renew(self.holder, tokens, self.lease)
 
     async def held(self) -> Sequence[Job]:
         """What the store says this worker holds."""
-        return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], worker_id=self.worker_id, limit=_MOST_HELD)
+        return await self.jobs.list(self.pool_id, statuses=[JobStatus.CLAIMED], holder=self.holder, limit=_MOST_HELD)
 
     async def to_stop(self) -> Sequence[Token]:
         """What somebody has asked to be stopped."""
-        return await self.jobs.to_stop(self.worker_id)
+        return await self.jobs.to_stop(self.holder)
 
     async def tell_progress(self, token: Token, share: float, note: str | None) -> bool:
-        return await self.jobs.progress(self.worker_id, token, share, note)
+        return await self.jobs.progress(self.holder, token, share, note)
 
     async def must_leave(self) -> bool:
         """Whether this worker was told to leave. Raises NotFound for one without a row."""
-        return not stays(await self.workers.get(self.pool_id, self.worker_id))
+        return not stays(await self.workers.get(self.holder.pool_id, self.holder.worker_id))
 
     async def wait(self, within: timedelta) -> bool:
         return await self.queue.wait(self.pool_id, within)

@@ -9,7 +9,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, StaleWrite
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
-from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.asking import how_far, how_many, moment, names, time_span, told, words
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.pushing import new_job, new_jobs, one_job
@@ -145,7 +145,7 @@ class PoolDesk:
         return await self._store.queue.claim(
             Claiming(
                 pool_id=self.pool_id,
-                worker_id=WorkerId(words("worker_id", worker_id)) if worker_id else self._who,
+                holder=self._holder(WorkerId(words("worker_id", worker_id)) if worker_id else self._who),
                 lease=time_span("lease", lease),
                 limit=how_many("limit", limit),
                 capabilities=names("capabilities", capabilities),
@@ -184,8 +184,12 @@ class PoolDesk:
         if (await self._store.queue.settle(self._owner(job), [verdict])).stale:
             raise _stale(job)
 
-    def _owner(self, job: Job) -> WorkerId:
-        return job.lease_owner or self._who
+    def _owner(self, job: Job) -> Holder:
+        return job.holder or self._holder(self._who)
+
+    def _holder(self, worker_id: WorkerId) -> Holder:
+        """Who claims by hand: a name in this pool, and no process that joined it."""
+        return Holder(pool_id=self.pool_id, worker_id=worker_id)
 
     async def job(self, job_id: str) -> Job:
         """One job of this pool. Raises NotFound."""

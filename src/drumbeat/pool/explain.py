@@ -109,7 +109,7 @@ def _poisoned(job: Job) -> str:
 
 def _claimed(facts: Facts) -> Reason:
     job = facts.job
-    worker = next((each for each in facts.workers if each.worker_id == job.lease_owner), None)
+    worker = next((each for each in facts.workers if each.holder == job.holder), None)
     since = f"claimed by {job.lease_owner}{_at(job.claimed_at, 'since')}"
     if job.cancel_requested:
         since += ", asked to stop"

@@ -1,12 +1,12 @@
 """One look at a pool and its queue, with the policy they are to be judged by."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.pool import PoolId, Thresholds
 from drumbeat.core.recovery import Sight
-from drumbeat.core.worker import Worker
+from drumbeat.core.worker import Worker, WorkerId, name_of
 from drumbeat.pool.breaker import streak
 from drumbeat.pool.model import Claim, PoolPolicy, PoolView, worker_name
 from drumbeat.runtime.sight import look
@@ -29,7 +29,8 @@ async def observe(
     sight = await look(store, spawner, pool, gap)
     most = policy.slots + _MORE
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
-    claims = tuple(_claim(job, sight.now) for job in claimed)
+    rows = {row.worker_id: row for row in sight.workers}
+    claims = tuple(_claim(job, rows, sight.now) for job in claimed)
     return PoolView(
         pool_id=pool_id,
         now=sight.now,
@@ -77,12 +78,11 @@ def next_number(pool_id: PoolId, sight: Sight) -> int:
     return max(numbers, default=-1) + 1
 
 
-def _claim(job: Job, now: datetime) -> Claim:
-    owner = job.lease_owner
-    if owner is None:
+def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime) -> Claim:
+    if job.holder is None:
         raise ValueError(f"job {job.job_id} is claimed by nobody; expected the store to name its holder")
     return Claim(
-        worker_id=owner,
+        worker_id=name_of(job.holder, job.pool_id, rows),
         expired=job.lease_until is not None and job.lease_until <= now,
         capability=job.capability or "",
         comes_back=job.crashes + 1 < job.max_crashes,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.pool import Pool
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.pool.attempt import Attempts
 from drumbeat.pool.claims import Claims
 from drumbeat.pool.executors import executor
@@ -21,7 +21,7 @@ _MB = 1024 * 1024
 def job_workload(
     store: Store,
     home: Pool,
-    worker_id: WorkerId,
+    holder: Holder,
     plan: WorkPlan,
     clock: Clock,
     *,
@@ -34,7 +34,7 @@ def job_workload(
         jobs=store.jobs,
         workers=store.workers,
         pool_id=home.pool_id,
-        worker_id=worker_id,
+        holder=holder,
         lease=plan.lease_for(home.thresholds),
         capabilities=plan.capabilities,
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),

@@ -1,9 +1,13 @@
 """What becomes of a claimed job, as a function of values: the rule every other store is held to."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from drumbeat.core.job import Job, JobStatus, Outcome, Verdict
+
+_NOBODY: Mapping[str, Any] = {"lease_owner": None, "lease_pool": None, "lease_instance": None, "lease_until": None}
 
 
 def settled(job: Job, verdict: Verdict, now: datetime) -> Job:
@@ -35,8 +39,8 @@ def crashed(job: Job, error: str | None, now: datetime) -> Job:
 def _given_back(job: Job, due: datetime, now: datetime) -> Job:
     if job.cancel_requested:
         return _ended(job, JobStatus.CANCELLED, now)
-    return replace(job, status=JobStatus.PENDING, lease_owner=None, lease_until=None, not_before=due)
+    return replace(job, status=JobStatus.PENDING, not_before=due, **_NOBODY)
 
 
 def _ended(job: Job, status: JobStatus, now: datetime) -> Job:
-    return replace(job, status=status, lease_owner=None, lease_until=None, finished_at=now)
+    return replace(job, status=status, finished_at=now, **_NOBODY)

@@ -107,7 +107,7 @@ async def test_a_late_result_of_a_reaped_worker_is_refused_and_its_machine_fails
         assert EchoHooks.reached is not None
         await EchoHooks.reached.wait()
         await DrumbeatRegistrationBackend(store).update_status("w1", "lost")
-        await store.queue.release(WorkerId("w1"), "reaped")
+        await store.queue.release((await store.workers.get(PAPERS, WorkerId("w1"))).holder, "reaped")
         gate.set()
 
     assert isinstance(late.result(), KeyError)

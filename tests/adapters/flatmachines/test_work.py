@@ -14,7 +14,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.job import JobId, JobStatus, Outcome
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.memory import MemoryStore
 
 
@@ -181,7 +181,7 @@ async def test_a_claim_that_was_taken_is_forgotten_at_its_renewal(store: MemoryS
     await work.pool("papers").push("text")
     await work.pool("papers").claim("w1")
     assert len(work.held("w1")) == 1
-    await store.queue.release(WorkerId("w1"), "reaped")
+    await store.queue.release(Holder(pool_id=PoolId("papers"), worker_id=WorkerId("w1")), "reaped")
 
     await work.renew("w1")
 

@@ -11,7 +11,7 @@ from drumbeat.adapters.flatmachines.session import Desk
 from drumbeat.core.errors import NotFound, StaleWrite
 from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, silence
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, name_of, silence
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,10 @@ async def find_stale(desk: Desk, pool_id: str, threshold: timedelta | None) -> S
 
 
 async def reap(desk: Desk, worker: Stale) -> int | None:
-    """Mark a worker lost and take back what it held, in every pool. None: it was heard of since, and is left alone."""
+    """Mark a worker lost and take back what it held, in every pool. None: it was heard of since, and is left alone.
+
+    What a worker without a row holds (another pool's, or another process of the same name) is taken back by its lease.
+    """
     registry = await desk.registration.place.store()
     row = await _find(registry, PoolId(worker.pool_id), WorkerId(worker.worker_id))
     if row is not None and row.is_live:
@@ -58,7 +61,10 @@ async def reap(desk: Desk, worker: Stale) -> int | None:
             log.info("worker %s is left alone: %s", worker.worker_id, exc)
             return None
     log.warning("worker %s is given up: %s", worker.worker_id, worker.reason)
-    return await desk.work.pool(worker.pool_id).release_by_worker(worker.worker_id)
+    released = await desk.work.pool(worker.pool_id).release_by_worker(worker.worker_id)
+    if row is None:
+        released += len(await (await desk.work.place.store()).queue.expire())
+    return released
 
 
 async def as_stale(desk: Desk, pool_id: str, given: Any) -> Stale:
@@ -88,7 +94,7 @@ def _silent(row: Worker, pool: Pool, threshold: timedelta | None, now: datetime)
 def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job], now: datetime) -> list[Stale]:
     found: dict[WorkerId, Stale] = {}
     for job in claimed:
-        owner = job.lease_owner
+        owner = name_of(job.holder, job.pool_id, rows) if job.holder else None
         row = rows.get(owner) if owner else None
         if owner is None or (row is not None and row.is_live):
             continue

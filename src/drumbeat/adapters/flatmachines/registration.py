@@ -16,7 +16,7 @@ from drumbeat.core.errors import InvalidInput, NotFound, WorkerGone
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, Thresholds
 from drumbeat.core.sample import Sample
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, silence
+from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus, silence
 from drumbeat.store.interface import Change, Heartbeat, Joining, Store
 
 log = logging.getLogger(__name__)
@@ -126,6 +126,11 @@ class DrumbeatRegistrationBackend:
             records |= {each.worker_id: each for each in await self._records(store, pool_id, rows)}
         return tuple(records.values())
 
+    def holder(self, worker_id: str) -> Holder | None:
+        """Under what identity a worker that was registered here holds jobs."""
+        row = self._own.get(WorkerId(worker_id))
+        return row.holder if row else None
+
     def own(self) -> frozenset[WorkerId]:
         """Workers that were registered here and have not ended, as far as is known."""
         return frozenset(self._own)
@@ -181,12 +186,12 @@ class DrumbeatRegistrationBackend:
         if not rows:
             return ()
         claimed = await store.jobs.list(pool_id, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
-        tasks = {job.lease_owner: str(job.job_id) for job in claimed}
+        tasks = {(job.lease_pool, job.lease_owner): str(job.job_id) for job in claimed}
         only = rows[0].worker_id if len(rows) == 1 else None
         notes: dict[WorkerId, dict[str, Any]] = {}
         for sample in await store.samples.list(pool_id, worker_id=only):
             notes.setdefault(sample.worker_id, {}).update(sample.extra)
-        return [_record(row, tasks.get(row.worker_id), notes.get(row.worker_id)) for row in rows]
+        return [_record(row, tasks.get((row.pool_id, row.worker_id)), notes.get(row.worker_id)) for row in rows]
 
 
 def _record(row: Worker, task: str | None = None, metadata: Mapping[str, Any] | None = None) -> WorkerRecord:

@@ -68,6 +68,8 @@ class Desk:
             worker_id=worker_id, pid=os.getpid(), capabilities=list(capabilities or ()), pool_id=pool_id
         )
         record = await self.registration.register(given)
+        if (holder := self.registration.holder(worker_id)) is not None:
+            self.work.register(holder)
         if every is not None and worker_id not in self._hearts:
             self._hearts[worker_id] = heart(self._tasks, self.clock, self.registration, self.work, worker_id, every)
         status: str = record.status

@@ -55,7 +55,7 @@ async def standing(desk: Desk, pool_id: str) -> Standing:
     await desk.registration.place.pool(pool_id)
     live = {row.worker_id for row in await (await desk.registration.place.store()).workers.list(pool, live=True)}
     claimed = await (await desk.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
-    busy = live & {job.lease_owner for job in claimed}
+    busy = live & {job.lease_owner for job in claimed if job.lease_pool == pool}
     return Standing(pending=await desk.work.pool(pool_id).size(), capacity=len(live), busy=len(busy))
 
 

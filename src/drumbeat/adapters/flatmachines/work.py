@@ -1,6 +1,7 @@
 """FlatMachines' WorkBackend and WorkPool on our queue: no item is handed out twice, no late result is accepted."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 from flatmachines import WorkItem
 
 from drumbeat.adapters.flatmachines.place import Place
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import NO_BACKOFF, Job, JobId, NewJob, Outcome, Token, Verdict
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming, Store
 
 log = logging.getLogger(__name__)
@@ -23,8 +25,12 @@ MOST = 1_000_000  #: where ``size`` stops counting
 class Claim:
     """A claim this process made."""
 
-    worker_id: WorkerId
+    holder: Holder
     token: Token
+
+    @property
+    def worker_id(self) -> WorkerId:
+        return self.holder.worker_id
 
 
 class ClaimedId(str):
@@ -102,7 +108,8 @@ class DrumbeatWorkPool:
     async def claim(self, worker_id: str) -> WorkItem | None:
         """The next item, for this worker alone. None when there is none, or the worker may have none."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
-        claiming = Claiming(pool_id=pool_id, worker_id=WorkerId(worker_id), lease=self._backend.lease)
+        holder = self._backend.holder(pool_id, worker_id)
+        claiming = Claiming(pool_id=pool_id, holder=holder, lease=self._backend.lease)
         claimed = await store.queue.claim(claiming)
         return self._item(claimed[0]) if claimed else None
 
@@ -122,9 +129,17 @@ class DrumbeatWorkPool:
         return await store.jobs.size(pool_id, MOST)
 
     async def release_by_worker(self, worker_id: str) -> int:
-        """Take back what a lost worker held, in every pool (C66); each counts a crash, and may be poisoned by it."""
-        released = await (await self._store()).queue.release(WorkerId(worker_id), f"worker {worker_id} was given up")
-        return len(released)
+        """Take back what a lost worker of this pool held, in whichever queue; each counts a crash, and may be poisoned by it.
+
+        Both what it claimed as the process that registered, and what it claimed without being registered.
+        """
+        store, pool_id = await self._store(), await self._place.pool(self.name)
+        unregistered = Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
+        try:
+            holders = {unregistered, (await store.workers.get(pool_id, WorkerId(worker_id))).holder}
+        except NotFound:
+            holders = {unregistered}
+        return await self._backend.release(holders)
 
     async def _settle(self, item_id: str, outcome: Outcome, *, result: Any = None, error: str | None = None) -> None:
         claim = self._claims.of_job(item_id)
@@ -133,13 +148,15 @@ class DrumbeatWorkPool:
                 f"item {item_id} of pool {self.name} is not held here: it was not claimed by this pool, or it is over"
             )
         verdict = Verdict(token=claim.token, outcome=outcome, result=result, error=error)
-        settled = await (await self._store()).queue.settle(claim.worker_id, [verdict])
+        settled = await (await self._store()).queue.settle(claim.holder, [verdict])
         self._claims.forget(claim)
         if settled.stale:
             raise _refusal(f"item {item_id} of pool {self.name} was taken from {claim.worker_id}; its {outcome} is refused")
 
     def _item(self, job: Job) -> WorkItem:
-        claim = Claim(worker_id=WorkerId(job.lease_owner or ""), token=job.token)
+        if job.holder is None:
+            raise ValueError(f"job {job.job_id} is claimed by nobody; expected the store to name its holder")
+        claim = Claim(holder=job.holder, token=job.token)
         self._claims.keep(claim)
         return WorkItem(
             id=ClaimedId(claim),
@@ -164,11 +181,25 @@ class DrumbeatWorkBackend:
         self.lease = lease  #: of claims to come
         self._pools: dict[str, DrumbeatWorkPool] = {}
         self.claims = Claims()
+        self._registered: dict[str, Holder] = {}
 
     def pool(self, name: str) -> DrumbeatWorkPool:
         if name not in self._pools:
             self._pools[name] = DrumbeatWorkPool(self, name)
         return self._pools[name]
+
+    def register(self, holder: Holder) -> None:
+        """From now on this worker claims as the process that registered it, whichever pool's items it takes."""
+        self._registered[holder.worker_id] = holder
+
+    def holder(self, pool_id: PoolId, worker_id: str) -> Holder:
+        """As whom a worker claims."""
+        return self._registered.get(worker_id) or Holder(pool_id=pool_id, worker_id=WorkerId(worker_id))
+
+    async def release(self, holders: Collection[Holder]) -> int:
+        """Take back everything lost workers held. Answers with how many items that was."""
+        queue = (await self.place.store()).queue
+        return sum([len(await queue.release(each, f"worker {each.worker_id} was given up")) for each in holders])
 
     def held(self, worker_id: str) -> tuple[ClaimedId, ...]:
         """What a worker holds by claims made here."""
@@ -183,8 +214,11 @@ class DrumbeatWorkBackend:
         if not claims:
             return
         store = await self.place.store()
-        renewed = await store.queue.renew(WorkerId(worker_id), list(claims), lease or self.lease)
-        for token in renewed.stale:
+        stale: list[Token] = []
+        for holder in {claim.holder for claim in claims.values()}:
+            own = [token for token, claim in claims.items() if claim.holder == holder]
+            stale += (await store.queue.renew(holder, own, lease or self.lease)).stale
+        for token in stale:
             log.warning("job %s was taken from worker %s; whatever it says of it is refused", token.job_id, worker_id)
             self.claims.forget(claims[token])
 
@@ -193,16 +227,17 @@ class DrumbeatWorkBackend:
         claims = self.claims.of_worker(worker_id)
         if not claims:
             return 0
-        verdicts = [Verdict(token=claim.token, outcome=outcome, error=error) for claim in claims]
-        settled = await (await self.place.store()).queue.settle(WorkerId(worker_id), verdicts)
+        queue, stale = (await self.place.store()).queue, 0
         for claim in claims:
+            verdict = Verdict(token=claim.token, outcome=outcome, error=error)
+            stale += len((await queue.settle(claim.holder, [verdict])).stale)
             self.claims.forget(claim)
-        return len(claims) - len(settled.stale)
+        return len(claims) - stale
 
     def twin(self) -> "DrumbeatWorkBackend":
         """This backend, its claims included, by connections of its own."""
         made = DrumbeatWorkBackend(self.place.twin(), lease=self.lease)
-        made.claims = self.claims
+        made.claims, made._registered = self.claims, self._registered
         return made
 
     async def close(self) -> None:

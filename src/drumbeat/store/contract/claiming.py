@@ -17,7 +17,7 @@ from drumbeat.store.contract.given import (
     moved,
     new_pool,
 )
-from drumbeat.store.contract.given_jobs import claimed, claiming, failed, pushed, pushed_alike, verdict
+from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, pushed_alike, verdict
 from drumbeat.store.interface import Store
 
 
@@ -99,7 +99,7 @@ class ClaimContract(Given):
         assert [job.payload for job in first] == [1, 2, "other", "free"]
         assert await store.queue.claim(claiming(pool, limit=9)) == []
 
-        settled = await store.queue.settle(W1, [verdict(first[0])], claiming(pool, limit=9))
+        settled = await store.queue.settle(holder(pool), [verdict(first[0])], claiming(pool, limit=9))
         assert [job.payload for job in settled.claimed] == [3]
 
     async def test_a_full_group_does_not_hide_those_behind_it(self, store: Store, pool: Pool) -> None:
@@ -132,7 +132,7 @@ class ClaimContract(Given):
         await pushed(store, pool, *range(1000, 1010))
         mine = await claimed(store, pool)
 
-        settled = await store.queue.settle(W1, [verdict(mine)], claiming(pool, limit=5))
+        settled = await store.queue.settle(holder(pool), [verdict(mine)], claiming(pool, limit=5))
 
         assert [job.payload for job in settled.claimed] == [1, 1000, 1001, 1002, 1003]
 
@@ -147,7 +147,7 @@ class ClaimContract(Given):
         await pushed(store, pool, 1, 2, 3, 4, 5, group="g", group_rate=RateLimit(count=2, per=10 * MINUTE))
 
         first = await store.queue.claim(claiming(pool, limit=9))
-        await store.queue.settle(W1, [verdict(job) for job in first])
+        await store.queue.settle(holder(pool), [verdict(job) for job in first])
         at_once = await store.queue.claim(claiming(pool, limit=9))
         await elapse(11 * MINUTE)
         later = await store.queue.claim(claiming(pool, limit=9))
@@ -186,7 +186,7 @@ class ClaimContract(Given):
         held = await claimed(store, pool, W1)
 
         await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
-        settled = await store.queue.settle(W1, [verdict(held)], claiming(pool, W1, limit=5))
+        settled = await store.queue.settle(holder(pool), [verdict(held)], claiming(pool, W1, limit=5))
 
         assert (settled.stale, settled.claimed) == ((), ())
         assert await store.queue.claim(claiming(pool, W1, limit=5)) == []

@@ -6,7 +6,7 @@ from typing import Any
 
 from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Verdict
 from drumbeat.core.pool import Pool
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.contract.given import (
     MINUTE,
     W1,
@@ -14,8 +14,14 @@ from drumbeat.store.contract.given import (
 from drumbeat.store.interface import Claiming, Store
 
 
-def claiming(pool: Pool, worker_id: WorkerId = W1, limit: int = 1, lease: timedelta = MINUTE, **said: Any) -> Claiming:
-    return Claiming(pool_id=pool.pool_id, worker_id=worker_id, limit=limit, lease=lease, **said)
+def holder(pool: Pool, worker_id: WorkerId = W1, instance: str = "") -> Holder:
+    return Holder(pool_id=pool.pool_id, worker_id=worker_id, instance=instance)
+
+
+def claiming(pool: Pool, by: WorkerId | Holder = W1, limit: int = 1, lease: timedelta = MINUTE, **said: Any) -> Claiming:
+    """A worker of this pool, or a holder of another, asks for this pool's jobs."""
+    who = by if isinstance(by, Holder) else holder(pool, by)
+    return Claiming(pool_id=pool.pool_id, holder=who, limit=limit, lease=lease, **said)
 
 
 async def pushed(store: Store, pool: Pool, *payloads: Any, **said: Any) -> list[JobId]:
@@ -32,9 +38,9 @@ def but_for_its_name(job: Job) -> Job:
     return replace(job, job_id=JobId(""), created_at=None, not_before=None)
 
 
-async def claimed(store: Store, pool: Pool, worker_id: WorkerId = W1, **said: Any) -> Job:
+async def claimed(store: Store, pool: Pool, by: WorkerId | Holder = W1, **said: Any) -> Job:
     """The one job that a claim gives."""
-    [job] = await store.queue.claim(claiming(pool, worker_id, **said))
+    [job] = await store.queue.claim(claiming(pool, by, **said))
     return job
 
 
@@ -45,5 +51,5 @@ def verdict(job: Job, outcome: Outcome = Outcome.DONE, **said: Any) -> Verdict:
 async def failed(store: Store, pool: Pool, **said: Any) -> Job:
     """The next job after its worker claimed it and said that it failed."""
     job = await claimed(store, pool)
-    await store.queue.settle(W1, [verdict(job, Outcome.FAILED, error="no luck", **said)])
+    await store.queue.settle(holder(pool), [verdict(job, Outcome.FAILED, error="no luck", **said)])
     return await store.jobs.get(job.job_id)

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import Fenced
-from drumbeat.core.job import Job, JobId, JobStatus, RateLimit
+from drumbeat.core.job import Job, JobId, JobStatus, Outcome, RateLimit
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import WorkerId
@@ -22,7 +22,7 @@ from drumbeat.store.contract.given import (
     outdated,
     unique,
 )
-from drumbeat.store.contract.given_jobs import claimed, claiming, pushed, pushed_alike, verdict
+from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, pushed_alike, verdict
 from drumbeat.store.interface import PoolChange, Store
 
 
@@ -34,7 +34,7 @@ class HoldContract(Given):
         job = await claimed(store, pool, lease=10 * MINUTE)
         await elapse(9 * MINUTE)
 
-        renewed = await store.queue.renew(W1, [job.token], 10 * MINUTE)
+        renewed = await store.queue.renew(holder(pool), [job.token], 10 * MINUTE)
         await elapse(9 * MINUTE)
 
         assert (renewed.stale, renewed.cancelled) == ((), ())
@@ -43,10 +43,10 @@ class HoldContract(Given):
     async def test_renewing_tells_what_is_gone_and_what_is_to_be_cancelled(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1, 2, 3)
         kept, gone, unwanted = await store.queue.claim(claiming(pool, limit=3))
-        await store.queue.settle(W1, [verdict(gone)])
+        await store.queue.settle(holder(pool), [verdict(gone)])
         await store.jobs.cancel([unwanted.job_id])
 
-        renewed = await store.queue.renew(W1, [job.token for job in (kept, gone, unwanted)], MINUTE)
+        renewed = await store.queue.renew(holder(pool), [job.token for job in (kept, gone, unwanted)], MINUTE)
 
         assert (renewed.stale, renewed.cancelled) == ((gone.token,), (unwanted.token,))
 
@@ -60,28 +60,90 @@ class HoldContract(Given):
         expired = [late for late in await store.queue.expire() if late.pool_id == pool.pool_id]
 
         assert [(late.job_id, late.status, late.crashes) for late in expired] == [(job.job_id, JobStatus.PENDING, 1)]
-        assert (await store.queue.renew(W1, [job.token], MINUTE)).stale == (job.token,)
+        assert (await store.queue.renew(holder(pool), [job.token], MINUTE)).stale == (job.token,)
 
-    async def test_releasing_takes_back_what_a_worker_held_in_every_pool(self, store: Store, pool: Pool) -> None:
+    async def test_releasing_takes_back_what_a_worker_held_in_every_queue(self, store: Store, pool: Pool) -> None:
         name, other = WorkerId(unique("w")), await store.pools.create(new_pool())
+        me = holder(pool, name, "i1")
         for each in (pool, other):
             await pushed(store, each, 1, 2)
-        taken = [await claimed(store, pool, name), await claimed(store, other, name)]
+        taken = [await claimed(store, pool, me), await claimed(store, other, me)]
         kept = await claimed(store, pool, W2)
 
-        released = await store.queue.release(name, "silent")
+        released = await store.queue.release(me, "silent")
 
         assert {job.job_id for job in released} == {job.job_id for job in taken}
         assert {(job.status, job.crashes, job.failures, job.last_error) for job in released} == {("pending", 1, 0, "silent")}
-        assert (await store.jobs.get(kept.job_id)).lease_owner == W2
-        assert [*await store.queue.release(name, "silent")] == []
+        assert (await store.jobs.get(kept.job_id)).holder == holder(pool, W2)
+        assert [*await store.queue.release(me, "silent")] == []
+
+    async def test_a_worker_of_the_same_id_in_another_pool_keeps_its_jobs_when_one_is_released(
+        self, store: Store, pool: Pool
+    ) -> None:
+        others = [await store.pools.create(new_pool()) for _ in range(2)]
+        for each in (pool, *others):
+            await pushed(store, each, 1)
+        mine = await claimed(store, pool, holder(pool, W1, "i1"))
+        theirs = [await claimed(store, each, holder(each, W1, "i1")) for each in others]
+
+        released = await store.queue.release(holder(pool, W1, "i1"), "killed")
+
+        assert [job.job_id for job in released] == [mine.job_id]
+        assert [await store.jobs.get(job.job_id) for job in theirs] == theirs
+        for each, job in zip(others, theirs, strict=True):
+            settled = await store.queue.settle(holder(each, W1, "i1"), [verdict(job, result="kept")])
+            assert (settled.stale, (await store.jobs.get(job.job_id)).result) == ((), "kept")
+
+    async def test_a_later_process_of_the_same_name_keeps_its_jobs_when_an_earlier_one_is_released(
+        self, store: Store, pool: Pool
+    ) -> None:
+        await pushed(store, pool, 1, 2)
+        first = await claimed(store, pool, holder(pool, W1, "i1"))
+        second = await claimed(store, pool, holder(pool, W1, "i2"))
+
+        released = await store.queue.release(holder(pool, W1, "i1"), "killed")
+
+        assert [job.job_id for job in released] == [first.job_id]
+        assert await store.jobs.get(second.job_id) == second
+
+    @pytest.mark.parametrize("wrong", ["pool", "process"])
+    async def test_nobody_speaks_for_the_claim_of_another_pool_or_process(self, store: Store, pool: Pool, wrong: str) -> None:
+        await pushed(store, pool, 1)
+        me = holder(pool, W1, "i1")
+        job = await claimed(store, pool, me)
+        other = holder(await store.pools.create(new_pool()), W1, "i1") if wrong == "pool" else holder(pool, W1, "i2")
+        await store.jobs.cancel([job.job_id])
+
+        for outcome in (Outcome.DONE, Outcome.FAILED, Outcome.RELEASED):
+            assert (await store.queue.settle(other, [verdict(job, outcome)])).stale == (job.token,)
+        in_one_go = await store.queue.settle(other, [verdict(job)], claiming(pool, other, limit=5))
+
+        assert in_one_go.stale == (job.token,)
+        assert (await store.queue.renew(other, [job.token], MINUTE)).stale == (job.token,)
+        assert not await store.jobs.progress(other, job.token, 0.5)
+        assert [*await store.jobs.to_stop(other)] == []
+        assert [*await store.jobs.to_stop(me)] == [job.token]
+        assert [*await store.jobs.list(pool.pool_id, holder=other)] == []
+        assert [each.job_id for each in await store.jobs.list(pool.pool_id, holder=me)] == [job.job_id]
+        assert (await store.queue.settle(me, [verdict(job)])).stale == ()
+
+    async def test_a_worker_of_another_pool_that_drains_takes_nothing_though_this_pools_may(
+        self, store: Store, pool: Pool
+    ) -> None:
+        home = await store.pools.create(new_pool())
+        leaving, staying = await active(store, home), await active(store, pool)
+        await store.workers.ask_to_drain(home.pool_id, [W1], "scale down", MINUTE)
+        await pushed(store, pool, 1, 2)
+
+        assert [*await store.queue.claim(claiming(pool, leaving.holder))] == []
+        assert len(await store.queue.claim(claiming(pool, staying.holder))) == 1
 
     async def test_two_releases_at_once_count_one_crash(self, store: Store, pool: Pool) -> None:
         name = WorkerId(unique("w"))
         await pushed(store, pool, 1)
         job = await claimed(store, pool, name)
 
-        released = await asyncio.gather(*(store.queue.release(name, "silent") for _ in range(4)))
+        released = await asyncio.gather(*(store.queue.release(holder(pool, name), "silent") for _ in range(4)))
 
         assert sum(len(jobs) for jobs in released) == 1
         assert (await store.jobs.get(job.job_id)).crashes == 1
@@ -91,9 +153,9 @@ class HoldContract(Given):
         await pushed(store, pool, 1, max_crashes=2, max_attempts=1)
 
         await claimed(store, pool, name)
-        [first] = await store.queue.release(name, "killed")
+        [first] = await store.queue.release(holder(pool, name), "killed")
         await claimed(store, pool, name)
-        [second] = await store.queue.release(name, "killed")
+        [second] = await store.queue.release(holder(pool, name), "killed")
 
         assert (first.status, second.status) == (JobStatus.PENDING, JobStatus.POISONED)
         assert (second.crashes, second.failures, second.attempts) == (2, 0, 2)
@@ -106,7 +168,7 @@ class HoldContract(Given):
         job = await claimed(store, pool, name)
 
         with pytest.raises(Fenced):
-            await store.queue.release(name, "silent", fence=await outdated(store, lease))
+            await store.queue.release(holder(pool, name), "silent", fence=await outdated(store, lease))
 
         assert await store.jobs.get(job.job_id) == job
 

@@ -9,7 +9,7 @@ from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, Rate
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, Given, new_pool, unique
-from drumbeat.store.contract.given_jobs import claimed, claiming, failed, pushed, verdict
+from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
 from drumbeat.store.interface import Store
 
 
@@ -58,10 +58,12 @@ class JobsContract(Given):
         [job_id] = await pushed(store, pool, 1, max_attempts=9)
         await failed(store, pool)
         for outcome in (Outcome.TIMED_OUT, Outcome.RELEASED):
-            await store.queue.settle(W2, [verdict(await claimed(store, pool, W2), outcome, error=f"it {outcome}")])
+            await store.queue.settle(
+                holder(pool, W2), [verdict(await claimed(store, pool, W2), outcome, error=f"it {outcome}")]
+            )
         await claimed(store, pool, name)
-        await store.queue.release(name, "silent")
-        await store.queue.settle(W1, [verdict(await claimed(store, pool))])
+        await store.queue.release(holder(pool, name), "silent")
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
 
         attempts = await store.jobs.attempts(job_id)
 
@@ -88,7 +90,7 @@ class JobsContract(Given):
     ) -> None:
         await pushed(store, pool, 1, max_attempts=1)
         job = await claimed(store, pool)
-        await store.queue.settle(W1, [verdict(job, outcome, error="why")])
+        await store.queue.settle(holder(pool), [verdict(job, outcome, error="why")])
 
         [attempt] = await store.jobs.attempts(job.job_id)
 
@@ -117,7 +119,7 @@ class JobsContract(Given):
         await pushed(store, pool, "later", delay=MINUTE)
         jobs = await store.queue.claim(claiming(pool, limit=4))
         said = [Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED]
-        await store.queue.settle(W1, [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
+        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
 
         counts = await store.jobs.counts(pool.pool_id)
 
@@ -149,7 +151,7 @@ class JobsContract(Given):
     async def test_demand_counts_no_more_than_a_groups_rate_allows(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         await pushed(store, pool, *range(6), group="g", group_rate=RateLimit(count=2, per=10 * MINUTE))
         first = await claimed(store, pool)
-        await store.queue.settle(W1, [verdict(first)])
+        await store.queue.settle(holder(pool), [verdict(first)])
         assert dict(await store.jobs.demand(pool.pool_id)) == {"": 1}
 
         await elapse(11 * MINUTE)
@@ -185,34 +187,33 @@ class JobsContract(Given):
         job = await claimed(store, pool)
 
         [marked] = await store.jobs.cancel([job.job_id])
-        await store.queue.settle(W1, [verdict(job, outcome)])
+        await store.queue.settle(holder(pool), [verdict(job, outcome)])
 
         assert (marked.status, marked.cancel_requested) == (JobStatus.CLAIMED, True)
         assert (await store.jobs.get(job.job_id)).status is JobStatus.CANCELLED
 
     async def test_a_worker_sees_what_it_is_to_stop_and_nobody_elses(self, store: Store, pool: Pool) -> None:
-        one, two = WorkerId(unique("one")), WorkerId(unique("two"))
         await pushed(store, pool, 1, 2)
         [named] = await store.queue.push(pool.pool_id, [NewJob(payload=3, job_id=JobId(unique("named")))])
-        mine = await store.queue.claim(claiming(pool, one, limit=2))
-        [theirs] = await store.queue.claim(claiming(pool, two))
-        before = [await store.jobs.to_stop(worker) for worker in (one, two)]
+        mine = await store.queue.claim(claiming(pool, W1, limit=2))
+        [theirs] = await store.queue.claim(claiming(pool, W2))
+        before = [await store.jobs.to_stop(holder(pool, worker)) for worker in (W1, W2)]
 
         await store.jobs.cancel([mine[1].job_id, theirs.job_id])
 
         assert [[*each] for each in before] == [[], []]
         assert theirs.job_id == named
-        assert [*await store.jobs.to_stop(one)] == [mine[1].token]
-        assert [*await store.jobs.to_stop(two)] == [theirs.token]
-        await store.queue.settle(one, [verdict(mine[1], Outcome.CANCELLED)])
-        assert [*await store.jobs.to_stop(one)] == []
+        assert [*await store.jobs.to_stop(holder(pool))] == [mine[1].token]
+        assert [*await store.jobs.to_stop(holder(pool, W2))] == [theirs.token]
+        await store.queue.settle(holder(pool), [verdict(mine[1], Outcome.CANCELLED)])
+        assert [*await store.jobs.to_stop(holder(pool))] == []
 
     async def test_a_claimed_job_to_be_cancelled_may_still_be_done(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
         await store.jobs.cancel([job.job_id])
 
-        await store.queue.settle(W1, [verdict(job, result="in time")])
+        await store.queue.settle(holder(pool), [verdict(job, result="in time")])
 
         assert (await store.jobs.get(job.job_id)).status is JobStatus.DONE
 
@@ -233,7 +234,7 @@ class JobsContract(Given):
     async def test_jobs_of_other_pools_and_done_ones_are_not_requeued(self, store: Store, pool: Pool) -> None:
         other = await store.pools.create(new_pool())
         await pushed(store, pool, 1)
-        await store.queue.settle(W1, [verdict(await claimed(store, pool))])
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
         await pushed(store, other, 2, max_attempts=1)
         poisoned = await failed(store, other)
         [done] = await store.jobs.list(pool.pool_id)
@@ -261,9 +262,9 @@ class JobsContract(Given):
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
-        assert await store.jobs.progress(W1, job.token, 0.5, "half")
-        assert not await store.jobs.progress(W2, job.token, 0.9)
-        assert not await store.jobs.progress(W1, Token(job_id=job.job_id, epoch=7), 0.9)
+        assert await store.jobs.progress(holder(pool), job.token, 0.5, "half")
+        assert not await store.jobs.progress(holder(pool, W2), job.token, 0.9)
+        assert not await store.jobs.progress(holder(pool), Token(job_id=job.job_id, epoch=7), 0.9)
 
         now = await store.jobs.get(job.job_id)
         assert (now.progress, now.progress_note) == (0.5, "half")
@@ -271,9 +272,9 @@ class JobsContract(Given):
     async def test_a_new_claim_begins_without_progress(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
-        await store.jobs.progress(W1, job.token, 0.5, "half")
+        await store.jobs.progress(holder(pool), job.token, 0.5, "half")
         assert (await store.jobs.get(job.job_id)).progress == 0.5
-        await store.queue.settle(W1, [verdict(job, Outcome.RELEASED)])
+        await store.queue.settle(holder(pool), [verdict(job, Outcome.RELEASED)])
 
         again = await claimed(store, pool)
 
@@ -283,7 +284,7 @@ class JobsContract(Given):
         await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", "pending", max_attempts=1)
         jobs = await store.queue.claim(claiming(pool, limit=4, lease=9 * DAY))
         said = [Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED]
-        await store.queue.settle(W1, [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
+        await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
         await elapse(2 * DAY)
         await store.jobs.prune(3 * DAY)
         assert len(await store.jobs.list(pool.pool_id)) == 5
@@ -300,7 +301,7 @@ class JobsContract(Given):
     async def test_an_id_is_not_used_again_when_its_job_was_pruned(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
-        await store.queue.settle(W1, [verdict(job)])
+        await store.queue.settle(holder(pool), [verdict(job)])
         await store.jobs.prune(timedelta(microseconds=-1))
         assert [*await store.jobs.list(pool.pool_id)] == []
 

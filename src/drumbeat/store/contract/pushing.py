@@ -18,7 +18,7 @@ from drumbeat.store.contract.given import (
     new_pool,
     unique,
 )
-from drumbeat.store.contract.given_jobs import but_for_its_name, claimed, claiming, pushed, pushed_alike, verdict
+from drumbeat.store.contract.given_jobs import but_for_its_name, claimed, claiming, holder, pushed, pushed_alike, verdict
 from drumbeat.store.interface import Store
 
 
@@ -77,7 +77,7 @@ class PushContract(Given):
         with pytest.raises(NotFound, match=nowhere.pool_id):
             await store.queue.claim(claiming(nowhere))
         with pytest.raises(NotFound, match=nowhere.pool_id):
-            await store.queue.settle(W1, [], claiming(nowhere))
+            await store.queue.settle(holder(nowhere), [], claiming(nowhere))
         with pytest.raises(NotFound, match=nowhere.pool_id):
             await store.queue.wait(PoolId(nowhere.pool_id), timedelta())
 
@@ -143,7 +143,7 @@ class PushContract(Given):
     async def test_a_job_of_its_own_id_is_not_done_again(self, store: Store, pool: Pool) -> None:
         name = JobId(unique("job"))
         await pushed(store, pool, 1, job_id=name)
-        await store.queue.settle(W1, [verdict(await claimed(store, pool))])
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
 
         assert await pushed(store, pool, 2, job_id=name) == [name]
         assert await store.queue.claim(claiming(pool)) == []
@@ -166,7 +166,7 @@ class PushContract(Given):
         ids = await pushed(store, pool, 1, 2, unique_key="k")
         job = await claimed(store, pool)
         while_claimed = await pushed(store, pool, 3, unique_key="k")
-        await store.queue.settle(W1, [verdict(job)])
+        await store.queue.settle(holder(pool), [verdict(job)])
 
         afterwards = await pushed(store, pool, 4, unique_key="k")
 

@@ -13,7 +13,7 @@ from drumbeat.store.contract.given import (
     Given,
     unique,
 )
-from drumbeat.store.contract.given_jobs import claimed, claiming, failed, pushed, verdict
+from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
 from drumbeat.store.interface import Store
 
 
@@ -24,7 +24,7 @@ class SettleContract(Given):
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
-        settled = await store.queue.settle(W1, [verdict(job, result=dict(AWKWARD))])
+        settled = await store.queue.settle(holder(pool), [verdict(job, result=dict(AWKWARD))])
 
         done = await store.jobs.get(job.job_id)
         assert settled.stale == ()
@@ -36,7 +36,7 @@ class SettleContract(Given):
         await pushed(store, pool, *range(5))
         first = await store.queue.claim(claiming(pool, limit=2))
 
-        settled = await store.queue.settle(W1, [verdict(job) for job in first], claiming(pool, limit=2))
+        settled = await store.queue.settle(holder(pool), [verdict(job) for job in first], claiming(pool, limit=2))
 
         assert [job.payload for job in settled.claimed] == [2, 3]
         assert {(await store.jobs.get(job.job_id)).status for job in first} == {JobStatus.DONE}
@@ -44,7 +44,7 @@ class SettleContract(Given):
     async def test_settling_nothing_is_a_claim(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)
 
-        assert [job.payload for job in (await store.queue.settle(W1, [], claiming(pool))).claimed] == [1]
+        assert [job.payload for job in (await store.queue.settle(holder(pool), [], claiming(pool))).claimed] == [1]
 
     async def test_a_failure_is_tried_again_after_its_wait(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
@@ -61,7 +61,7 @@ class SettleContract(Given):
 
         assert (await failed(store, pool)).status is JobStatus.PENDING
         job = await claimed(store, pool)
-        await store.queue.settle(W1, [verdict(job, Outcome.TIMED_OUT, error="too long")])
+        await store.queue.settle(holder(pool), [verdict(job, Outcome.TIMED_OUT, error="too long")])
 
         poisoned = await store.jobs.get(job.job_id)
         assert (poisoned.status, poisoned.failures, poisoned.last_error) == (JobStatus.POISONED, 2, "too long")
@@ -76,7 +76,7 @@ class SettleContract(Given):
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
-        await store.queue.settle(W1, [verdict(job, Outcome.RELEASED)])
+        await store.queue.settle(holder(pool), [verdict(job, Outcome.RELEASED)])
 
         again = await claimed(store, pool, W2)
         assert (again.attempts, again.failures, again.crashes, again.lease_epoch) == (1, 0, 0, 2)
@@ -85,7 +85,7 @@ class SettleContract(Given):
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
-        await store.queue.settle(W1, [verdict(job, Outcome.CANCELLED)])
+        await store.queue.settle(holder(pool), [verdict(job, Outcome.CANCELLED)])
 
         assert (await store.jobs.get(job.job_id)).status is JobStatus.CANCELLED
 
@@ -94,7 +94,9 @@ class SettleContract(Given):
         jobs = await store.queue.claim(claiming(pool, limit=5))
         said = [Outcome.DONE, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.RELEASED, Outcome.CANCELLED]
 
-        settled = await store.queue.settle(W1, [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=True)])
+        settled = await store.queue.settle(
+            holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=True)]
+        )
 
         now = [await store.jobs.get(job.job_id) for job in jobs]
         assert settled.stale == ()
@@ -107,10 +109,10 @@ class SettleContract(Given):
     ) -> None:
         await pushed(store, pool, 1)
         late = await claimed(store, pool, W1)
-        await store.queue.release(W1, "silent")
+        await store.queue.release(holder(pool), "silent")
         held = await claimed(store, pool, W2)
 
-        settled = await store.queue.settle(W1, [verdict(late, outcome, result="late")])
+        settled = await store.queue.settle(holder(pool), [verdict(late, outcome, result="late")])
 
         assert settled.stale == (late.token,)
         assert await store.jobs.get(held.job_id) == held
@@ -126,7 +128,7 @@ class SettleContract(Given):
         ]
 
         for worker_id, token in wrong:
-            settled = await store.queue.settle(worker_id, [Verdict(token=token, outcome=Outcome.DONE)])
+            settled = await store.queue.settle(holder(pool, worker_id), [Verdict(token=token, outcome=Outcome.DONE)])
             assert settled.stale == (token,)
 
         assert await store.jobs.get(job.job_id) == job
@@ -135,8 +137,8 @@ class SettleContract(Given):
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
-        settled = await store.queue.settle(W1, [verdict(job, result=1), verdict(job, result=2)])
-        again = await store.queue.settle(W1, [verdict(job, Outcome.FAILED)])
+        settled = await store.queue.settle(holder(pool), [verdict(job, result=1), verdict(job, result=2)])
+        again = await store.queue.settle(holder(pool), [verdict(job, Outcome.FAILED)])
 
         assert (settled.stale, again.stale) == ((job.token,), (job.token,))
         assert (await store.jobs.get(job.job_id)).result == 1
@@ -144,8 +146,8 @@ class SettleContract(Given):
     async def test_stale_and_good_verdicts_are_told_apart(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1, 2, 3)
         jobs = await store.queue.claim(claiming(pool, limit=3))
-        await store.queue.settle(W1, [verdict(jobs[1])])
+        await store.queue.settle(holder(pool), [verdict(jobs[1])])
 
-        settled = await store.queue.settle(W1, [verdict(job) for job in jobs])
+        settled = await store.queue.settle(holder(pool), [verdict(job) for job in jobs])
 
         assert settled.stale == (jobs[1].token,)

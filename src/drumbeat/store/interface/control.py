@@ -10,7 +10,7 @@ from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.core.run import RunStatus
 from drumbeat.core.sample import Sample
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 
 BATCH = 100  #: how many events one read brings at most
 
@@ -156,6 +156,11 @@ class Joining:
     provider: str | None = None
     provider_ref: str | None = None
     capabilities: tuple[str, ...] = ()
+
+    @property
+    def holder(self) -> Holder:
+        """Under what identity the process will hold jobs."""
+        return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.instance)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,15 +8,15 @@ from typing import Protocol
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Token, Verdict
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claiming:
     """Who asks for work, and for how much."""
 
-    pool_id: PoolId
-    worker_id: WorkerId
+    pool_id: PoolId  #: whose jobs
+    holder: Holder  #: who will hold them
     lease: timedelta  #: how long the jobs are this worker's, unless it renews
     limit: int = 1
     capabilities: tuple[str, ...] = ()
@@ -52,11 +52,11 @@ class Queue(Protocol):
 
         Counts an attempt, raises the epoch, opens a row of the attempts log. A job is passed over while its time has not come,
         its group is at its limit or rate, or this worker lacks its capability. Nothing is given from a paused pool, nor to a
-        worker that was asked to drain, drains or has ended (C77). A worker without a row may claim.
+        worker that was asked to drain, drains or has ended. A worker without a row may claim.
         """
         ...
 
-    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
         """Say what became of claimed jobs, and claim more, in one transaction.
 
         DONE keeps the result. FAILED and TIMED_OUT count a failure: the job is pending again after ``retry_in``, or poisoned
@@ -66,12 +66,13 @@ class Queue(Protocol):
         """
         ...
 
-    async def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
         """Keep claims for ``lease`` from now, and hear which are gone or to be cancelled."""
         ...
 
-    async def release(self, worker_id: WorkerId, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        """Take back everything a lost worker held, in whichever pool (C66): each counts a crash and is pending again, or
+    async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+        """Take back everything a lost worker held, in whichever pool's queue, and nothing that a worker of the same id in
+        another pool, or another process under the same name, holds: each counts a crash and is pending again, or
         poisoned when its crashes reach max_crashes. Answers with them as they are now. Harmless to repeat."""
         ...
 
@@ -104,10 +105,12 @@ class Jobs(Protocol):
         job_type: str | None = None,
         group: str | None = None,
         worker_id: WorkerId | None = None,
+        holder: Holder | None = None,
         after: JobId | None = None,
         limit: int = 100,
     ) -> Sequence[Job]:
-        """Jobs in the order of their pushing; those that follow ``after``."""
+        """Jobs in the order of their pushing; those that follow ``after``. ``worker_id`` is a worker of this pool,
+        ``holder`` a worker of any pool."""
         ...
 
     async def attempts(self, job_id: JobId) -> Sequence[Attempt]:
@@ -131,7 +134,7 @@ class Jobs(Protocol):
         """Pending jobs end as cancelled; claimed ones are marked for their worker to hear (``to_stop``, ``renew``)."""
         ...
 
-    async def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
+    async def to_stop(self, holder: Holder) -> Sequence[Token]:
         """What a worker holds that somebody has asked to be stopped. A cheap look, which changes nothing: to be taken often."""
         ...
 
@@ -140,7 +143,7 @@ class Jobs(Protocol):
         of the pool. One whose unique key another unfinished job has is left. Answers with those that were requeued."""
         ...
 
-    async def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
+    async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         """Note how far a job is. False: the token is stale, and nothing was noted."""
         ...
 

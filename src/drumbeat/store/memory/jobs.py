@@ -9,7 +9,7 @@ from itertools import islice
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import Table, operation
 
@@ -30,6 +30,7 @@ class MemoryJobs(Table):
         job_type: str | None = None,
         group: str | None = None,
         worker_id: WorkerId | None = None,
+        holder: Holder | None = None,
         after: JobId | None = None,
         limit: int = 100,
     ) -> Sequence[Job]:
@@ -42,7 +43,8 @@ class MemoryJobs(Table):
             and (not statuses or job.status in statuses)
             and job_type in (None, job.type)
             and group in (None, job.group)
-            and worker_id in (None, job.lease_owner)
+            and (worker_id is None or (job.lease_pool, job.lease_owner) == (pool_id, worker_id))
+            and holder in (None, job.holder)
         )
         return [*islice(found, limit)]
 
@@ -91,8 +93,8 @@ class MemoryJobs(Table):
         return [self._cancel(job) for job in jobs if job and job.status in UNFINISHED]
 
     @operation
-    def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
-        held = (job for rows in self.state.pools.values() for job in rows.jobs.jobs.values() if job.lease_owner == worker_id)
+    def to_stop(self, holder: Holder) -> Sequence[Token]:
+        held = (job for rows in self.state.pools.values() for job in rows.jobs.jobs.values() if job.holder == holder)
         return [job.token for job in held if job.status is JobStatus.CLAIMED and job.cancel_requested]
 
     @operation
@@ -106,8 +108,8 @@ class MemoryJobs(Table):
         return [job.job_id for job in wanted if self._requeue(rows, job)]
 
     @operation
-    def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
-        job = self.state.held(worker_id, token)
+    def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
+        job = self.state.held(holder, token)
         if job is None:
             return False
         self._rows(job.pool_id).jobs[job.job_id] = replace(job, progress=share, progress_note=note)

@@ -10,7 +10,7 @@ from drumbeat.core.job import Attempt, Job, JobId, JobStatus, NewJob, Outcome, T
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Renewed, Settled
 from drumbeat.store.job_ids import job_id_of, refuse_own_form
 from drumbeat.store.memory.ready import JobRows
@@ -34,19 +34,19 @@ class MemoryQueue(Table):
         return self._claim(claiming)
 
     @operation
-    def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
         if claiming:
             self.state.rows(claiming.pool_id)
         known = [replace(verdict, result=plain_json(verdict.result, "result")) for verdict in verdicts]
-        stale = [verdict.token for verdict in known if not self._settle(worker_id, verdict)]
+        stale = [verdict.token for verdict in known if not self._settle(holder, verdict)]
         return Settled(stale=tuple(stale), claimed=tuple(self._claim(claiming)) if claiming else ())
 
     @operation
-    def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
         until = self.state.now() + lease
         stale, cancelled = [], []
         for token in tokens:
-            job = self.state.held(worker_id, token)
+            job = self.state.held(holder, token)
             if job is None:
                 stale.append(token)
                 continue
@@ -56,9 +56,9 @@ class MemoryQueue(Table):
         return Renewed(stale=tuple(stale), cancelled=tuple(cancelled))
 
     @operation
-    def release(self, worker_id: WorkerId, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+    def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
         self.state.admit(fence)
-        return [self._crash(job, error) for job in list(self._claimed()) if job.lease_owner == worker_id]
+        return [self._crash(job, error) for job in list(self._claimed()) if job.holder == holder]
 
     @operation
     def expire(self, limit: int = 1000) -> Sequence[Job]:
@@ -113,14 +113,15 @@ class MemoryQueue(Table):
         return taken
 
     def _may_claim(self, rows: PoolRows, claiming: Claiming) -> bool:
-        worker = rows.workers.get(claiming.worker_id)
+        home = self.state.pools.get(claiming.holder.pool_id)
+        worker = home.workers.get(claiming.holder.worker_id) if home else None
         paused = rows.pool.paused_until is not None and rows.pool.paused_until > self.state.now()
         leaving = worker is not None and not (worker.is_live and stays(worker))
         return claiming.limit > 0 and not paused and not leaving
 
-    def _settle(self, worker_id: WorkerId, verdict: Verdict) -> bool:
+    def _settle(self, holder: Holder, verdict: Verdict) -> bool:
         """Whether the verdict was heard."""
-        job = self.state.held(worker_id, verdict.token)
+        job = self.state.held(holder, verdict.token)
         if job is None:
             return False
         self._end_attempt(job, settled(job, verdict, self.state.now()), verdict.outcome, verdict.error)
@@ -188,7 +189,9 @@ def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
         job,
         status=JobStatus.CLAIMED,
         attempts=job.attempts + 1,
-        lease_owner=claiming.worker_id,
+        lease_owner=claiming.holder.worker_id,
+        lease_pool=claiming.holder.pool_id,
+        lease_instance=claiming.holder.instance,
         lease_epoch=job.lease_epoch + 1,
         lease_until=now + claiming.lease,
         claimed_at=now,
@@ -196,7 +199,13 @@ def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
         progress_note=None,
     )
     rows.keep(taken, now)
-    attempt = Attempt(job_id=job.job_id, n=taken.lease_epoch, worker_id=claiming.worker_id, started_at=now)
+    attempt = Attempt(
+        job_id=job.job_id,
+        n=taken.lease_epoch,
+        worker_id=claiming.holder.worker_id,
+        worker_pool=claiming.holder.pool_id,
+        started_at=now,
+    )
     rows.attempts.setdefault(job.job_id, []).append(attempt)
     if job.group is not None and job.group_rate is not None:
         rows.note_claim(job.group, job.group_rate, now)

@@ -21,7 +21,7 @@ from drumbeat.core.note import Note
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, Step, Template
 from drumbeat.core.sample import StoredSample
-from drumbeat.core.worker import Worker, WorkerId
+from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.store.memory.faults import Faults
 from drumbeat.store.memory.news import News
 from drumbeat.store.memory.ready import JobRows
@@ -125,12 +125,12 @@ class State:
         rows = self.pools.get(self.job_pools.get(job_id, PoolId("")))
         return rows.jobs.jobs.get(job_id) if rows else None
 
-    def held(self, worker_id: WorkerId, token: Token) -> Job | None:
+    def held(self, holder: Holder, token: Token) -> Job | None:
         """The job, if this token is its present claim and this worker's."""
         job = self.find_job(token.job_id)
         if job is None or job.status is not JobStatus.CLAIMED:
             return None
-        return job if (job.lease_owner, job.lease_epoch) == (worker_id, token.epoch) else None
+        return job if (job.holder, job.lease_epoch) == (holder, token.epoch) else None
 
     def admit(self, fence: Fence | None) -> None:
         """Raise Fenced unless the fence's lease is still its own."""

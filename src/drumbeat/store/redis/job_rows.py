@@ -12,7 +12,7 @@ import msgspec
 from drumbeat.core.errors import InvalidInput, StoreCorrupt
 from drumbeat.core.job import AlikeJobs, Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Verdict
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import job_id_of, refuse_own_form
 from drumbeat.store.redis.database import Argument
@@ -59,7 +59,7 @@ class _Row(msgspec.Struct, frozen=True):
     failures: int = 0
     crashes: int = 0
     epoch: int = 0
-    owner: str | None = None
+    owner: tuple[str, str, str] | None = None  #: pool, worker and process
     until: int | None = None
     not_before: int | None = None
     claimed: int | None = None
@@ -76,6 +76,7 @@ class _Try(msgspec.Struct, frozen=True):
 
     n: int
     worker: str
+    pool: str
     started: int
     ended: int
     outcome: Outcome
@@ -163,15 +164,20 @@ def _lane(job: NewJob) -> str:
 
 
 def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
-    """Pool, worker, lease, limit, capabilities and types."""
+    """Pool, holder, lease, limit, capabilities and types."""
     return (
         claiming.pool_id,
-        claiming.worker_id,
+        holder_word(claiming.holder),
         to_us(claiming.lease),
         claiming.limit,
         _pack(claiming.capabilities),
         _pack(claiming.types),
     )
+
+
+def holder_word(holder: Holder) -> str:
+    """A holder as scripts compare it: always the same text for the same holder."""
+    return _encode((holder.pool_id, holder.worker_id, holder.instance)).decode()
 
 
 def verdict_words(verdicts: Sequence[Verdict]) -> bytes:
@@ -247,7 +253,9 @@ def _job(row: _Row) -> Job:
         group_limit=doc.group_limit,
         group_rate=None if doc.group_rate is None else _rate(*doc.group_rate),
         capability=doc.capability,
-        lease_owner=None if row.owner is None else WorkerId(row.owner),
+        lease_owner=None if row.owner is None else WorkerId(row.owner[1]),
+        lease_pool=None if row.owner is None else PoolId(row.owner[0]),
+        lease_instance=None if row.owner is None else row.owner[2],
         lease_epoch=row.epoch,
         lease_until=_moment(row.until),
         not_before=_moment(row.not_before),
@@ -292,6 +300,7 @@ def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
         job_id=job.job_id,
         n=job.lease_epoch,
         worker_id=job.lease_owner,
+        worker_pool=job.lease_pool or job.pool_id,
         started_at=job.claimed_at,
         ended_at=job.finished_at if done else None,
         outcome=Outcome.DONE if done else None,
@@ -304,6 +313,7 @@ def _attempt(job_id: JobId, closed: _Try) -> Attempt:
         job_id=job_id,
         n=closed.n,
         worker_id=WorkerId(closed.worker),
+        worker_pool=PoolId(closed.pool),
         started_at=instant(closed.started),
         ended_at=instant(closed.ended),
         outcome=closed.outcome,

@@ -7,10 +7,10 @@ from math import isfinite
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.job_rows import attempts_of, job_of, jobs_of
+from drumbeat.store.redis.job_rows import attempts_of, holder_word, job_of, jobs_of
 from drumbeat.store.redis.rows import moment, to_us
 
 _PAGE = 500  #: how many jobs one script looks at, so that the server is free for others in between
@@ -34,11 +34,12 @@ class RedisJobs:
         job_type: str | None = None,
         group: str | None = None,
         worker_id: WorkerId | None = None,
+        holder: Holder | None = None,
         after: JobId | None = None,
         limit: int = 100,
     ) -> Sequence[Job]:
         last: bytes | None = b"" if after is None else await self._number(pool_id, after)
-        wanted = (",".join(statuses), job_type, group, worker_id)
+        wanted = (",".join(statuses), job_type, group, worker_id, None if holder is None else holder_word(holder))
         jobs: list[Job] = []
         while last is not None and len(jobs) < limit:
             text, last = await self._database.run("job_page", pool_id, last, _PAGE, limit - len(jobs), *wanted)
@@ -73,8 +74,8 @@ class RedisJobs:
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return jobs_of(await self._database.run("job_cancel", *dict.fromkeys(job_ids)))
 
-    async def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
-        found = await self._database.run("job_to_stop", worker_id)
+    async def to_stop(self, holder: Holder) -> Sequence[Token]:
+        found = await self._database.run("job_to_stop", holder_word(holder))
         return [
             Token(job_id=job_id_of(int(number)) if own is None else JobId(own.decode()), epoch=int(epoch))
             for number, own, epoch in found
@@ -84,10 +85,10 @@ class RedisJobs:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))
         return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]
 
-    async def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
+    async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         if not isfinite(share):
             raise InvalidInput(f"share: expected a number from 0 to 1, got {share}")
-        said = (worker_id, token.job_id, token.epoch, float(share), note)
+        said = (holder_word(holder), token.job_id, token.epoch, float(share), note)
         return bool(await self._database.run("job_progress", *said))
 
     async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:

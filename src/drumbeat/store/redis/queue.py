@@ -9,13 +9,14 @@ from typing import Any
 from drumbeat.core.job import Job, JobId, NewJob, Token, Verdict
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Renewed, Settled
 from drumbeat.store.job_ids import job_ids_of
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.job_rows import (
     are_plain,
     claiming_words,
+    holder_word,
     jobs_of,
     plain_words,
     push_words,
@@ -48,18 +49,18 @@ class RedisQueue:
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
         return self._taken(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))
 
-    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
         more = claiming_words(claiming) if claiming else (None,)
-        stale, *taken = await self._database.run("queue_settle", worker_id, verdict_words(verdicts), *more)
+        stale, *taken = await self._database.run("queue_settle", holder_word(holder), verdict_words(verdicts), *more)
         jobs = self._taken(claiming.pool_id, *taken) if claiming else []
         return Settled(stale=tuple(verdicts[n].token for n in stale), claimed=tuple(jobs))
 
-    async def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
-        stale, cancelled = await self._database.run("queue_renew", worker_id, token_words(tokens), to_us(lease))
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+        stale, cancelled = await self._database.run("queue_renew", holder_word(holder), token_words(tokens), to_us(lease))
         return Renewed(stale=tuple(tokens[n] for n in stale), cancelled=tuple(tokens[n] for n in cancelled))
 
-    async def release(self, worker_id: WorkerId, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        return jobs_of(await self._database.run("queue_release", *fence_words(fence), worker_id, error))
+    async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+        return jobs_of(await self._database.run("queue_release", *fence_words(fence), holder_word(holder), error))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
         return jobs_of(await self._database.run("queue_expire", limit))

@@ -25,6 +25,7 @@ from drumbeat.core.job import (
     RateLimit,
     Token,
 )
+from drumbeat.core.worker import Holder
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.sql.database import Row
 from drumbeat.store.sql.rows import at_us, instant, moment, to_us
@@ -41,7 +42,7 @@ _SET = MemberDescriptorType.__set__
 _PRIORITY = 7
 _rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
 _NOTHING_RARE = _rare(NewJob(payload=None))
-COLUMNS = 33  #: of ``jobs``, in the order in which its migration made them
+COLUMNS = 35  #: of ``jobs``, in the order in which its migrations made them
 
 
 def json_text(value: Any, what: str) -> str:
@@ -85,7 +86,9 @@ def job_of(whole: Row) -> Job:
         None if row[14] is None else timedelta(microseconds=row[14]),
         *row[15:18],  # unique_key, group, group_limit
         None if row[18] is None else RateLimit(count=row[18], per=timedelta(microseconds=row[19])),
-        *row[20:23],  # capability, lease_owner, lease_epoch
+        *row[20:22],  # capability, lease_owner
+        *row[33:35],  # lease_pool, lease_instance
+        row[22],
         _moment(row[23]),
         _moment(row[24]),
         row[25] != 0,
@@ -153,6 +156,8 @@ def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
         "crashes": job.crashes,
         "result": None if job.result is None else json_text(job.result, "result"),
         "lease_owner": job.lease_owner,
+        "lease_pool": job.lease_pool,
+        "lease_instance": job.lease_instance,
         "not_before": due,
         "last_error": text(job.last_error),
         "finished_at": at_us(job.finished_at),
@@ -165,6 +170,7 @@ def attempt_row(job: Job, number: int, outcome: Outcome, error: str | None, now:
         "seq": number,
         "n": job.lease_epoch,
         "worker_id": job.lease_owner,
+        "worker_pool": job.lease_pool,
         "started_at": at_us(job.claimed_at),
         "ended_at": now,
         "outcome": str(outcome),
@@ -179,6 +185,7 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
             job_id=job.job_id,
             n=row["n"],
             worker_id=row["worker_id"],
+            worker_pool=row["worker_pool"] or job.pool_id,
             started_at=instant(row["started_at"]),
             ended_at=instant(row["ended_at"]),
             outcome=Outcome(row["outcome"]),
@@ -192,6 +199,7 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
         job_id=job.job_id,
         n=job.lease_epoch,
         worker_id=job.lease_owner,
+        worker_pool=job.lease_pool or job.pool_id,
         started_at=job.claimed_at,
         ended_at=job.finished_at,
         outcome=Outcome.DONE if job.status is JobStatus.DONE else None,
@@ -202,6 +210,11 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
 def text(said: str | None) -> str | None:
     """What somebody said, without the one character PostgreSQL cannot keep."""
     return said if said is None else said.replace("\x00", "\ufffd")
+
+
+def holder_values(holder: Holder) -> dict[str, Any]:
+    """How statements name who holds a job."""
+    return {"holder_pool": holder.pool_id, "worker_id": holder.worker_id, "instance": holder.instance}
 
 
 def tokens_json(tokens: Iterable[Token], numbers: Mapping[JobId, int]) -> str:

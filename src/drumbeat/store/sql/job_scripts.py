@@ -7,9 +7,9 @@ from drumbeat.core.errors import AlreadyExists
 from drumbeat.core.job import Job, JobId, JobStatus, Outcome, Token, Verdict
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.store.sql.database import Row, Rows, Script, check_fence
-from drumbeat.store.sql.job_rows import attempt_row, job_of, job_row, row_id, rows_json, tokens_json
+from drumbeat.store.sql.job_rows import attempt_row, holder_values, job_of, job_row, row_id, rows_json, tokens_json
 from drumbeat.store.sql.rows import at_us, instant
 from drumbeat.store.verdicts import crashed, settled
 
@@ -80,9 +80,9 @@ def _note_claims(rows: Rows) -> Script[None]:
             )
 
 
-def settle_others(worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
+def settle_others(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
     """Verdicts after which a job is not simply done: read and locked, judged by the rule all stores share, written back."""
-    values = {"worker_id": worker_id, "tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
+    values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}
     now = instant((yield "now", {})[0]["now"])
     ended = [
@@ -94,9 +94,9 @@ def settle_others(worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Map
     return held
 
 
-def release(worker_id: WorkerId, error: str, fence: Fence | None) -> Script[list[Job]]:
+def release(holder: Holder, error: str, fence: Fence | None) -> Script[list[Job]]:
     yield from check_fence(fence)
-    rows = yield "lock_jobs_of_worker", {"worker_id": worker_id}
+    rows = yield "lock_jobs_of_worker", holder_values(holder)
     return (yield from _crash(rows, lambda job: error))
 
 

@@ -8,10 +8,10 @@ from datetime import timedelta
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
-from drumbeat.store.sql.job_rows import attempts_of, job_of, row_id, text
+from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
 from drumbeat.store.sql.rows import moment, to_us
 
 _AS_MANY = 10  #: times what is asked for is looked at before the whole queue is
@@ -37,6 +37,7 @@ class SqlJobs:
         job_type: str | None = None,
         group: str | None = None,
         worker_id: WorkerId | None = None,
+        holder: Holder | None = None,
         after: JobId | None = None,
         limit: int = 100,
     ) -> Sequence[Job]:
@@ -46,8 +47,11 @@ class SqlJobs:
             "type": job_type,
             "group": group,
             "worker_id": worker_id,
+            "holder_pool": None if worker_id is None else pool_id,
+            "instance": None,
             "after": 0 if after is None else (await self._row(after))["seq"],
             "limit": limit,
+            **(holder_values(holder) if holder else {}),
         }
         return [job_of(row) for row in await self._database.read("list_jobs", values)]
 
@@ -86,8 +90,8 @@ class SqlJobs:
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return await self._database.transact(_cancel(job_ids))
 
-    async def to_stop(self, worker_id: WorkerId) -> Sequence[Token]:
-        rows = await self._database.read("list_to_stop", {"worker_id": worker_id})
+    async def to_stop(self, holder: Holder) -> Sequence[Token]:
+        rows = await self._database.read("list_to_stop", holder_values(holder))
         return [Token(job_id=row_id(row), epoch=row["lease_epoch"]) for row in rows]
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
@@ -95,8 +99,8 @@ class SqlJobs:
         await self._queue.ring([pool_id] if requeued else [])
         return requeued
 
-    async def progress(self, worker_id: WorkerId, token: Token, share: float, note: str | None = None) -> bool:
-        return await self._database.transact(_progress(worker_id, token, share, note))
+    async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
+        return await self._database.transact(_progress(holder, token, share, note))
 
     async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
         return await self._database.transact(_prune(older_than, statuses))
@@ -173,11 +177,11 @@ def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[Jo
     return requeued
 
 
-def _progress(worker_id: WorkerId, token: Token, share: float, note: str | None) -> Script[bool]:
+def _progress(holder: Holder, token: Token, share: float, note: str | None) -> Script[bool]:
     row = yield from _find(token.job_id)
     if row is None:
         return False
-    said = {"share": share, "note": text(note), "seq": row["seq"], "worker_id": worker_id, "epoch": token.epoch}
+    said = {"share": share, "note": text(note), "seq": row["seq"], "epoch": token.epoch, **holder_values(holder)}
     return bool((yield "note_progress", said))
 
 

@@ -10,12 +10,21 @@ from typing import Any, Protocol
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Token, Verdict
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Settled
 from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
 from drumbeat.store.sql.database import Database, Row, Rows, Script
 from drumbeat.store.sql.floor import GROUND, Asking, Floor, risen
-from drumbeat.store.sql.job_rows import are_plain, json_list, json_text, new_job_values, result_text, row_id, rows_json
+from drumbeat.store.sql.job_rows import (
+    are_plain,
+    holder_values,
+    json_list,
+    json_text,
+    new_job_values,
+    result_text,
+    row_id,
+    rows_json,
+)
 from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.postgres_line import Express
@@ -76,15 +85,15 @@ class PostgresQueue(SqlQueue):
             return []
         return self._took(claiming, await self._claim(claiming))
 
-    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
         first = first_words(verdicts)
         numbers = await self._numbers(verdict.token for verdict in first)
         others = [verdict for verdict in first if verdict.outcome is not Outcome.DONE]
         began, floor = self._floor(claiming)
-        values = _done_values(worker_id, first, numbers) | (_claim_values(claiming, floor) if claiming else {})
+        values = _done_values(holder, first, numbers) | (_claim_values(claiming, floor) if claiming else {})
         query = "settle_and_claim" if claiming and claiming.limit > 0 else "settle_done"
         if others:
-            held, rows = await self._database.transact(_settle(worker_id, others, numbers, query, values))
+            held, rows = await self._database.transact(_settle(holder, others, numbers, query, values))
             await self.ring(job.pool_id for job in held.values())
         else:
             held, rows = {}, await self._database.write(query, values)
@@ -107,7 +116,7 @@ class PostgresQueue(SqlQueue):
 
     async def _claim(self, claiming: Claiming) -> Sequence[Row]:
         began, floor = self._floor(claiming)
-        rows = await self._database.write("claim_jobs", _claim_values(claiming, floor) | {"worker_id": claiming.worker_id})
+        rows = await self._database.write("claim_jobs", _claim_values(claiming, floor))
         return await self._completed(claiming, rows, began, floor)
 
     async def _completed(self, claiming: Claiming, rows: Rows, began: float, floor: Floor) -> Sequence[Row]:
@@ -121,7 +130,7 @@ class PostgresQueue(SqlQueue):
         if rows[0]["due"]:
             await self._database.write("promote_jobs", {"pool_id": claiming.pool_id})
         if left and (rows[0]["limited"] or rows[0]["due"]):
-            values = _claim_values(claiming, GROUND) | {"worker_id": claiming.worker_id, "limit": left}
+            values = _claim_values(claiming, GROUND) | {"limit": left}
             taken += await self._database.transact(_claim_under_lock(values))
         elif left and floor is not GROUND:
             self._floors.pop(_asking(claiming), None)
@@ -202,15 +211,15 @@ def _placed(
 
 
 def _settle(
-    worker_id: WorkerId, others: Sequence[Verdict], numbers: Mapping[JobId, int], query: str, values: Mapping[str, Any]
+    holder: Holder, others: Sequence[Verdict], numbers: Mapping[JobId, int], query: str, values: Mapping[str, Any]
 ) -> Script[tuple[dict[Token, Job], Rows]]:
-    held = yield from settle_others(worker_id, others, numbers)
+    held = yield from settle_others(holder, others, numbers)
     return held, (yield query, values)
 
 
 def _claim_under_lock(values: Mapping[str, Any]) -> Script[Sequence[Row]]:
     yield "lock_groups", {"pool_id": values["pool_id"]}
-    gate = yield "claim_gate", {"pool_id": values["pool_id"], "worker_id": values["worker_id"]}
+    gate = yield "claim_gate", {name: values[name] for name in ("pool_id", "holder_pool", "worker_id")}
     if not gate or not gate[0]["may_claim"]:
         return ()
     return (yield from claim_limited({**values, "now": gate[0]["now"]}))
@@ -221,9 +230,8 @@ def _asking(claiming: Claiming) -> Asking:
 
 
 def _claim_values(claiming: Claiming, floor: Floor) -> dict[str, Any]:
-    return {
+    return holder_values(claiming.holder) | {
         "pool_id": claiming.pool_id,
-        "claimant": claiming.worker_id,
         "lease": to_us(claiming.lease),
         "limit": claiming.limit,
         "capabilities": claiming.capabilities,
@@ -233,10 +241,9 @@ def _claim_values(claiming: Claiming, floor: Floor) -> dict[str, Any]:
     }
 
 
-def _done_values(worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> dict[str, Any]:
+def _done_values(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> dict[str, Any]:
     done = [verdict for verdict in verdicts if verdict.outcome is Outcome.DONE and verdict.token.job_id in numbers]
-    return {
-        "worker_id": worker_id,
+    return holder_values(holder) | {
         "seqs": [numbers[verdict.token.job_id] for verdict in done],
         "epochs": [verdict.token.epoch for verdict in done],
         "results": [result_text(verdict.result) for verdict in done],

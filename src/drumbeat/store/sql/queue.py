@@ -10,11 +10,11 @@ from typing import ClassVar, Protocol
 from drumbeat.core.job import Job, JobId, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Renewed
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Database, Row, Script
-from drumbeat.store.sql.job_rows import in_order_of_claiming, tokens_json
+from drumbeat.store.sql.job_rows import holder_values, in_order_of_claiming, tokens_json
 from drumbeat.store.sql.job_scripts import expire, release
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import to_us
@@ -57,9 +57,9 @@ class SqlQueue:
         for pool_id in dict.fromkeys(pool_ids):
             await self._bell.ring(pool_id)
 
-    async def renew(self, worker_id: WorkerId, tokens: Sequence[Token], lease: timedelta) -> Renewed:
+    async def renew(self, holder: Holder, tokens: Sequence[Token], lease: timedelta) -> Renewed:
         numbers = await self._numbers(tokens)
-        values = {"worker_id": worker_id, "tokens": tokens_json(tokens, numbers), "lease": to_us(lease)}
+        values = holder_values(holder) | {"tokens": tokens_json(tokens, numbers), "lease": to_us(lease)}
         rows = await self._database.write("renew_held", values) if tokens else ()
         kept = {row["seq"]: bool(row["cancel_requested"]) for row in rows}
         return Renewed(
@@ -67,8 +67,8 @@ class SqlQueue:
             cancelled=tuple(token for token in tokens if kept.get(numbers.get(token.job_id, 0))),
         )
 
-    async def release(self, worker_id: WorkerId, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
-        return await self._recovered(release(worker_id, error, fence))
+    async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
+        return await self._recovered(release(holder, error, fence))
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
         """Looks first: nearly always there is nothing to lock."""

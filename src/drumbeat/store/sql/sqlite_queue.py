@@ -5,11 +5,11 @@ from typing import Any
 
 from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Token, Verdict
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Settled
 from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
 from drumbeat.store.sql.database import Bulk, Row, Script
-from drumbeat.store.sql.job_rows import are_plain, json_text, new_job_values, result_text, rows_json
+from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
 from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.queue import SqlQueue
@@ -34,9 +34,9 @@ class SqliteQueue(SqlQueue):
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
         return self._took(claiming, await self._database.transact(_claim(claiming)))
 
-    async def settle(self, worker_id: WorkerId, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
         numbers = await self._numbers(verdict.token for verdict in verdicts)
-        good, pools, rows = await self._database.transact(_settle(worker_id, verdicts, numbers, claiming))
+        good, pools, rows = await self._database.transact(_settle(holder, verdicts, numbers, claiming))
         for job_id in numbers:
             self._named.pop(job_id, None)
         await self.ring(pools)
@@ -79,7 +79,7 @@ def _next_number(pool_id: PoolId) -> Script[tuple[int, int]]:
 
 
 def _claim(claiming: Claiming) -> Script[Sequence[Row]]:
-    gate = yield "claim_gate", {"pool_id": claiming.pool_id, "worker_id": claiming.worker_id}
+    gate = yield "claim_gate", holder_values(claiming.holder) | {"pool_id": claiming.pool_id}
     if not gate:
         raise no_pool(claiming.pool_id)
     if not gate[0]["may_claim"] or claiming.limit < 1:
@@ -93,9 +93,8 @@ def _claim(claiming: Claiming) -> Script[Sequence[Row]]:
 
 
 def _claim_values(claiming: Claiming) -> dict[str, Any]:
-    return {
+    return holder_values(claiming.holder) | {
         "pool_id": claiming.pool_id,
-        "worker_id": claiming.worker_id,
         "lease": to_us(claiming.lease),
         "limit": claiming.limit,
         "capabilities": dump(claiming.capabilities) if claiming.capabilities else "[]",
@@ -104,21 +103,21 @@ def _claim_values(claiming: Claiming) -> dict[str, Any]:
 
 
 def _settle(
-    worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int], claiming: Claiming | None
+    holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int], claiming: Claiming | None
 ) -> Script[tuple[set[Token], set[PoolId], Sequence[Row]]]:
     first = first_words(verdicts)
     done = [verdict for verdict in first if verdict.outcome is Outcome.DONE and verdict.token.job_id in numbers]
     others = [verdict for verdict in first if verdict.outcome is not Outcome.DONE]
-    good = yield from _done(worker_id, done, numbers)
-    held = (yield from settle_others(worker_id, others, numbers)) if others else {}
+    good = yield from _done(holder, done, numbers)
+    held = (yield from settle_others(holder, others, numbers)) if others else {}
     pools = {job.pool_id for job in held.values()}
     return good | set(held), pools, (yield from _claim(claiming)) if claiming else ()
 
 
-def _done(worker_id: WorkerId, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
+def _done(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
     if not verdicts:
         return set()
     told = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]
-    rows = yield "settle_done", {"worker_id": worker_id, "verdicts": rows_json(told)}
+    rows = yield "settle_done", holder_values(holder) | {"verdicts": rows_json(told)}
     kept = {row["seq"] for row in rows}
     return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in kept}

@@ -1,9 +1,9 @@
 -- needs: jobs, lanes, verdicts
 -- Only the present claim may note how far it is.
-local worker, id, epoch, share, note = unpack(ARGV)
+local holder, id, epoch, share, note = unpack(ARGV)
 local number = number_of(id)
 local row = peek(number)
-if not holds(row, worker, epoch) then return 0 end
+if not holds(row, holder, epoch) then return 0 end
 set(row, 'progress', share)
 if given(note) then set(row, 'note', note) else unset(row, 'note') end
 save(number, row)

@@ -1,8 +1,8 @@
 -- needs: fence, jobs, lanes, verdicts
--- Everything a worker held, in whichever pool; who comes second finds nothing held.
-local name, epoch, worker, failure = unpack(ARGV)
+-- Everything a holder held, in whichever pool's queue; who comes second finds nothing held.
+local name, epoch, holder, failure = unpack(ARGV)
 admit(name, epoch)
-local at, released, numbers = now(), {}, call('SMEMBERS', held_key(worker))
+local at, released, numbers = now(), {}, call('SMEMBERS', held_key(holder))
 table.sort(numbers)
 for _, number in ipairs(numbers) do
   local row = load(number)

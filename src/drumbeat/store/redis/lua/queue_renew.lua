@@ -1,11 +1,11 @@
 -- needs: jobs, lanes, verdicts
 -- A claim that is no longer this worker's is told, and left alone.
-local worker, tokens, lease = ARGV[1], cmsgpack.unpack(ARGV[2]), ARGV[3]
+local holder, tokens, lease = ARGV[1], cmsgpack.unpack(ARGV[2]), ARGV[3]
 local till, stale, cancelled = int(now() + lease), {}, {}
 for n, token in ipairs(tokens) do
   local number = number_of(token[1])
   local row = peek(number)
-  if holds(row, worker, int(token[2])) then
+  if holds(row, holder, int(token[2])) then
     call('HSET', job_key(number), 'until', till)
     call('ZADD', key(row.pool, 'leases'), till, number)
     if row.cancel then cancelled[#cancelled + 1] = n - 1 end

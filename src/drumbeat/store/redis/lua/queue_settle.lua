@@ -1,13 +1,13 @@
 -- needs: jobs, lanes, claim, verdicts
 -- Each verdict is compared with the job's present claim in the script that writes it; then more is claimed.
 -- A verdict: id, epoch, outcome, result or nil, error or nil, wait, fatal.
-local worker, verdicts, pool = ARGV[1], cmsgpack.unpack(ARGV[2]), given(ARGV[3])
+local holder, verdicts, pool = ARGV[1], cmsgpack.unpack(ARGV[2]), given(ARGV[3])
 if pool then expect_pool(pool) end
 local at, stale = now(), {}
 for n, verdict in ipairs(verdicts) do
   local number = number_of(verdict[1])
   local row = peek(number)
-  if holds(row, worker, int(verdict[2])) then
+  if holds(row, holder, int(verdict[2])) then
     settle(number, row, verdict[3], verdict[4], verdict[5], verdict[6], verdict[7], at)
   else
     stale[#stale + 1] = n - 1
@@ -15,7 +15,7 @@ for n, verdict in ipairs(verdicts) do
 end
 flush()
 if not pool then return {stale} end
-local claiming = {worker = ARGV[4], lease = tonumber(ARGV[5]), limit = tonumber(ARGV[6])}
+local claiming = {holder = ARGV[4], lease = tonumber(ARGV[5]), limit = tonumber(ARGV[6])}
 claiming.capabilities, claiming.types = cmsgpack.unpack(ARGV[7]), cmsgpack.unpack(ARGV[8])
 local taken = claim(pool, claiming, at)
 if #taken == claiming.limit then return {stale, as_list(taken)} end

@@ -496,10 +496,10 @@ SELECT COUNT(*) AS rows FROM drumbeat.logs;
 SELECT COUNT(*) AS rows FROM drumbeat.execution_files;
 
 -- name: claim_gate
--- What stands between a worker and a pool's jobs (C77), and whether some wait for their time or for their group.
+-- What stands between a worker and a pool's jobs, and whether some wait for their time or for their group.
 SELECT @now AS now,
        CASE WHEN p.paused_until > @now OR EXISTS (
-                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id
+                SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
                    AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL))
             THEN 0 ELSE 1 END AS may_claim,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
@@ -534,6 +534,8 @@ SELECT * FROM drumbeat.jobs
    AND (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
    AND (CAST(:type AS TEXT) IS NULL OR type = :type) AND (CAST(:group AS TEXT) IS NULL OR group_key = :group)
    AND (CAST(:worker_id AS TEXT) IS NULL OR lease_owner = :worker_id)
+   AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(lease_pool, pool_id) = :holder_pool)
+   AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(lease_instance, '') = :instance)
  ORDER BY seq LIMIT CAST(:limit AS INTEGER);
 
 -- name: list_attempts
@@ -585,7 +587,8 @@ SELECT capability, limited, due, COUNT(*) AS jobs
 
 -- name: note_progress
 UPDATE drumbeat.jobs SET progress = CAST(:share AS @real), progress_note = :note
- WHERE seq = CAST(:seq AS BIGINT) AND status = 'claimed' AND lease_owner = :worker_id AND lease_epoch = CAST(:epoch AS BIGINT)
+ WHERE seq = CAST(:seq AS BIGINT) AND status = 'claimed' AND lease_owner = :worker_id AND lease_pool = :holder_pool
+   AND lease_instance = :instance AND lease_epoch = CAST(:epoch AS BIGINT)
 RETURNING seq;
 
 -- name: cancel_job
@@ -599,7 +602,8 @@ RETURNING *;
 
 -- name: list_to_stop
 SELECT seq, given_id, lease_epoch FROM drumbeat.jobs
- WHERE lease_owner = :worker_id AND status = 'claimed' AND cancel_requested = 1 ORDER BY seq;
+ WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
+   AND cancel_requested = 1 ORDER BY seq;
 
 -- name: list_poisoned
 SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;

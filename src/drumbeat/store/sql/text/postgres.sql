@@ -136,7 +136,7 @@ UPDATE drumbeat.jobs SET delayed = 0
 -- Where one of them is of a limited group, none is taken: that needs claim_limited.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
-               SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :worker_id
+               SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
                   AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL)) AS may_claim
       FROM drumbeat.pools p WHERE p.pool_id = :pool_id
 ), picked AS MATERIALIZED (
@@ -149,7 +149,8 @@ WITH gate AS MATERIALIZED (
      ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE drumbeat.jobs j
-       SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+       SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
+           lease_instance = :instance, lease_epoch = lease_epoch + 1,
            lease_until = gate.now + CAST(:lease AS bigint), claimed_at = gate.now, progress = NULL, progress_note = NULL
       FROM gate
      WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked)) AND NOT EXISTS (SELECT 1 FROM picked WHERE limited)
@@ -165,7 +166,7 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
 -- What claim_jobs does, with the end of finished jobs in the same statement: one round trip, one commit.
 WITH gate AS MATERIALIZED (
     SELECT @now AS now, COALESCE(p.paused_until <= @now, TRUE) AND NOT EXISTS (
-               SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.worker_id = :claimant
+               SELECT 1 FROM drumbeat.workers w WHERE w.pool_id = :holder_pool AND w.worker_id = :worker_id
                   AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL OR w.ended_at IS NOT NULL)) AS may_claim
       FROM drumbeat.pools p WHERE p.pool_id = :pool_id
 ), done AS (
@@ -173,7 +174,8 @@ WITH gate AS MATERIALIZED (
        SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = gate.now
       FROM gate, unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
      WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
-       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id THEN TRUE ELSE FALSE END
+       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+                     AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
     RETURNING j.seq
 ), picked AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
@@ -185,7 +187,8 @@ WITH gate AS MATERIALIZED (
      ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE drumbeat.jobs j
-       SET status = 'claimed', attempts = attempts + 1, lease_owner = :claimant, lease_epoch = lease_epoch + 1,
+       SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
+           lease_instance = :instance, lease_epoch = lease_epoch + 1,
            lease_until = gate.now + CAST(:lease AS bigint), claimed_at = gate.now, progress = NULL, progress_note = NULL
       FROM gate
      WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked)) AND NOT EXISTS (SELECT 1 FROM picked WHERE limited)
@@ -204,7 +207,8 @@ UPDATE drumbeat.jobs j
    SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now
   FROM unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
  WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
-       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id THEN TRUE ELSE FALSE END
+       AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+                     AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
 RETURNING j.seq;
 
 -- name: lock_groups
@@ -241,7 +245,8 @@ WITH running AS MATERIALIZED (
      FOR UPDATE SKIP LOCKED
 )
 UPDATE drumbeat.jobs j
-   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
+           lease_instance = :instance, lease_epoch = lease_epoch + 1,
        lease_until = CAST(:now AS bigint) + CAST(:lease AS bigint), claimed_at = CAST(:now AS bigint), progress = NULL,
        progress_note = NULL
  WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked))
@@ -283,18 +288,22 @@ ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
 
 -- name: lock_held
 SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
- WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
+ WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance
+   AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
 
 -- name: renew_held
 -- No indexed column changes, so the row stays where it is.
 UPDATE drumbeat.jobs j SET lease_until = @now + CAST(:lease AS bigint)
   FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
- WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_epoch = v.epoch
+ WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
 RETURNING j.seq, j.cancel_requested;
 
 -- name: lock_jobs_of_worker
 -- Whoever comes second waits here, and then finds them claimed no longer.
-SELECT * FROM drumbeat.jobs WHERE lease_owner = :worker_id AND status = 'claimed' ORDER BY seq FOR UPDATE;
+SELECT * FROM drumbeat.jobs
+ WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
+ ORDER BY seq FOR UPDATE;
 
 -- name: lock_expired
 SELECT * FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now
@@ -303,17 +312,18 @@ SELECT * FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now
 -- name: save_jobs
 UPDATE drumbeat.jobs j
    SET status = v.status, delayed = v.delayed, attempts = v.attempts, failures = v.failures, crashes = v.crashes,
-       result = CAST(v.result AS json), lease_owner = v.lease_owner, lease_until = NULL, not_before = v.not_before,
+       result = CAST(v.result AS json), lease_owner = v.lease_owner, lease_pool = v.lease_pool, lease_instance = v.lease_instance,
+       lease_until = NULL, not_before = v.not_before,
        last_error = v.last_error, finished_at = v.finished_at
   FROM json_to_recordset(CAST(:rows AS json)) AS v (
        seq bigint, status text, delayed integer, attempts integer, failures integer, crashes integer, result text, lease_owner text,
-       not_before bigint, last_error text, finished_at bigint)
+       lease_pool text, lease_instance text,       not_before bigint, last_error text, finished_at bigint)
  WHERE j.seq = v.seq;
 
 -- name: add_attempts
-INSERT INTO drumbeat.job_attempts (seq, n, worker_id, started_at, ended_at, outcome, error)
+INSERT INTO drumbeat.job_attempts (seq, n, worker_id, worker_pool, started_at, ended_at, outcome, error)
 SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS v (
-       seq bigint, n bigint, worker_id text, started_at bigint, ended_at bigint, outcome text, error text);
+       seq bigint, n bigint, worker_id text, worker_pool text, started_at bigint, ended_at bigint, outcome text, error text);
 
 -- name: prune_workers
 -- Of a fleet's workers those stay that may still cost money, and those that count for the running month.

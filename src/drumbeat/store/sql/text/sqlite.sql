@@ -86,7 +86,8 @@ UPDATE jobs SET delayed = 0
 -- name: claim_jobs
 -- The write lock is taken before the rows are chosen, so no two workers see the same one.
 UPDATE jobs
-   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
+       lease_instance = :instance, lease_epoch = lease_epoch + 1,
        lease_until = :now + :lease, claimed_at = :now, progress = NULL, progress_note = NULL
  WHERE seq IN (SELECT seq FROM jobs WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 0
                   AND (capability IS NULL OR capability IN (SELECT value FROM json_each(:capabilities)))
@@ -97,7 +98,8 @@ RETURNING *;
 -- name: claim_limited
 -- Jobs in order, without those of groups that are full; of each group no more than it has room for.
 UPDATE jobs
-   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_epoch = lease_epoch + 1,
+   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
+       lease_instance = :instance, lease_epoch = lease_epoch + 1,
        lease_until = :now + :lease, claimed_at = :now, progress = NULL, progress_note = NULL
  WHERE seq IN (
     SELECT seq FROM (
@@ -157,21 +159,25 @@ ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
 UPDATE jobs SET status = 'done', result = v.result, lease_until = NULL, finished_at = @now
   FROM (SELECT json_extract(value, '$[0]') AS seq, json_extract(value, '$[1]') AS epoch, json_extract(value, '$[2]') AS result
           FROM json_each(:verdicts)) v
- WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id AND jobs.lease_epoch = v.epoch
+ WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
+   AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
 RETURNING jobs.seq;
 
 -- name: lock_held
 SELECT j.* FROM json_each(:tokens) v JOIN jobs j ON j.seq = json_extract(v.value, '$.seq')
- WHERE j.status = 'claimed' AND +j.lease_owner = :worker_id AND j.lease_epoch = json_extract(v.value, '$.epoch');
+ WHERE j.status = 'claimed' AND +j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+   AND j.lease_instance = :instance AND j.lease_epoch = json_extract(v.value, '$.epoch');
 
 -- name: renew_held
 UPDATE jobs SET lease_until = @now + :lease
   FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:tokens)) v
- WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id AND jobs.lease_epoch = v.epoch
+ WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
+   AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
 RETURNING jobs.seq, jobs.cancel_requested;
 
 -- name: lock_jobs_of_worker
-SELECT * FROM jobs WHERE lease_owner = :worker_id AND status = 'claimed' ORDER BY seq;
+SELECT * FROM jobs
+ WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed' ORDER BY seq;
 
 -- name: lock_expired
 SELECT * FROM jobs WHERE status = 'claimed' AND lease_until <= @now ORDER BY lease_owner LIMIT :limit;
@@ -179,19 +185,20 @@ SELECT * FROM jobs WHERE status = 'claimed' AND lease_until <= @now ORDER BY lea
 -- name: save_jobs
 UPDATE jobs
    SET status = v.status, delayed = v.delayed, attempts = v.attempts, failures = v.failures, crashes = v.crashes, result = v.result,
-       lease_owner = v.lease_owner, lease_until = NULL, not_before = v.not_before, last_error = v.last_error,
+       lease_owner = v.lease_owner, lease_pool = v.lease_pool, lease_instance = v.lease_instance, lease_until = NULL, not_before = v.not_before, last_error = v.last_error,
        finished_at = v.finished_at
   FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.status') AS status,
                json_extract(value, '$.delayed') AS delayed, json_extract(value, '$.attempts') AS attempts,
                json_extract(value, '$.failures') AS failures, json_extract(value, '$.crashes') AS crashes,
                json_extract(value, '$.result') AS result, json_extract(value, '$.lease_owner') AS lease_owner,
+               json_extract(value, '$.lease_pool') AS lease_pool, json_extract(value, '$.lease_instance') AS lease_instance,
                json_extract(value, '$.not_before') AS not_before, json_extract(value, '$.last_error') AS last_error,
                json_extract(value, '$.finished_at') AS finished_at FROM json_each(:rows)) v
  WHERE jobs.seq = v.seq;
 
 -- name: add_attempts
-INSERT INTO job_attempts (seq, n, worker_id, started_at, ended_at, outcome, error)
-SELECT json_extract(value, '$.seq'), json_extract(value, '$.n'), json_extract(value, '$.worker_id'),
+INSERT INTO job_attempts (seq, n, worker_id, worker_pool, started_at, ended_at, outcome, error)
+SELECT json_extract(value, '$.seq'), json_extract(value, '$.n'), json_extract(value, '$.worker_id'), json_extract(value, '$.worker_pool'),
        json_extract(value, '$.started_at'), json_extract(value, '$.ended_at'), json_extract(value, '$.outcome'),
        json_extract(value, '$.error') FROM json_each(:rows);
 

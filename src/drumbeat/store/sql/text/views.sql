@@ -132,7 +132,8 @@ SELECT w.worker_id,
        w.host, w.pid, w.capabilities, w.pool_id, @time(w.started_at) AS started_at,
        @time(w.heartbeat_at) AS last_heartbeat,
        (SELECT MIN(@job_id(j.given_id, j.seq)) FROM drumbeat.jobs j
-         WHERE j.pool_id = w.pool_id AND j.status = 'claimed' AND j.lease_owner = w.worker_id) AS current_task_id
+         WHERE j.lease_pool = w.pool_id AND j.status = 'claimed' AND j.lease_owner = w.worker_id
+           AND j.lease_instance = COALESCE(w.instance, '')) AS current_task_id
   FROM drumbeat.workers w WHERE w.heartbeat_at IS NOT NULL;
 
 -- name: view_work_pool
@@ -170,7 +171,8 @@ SELECT w.pool_id, w.worker_id AS id,
        w.cpu_percent, w.memory_percent, @json_part(w.gpu, 'memory_total_mb') AS vram_total_mb,
        @json_part(w.gpu, 'memory_used_mb') AS vram_used_mb,
        (SELECT COUNT(*) FROM drumbeat.jobs j
-         WHERE j.pool_id = w.pool_id AND j.status = 'claimed' AND j.lease_owner = w.worker_id) AS running_tasks
+         WHERE j.lease_pool = w.pool_id AND j.status = 'claimed' AND j.lease_owner = w.worker_id
+           AND j.lease_instance = COALESCE(w.instance, '')) AS running_tasks
   FROM drumbeat.workers w JOIN drumbeat.pools p ON p.pool_id = w.pool_id
  WHERE w.status IN ('starting', 'waiting', 'active', 'draining');
 
@@ -185,9 +187,10 @@ SELECT w.pool_id, w.worker_id AS id,
        AVG(CAST(a.ended_at - a.started_at AS @real) / 1000000) AS avg_processing_time_seconds,
        CAST(COALESCE(w.ended_at, @now) - COALESCE(w.started_at, w.created_at) AS @real) / 3600000000 AS uptime_hours
   FROM drumbeat.workers w LEFT JOIN (
-       SELECT j.pool_id, t.worker_id, t.n, t.outcome, t.started_at, t.ended_at
+       SELECT COALESCE(t.worker_pool, j.pool_id) AS pool_id, t.worker_id, t.n, t.outcome, t.started_at, t.ended_at
          FROM drumbeat.job_attempts t JOIN drumbeat.jobs j ON j.seq = t.seq
         UNION ALL
-       SELECT j.pool_id, j.lease_owner, j.lease_epoch, CASE j.status WHEN 'done' THEN 'done' END, j.claimed_at, j.finished_at
+       SELECT COALESCE(j.lease_pool, j.pool_id), j.lease_owner, j.lease_epoch, CASE j.status WHEN 'done' THEN 'done' END,
+              j.claimed_at, j.finished_at
          FROM drumbeat.jobs j WHERE j.status IN ('claimed', 'done')) a ON a.worker_id = w.worker_id AND a.pool_id = w.pool_id
  GROUP BY w.pool_id, w.worker_id, w.ended_at, w.started_at, w.created_at;

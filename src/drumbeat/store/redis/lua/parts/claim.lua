@@ -34,7 +34,7 @@ end
 local function take(pool, number, claiming, at)
   local row, name = load(number), job_key(number)
   if row.progress or row.note then call('HDEL', name, 'progress', 'note') end
-  row.status, row.owner, row.claimed, row['until'] = 'claimed', claiming.worker, int(at), int(at + claiming.lease)
+  row.status, row.owner, row.claimed, row['until'] = 'claimed', claiming.holder, int(at), int(at + claiming.lease)
   row.attempts, row.epoch = int((row.attempts or 0) + 1), int((row.epoch or 0) + 1)
   row.progress, row.note = nil, nil
   call('HSET', name, 'status', 'claimed', 'attempts', row.attempts, 'epoch', row.epoch, 'owner', row.owner,
@@ -66,7 +66,8 @@ end
 local function may_claim(pool, claiming, at)
   local paused = call('HGET', key(pool, 'pool'), 'paused_until')
   if paused and tonumber(paused) > at then return false end
-  local status, deadline = unpack(call('HMGET', key(pool, 'worker:' .. claiming.worker), 'status', 'drain_deadline'))
+  local worker, home = worker_of(claiming.holder)
+  local status, deadline = unpack(call('HMGET', key(home, 'worker:' .. worker), 'status', 'drain_deadline'))
   return not (deadline or status == 'draining' or status == 'terminated' or status == 'error' or status == 'lost')
 end
 
@@ -96,7 +97,7 @@ local function claim(pool, claiming, at)
   end
   if #all > 0 then
     add_many(key(pool, 'leases'), leases)
-    for i = 1, #all, 1000 do call('SADD', held_key(claiming.worker), unpack(all, i, math.min(i + 999, #all))) end
+    for i = 1, #all, 1000 do call('SADD', held_key(claiming.holder), unpack(all, i, math.min(i + 999, #all))) end
   end
   return taken
 end

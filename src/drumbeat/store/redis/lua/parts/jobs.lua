@@ -5,10 +5,10 @@ local quoted = cjson.encode
 local RAW = {
   doc = ',"doc":', result = ',"result":', progress = ',"progress":', attempts = ',"attempts":', failures = ',"failures":',
   crashes = ',"crashes":', epoch = ',"epoch":', cancel = ',"cancel":', ['until'] = ',"until":', not_before = ',"not_before":',
-  created = ',"created":', claimed = ',"claimed":', finished = ',"finished":',
+  created = ',"created":', owner = ',"owner":', claimed = ',"claimed":', finished = ',"finished":',
 }
 local QUOTED = {
-  id = ',"id":', pool = ',"pool":', status = ',"status":', owner = ',"owner":', last_error = ',"last_error":', note = ',"note":',
+  id = ',"id":', pool = ',"pool":', status = ',"status":', last_error = ',"last_error":', note = ',"note":',
 }
 local STANDING = {
   'status', 'owner', 'epoch', 'pool', 'lane', 'pri', 'uk', 'cancel', 'attempts', 'failures', 'crashes', 'ma', 'mc', 'claimed',
@@ -27,8 +27,14 @@ local function tries_key(number)
   return prefix .. 'tries:' .. number
 end
 
-local function held_key(worker)
-  return prefix .. 'held:' .. worker
+-- A holder is a JSON array of its pool, its worker's id and its process, always written in the same way.
+local function held_key(holder)
+  return prefix .. 'held:' .. holder
+end
+
+local function worker_of(holder)
+  local parts = cjson.decode(holder)
+  return parts[2], parts[1]
 end
 
 local function number_of(id)
@@ -37,13 +43,19 @@ local function number_of(id)
   return call('HGET', prefix .. 'job_names', id)
 end
 
+-- Rows of before holders had pools name a worker only.
+local function with_whole_holder(row)
+  if row.owner and string.sub(row.owner, 1, 1) ~= '[' then row.owner = quoted({row.pool, row.owner, ''}) end
+  return row
+end
+
 local function load(number)
   if not number then return nil end
   local flat, row = call('HGETALL', job_key(number)), {}
   if #flat == 0 then return nil end
   for i = 1, #flat, 2 do row[flat[i]] = flat[i + 1] end
   row.doc, row.changed, row.gone = row.doc or call('GET', doc_key(number)), {}, {}
-  return row
+  return with_whole_holder(row)
 end
 
 -- How a job stands, without what was pushed and what came of it: those may be large.
@@ -52,7 +64,7 @@ local function peek(number)
   local values, row = call('HMGET', job_key(number), unpack(STANDING)), {changed = {}, gone = {}}
   if not values[1] then return nil end
   for i, name in ipairs(STANDING) do row[name] = values[i] or nil end
-  return row
+  return with_whole_holder(row)
 end
 
 local function set(row, name, value)

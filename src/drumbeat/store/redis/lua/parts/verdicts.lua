@@ -1,6 +1,6 @@
 -- What becomes of a claimed job. Each of these closes the attempt and lets go of the lease.
-local function holds(row, worker, epoch)
-  return row and row.status == 'claimed' and row.owner == worker and row.epoch == epoch
+local function holds(row, holder, epoch)
+  return row and row.status == 'claimed' and row.owner == holder and row.epoch == epoch
 end
 
 local function free_key(number, row)
@@ -47,8 +47,9 @@ local function close_attempt(number, row, outcome, failure, at)
     end
   end
   if outcome == 'done' and not failure then return end
-  call('RPUSH', tries_key(number), '{"n":' .. row.epoch .. ',"worker":' .. quoted(row.owner) .. ',"started":' .. row.claimed
-    .. ',"ended":' .. int(at) .. ',"outcome":' .. quoted(outcome) .. ',"error":' .. (failure and quoted(failure) or 'null') .. '}')
+  local worker, home = worker_of(row.owner)
+  call('RPUSH', tries_key(number), '{"n":' .. row.epoch .. ',"worker":' .. quoted(worker) .. ',"pool":' .. quoted(home)
+    .. ',"started":' .. row.claimed .. ',"ended":' .. int(at) .. ',"outcome":' .. quoted(outcome) .. ',"error":' .. (failure and quoted(failure) or 'null') .. '}')
 end
 
 local function crash(number, row, failure, at)

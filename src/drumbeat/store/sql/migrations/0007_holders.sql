@@ -1,0 +1,6 @@
+-- A job's holder is a pool, a worker's id and its process: two pools of one store may both have a worker-0.
+
+ALTER TABLE drumbeat.jobs ADD COLUMN lease_pool TEXT;
+ALTER TABLE drumbeat.jobs ADD COLUMN lease_instance TEXT;
+ALTER TABLE drumbeat.job_attempts ADD COLUMN worker_pool TEXT;
+UPDATE drumbeat.jobs SET lease_pool = pool_id, lease_instance = '' WHERE status = 'claimed';
