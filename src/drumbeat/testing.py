@@ -87,7 +87,7 @@ class TestPool(PoolDesk):
         """The next job, after as long a wait as it takes for one to come due."""
         types = () if "" in attempts.handlers else tuple(attempts.handlers)
         asked = Claiming(
-            pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, capabilities=capabilities, types=types
+            pool_id=self.pool_id, holder=self._holder(_WORKER), lease=_LEASE, alone=True, capabilities=capabilities, types=types
         )
         waited = timedelta()
         while True:

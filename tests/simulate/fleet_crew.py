@@ -159,7 +159,7 @@ class Life:
         return Holder(pool_id=self.pool_id, worker_id=self.worker_id, instance=self.pod.id)
 
     async def _claim(self) -> bool:
-        claiming = Claiming(pool_id=self.pool_id, holder=self._holder, lease=LEASE)
+        claiming = Claiming(pool_id=self.pool_id, holder=self._holder, lease=LEASE, alone=True)
         found = await self.crew.store.queue.claim(claiming)
         if found:
             self.held, self.left = found[0], found[0].payload["seconds"]

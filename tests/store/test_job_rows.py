@@ -50,6 +50,14 @@ ROW: dict[str, Any] = {
     "created_at": US + 2,
     "claimed_at": US + 3,
     "finished_at": US + 4,
+    "lease_pool": "home",
+    "lease_instance": "i1",
+    "begun_at": US + 5,
+    "suspicions": 12,
+    "alone": 1,
+    "in_company": 0,
+    "lease_us": 60_000_000,
+    "lease_extended": 1,
 }
 
 
@@ -68,6 +76,7 @@ def test_every_column_finds_its_field() -> None:
         attempts=3,
         failures=2,
         crashes=1,
+        suspicions=12,
         max_attempts=9,
         max_crashes=8,
         backoff=Backoff(first=timedelta(seconds=2.5), factor=3.0, most=timedelta(minutes=1), jitter=0.5),
@@ -78,8 +87,11 @@ def test_every_column_finds_its_field() -> None:
         group_rate=RateLimit(count=6, per=timedelta(seconds=1)),
         capability="gpu",
         lease_owner=WorkerId("w"),
+        lease_pool=PoolId("home"),
+        lease_instance="i1",
         lease_epoch=11,
         lease_until=AT,
+        lease_extended=True,
         not_before=later(1),
         cancel_requested=True,
         progress=0.5,
@@ -88,6 +100,7 @@ def test_every_column_finds_its_field() -> None:
         last_error="e",
         created_at=later(2),
         claimed_at=later(3),
+        begun_at=later(5),
         finished_at=later(4),
     )
 
@@ -98,7 +111,9 @@ def test_columns_are_in_the_order_of_their_table() -> None:
     made = re.search(r"CREATE TABLE drumbeat\.jobs \((.*?)\n\)", migration_texts()[4], re.DOTALL)
 
     assert made is not None
-    assert re.findall(r"^    (\w+) ", made.group(1), re.MULTILINE) == list(ROW)
+    later = "\n".join(text for version, text in sorted(migration_texts().items()) if version > 4)
+    added = re.findall(r"ALTER TABLE drumbeat\.jobs ADD COLUMN (\w+)", later)
+    assert [*re.findall(r"^    (\w+) ", made.group(1), re.MULTILINE), *added] == list(ROW)
     assert len(ROW) == COLUMNS
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from drumbeat.core.errors import StoreError, StoreNotReady
-from drumbeat.core.pool import PoolKind, pool
+from drumbeat.core.job import JobStatus
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
 from drumbeat.store.sql import migrate, queries, upkeep
 from drumbeat.store.sql import store as sql_store
@@ -126,22 +128,23 @@ async def test_what_is_missing_is_applied_in_order(url: str, offer: Callable[...
     assert await versions(url) == [*OURS, LATEST + 1, LATEST + 2]
 
 
-async def test_an_older_schema_that_lacks_a_table_is_looked_at_all_the_same(url: str) -> None:
+async def test_an_older_schema_that_lacks_a_table_is_looked_at_all_the_same(url: str, offer: Callable[..., None]) -> None:
     async with open_store(url, create=True):
         pass
     sql = await looking(url)
-    for statement in ("DROP TABLE notes", f"DELETE FROM schema_version WHERE version = {LATEST}"):
-        await sql.run(statement)
+    kept = await sql.rows("SELECT * FROM notes")
+    await sql.run("DROP TABLE notes")
     await sql.close()
+    offer(dict(OURS)[6])
 
     async with open_store(url, check_version=False) as store:
         before = await store.upkeep.check()
-        assert await store.upkeep.migrate() == [LATEST]
+        assert await store.upkeep.migrate() == [LATEST + 1]
         after = await store.upkeep.check()
 
-    assert (before.schema_version, before.rows) == (LATEST - 1, {})
+    assert (before.schema_version, before.rows, len(kept)) == (LATEST, {}, 0)
     assert "run: drumbeat store migrate" in before.problems[0]
-    assert (after.schema_version, after.problems, after.rows["notes"]) == (LATEST, [], 0)
+    assert (after.schema_version, after.problems, after.rows["notes"]) == (LATEST + 1, [], 0)
 
 
 async def _fails(url: str) -> None:
@@ -210,3 +213,31 @@ async def test_views_are_made_anew_by_every_migration(url: str, offer: Callable[
         pass
 
     assert "work_pool" in await tables(url)
+
+
+async def test_jobs_of_before_holders_had_pools_keep_their_holder(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim made before the upgrade is its own pool's, had begun, and is taken back when its lease runs out."""
+    older = {version: text for version, text in OURS.items() if version < 7}
+    with monkeypatch.context() as before:
+        for module in (queries, migrate):
+            before.setattr(module, "migration_texts", lambda: older)
+        for module in (migrate, upkeep, sql_store):
+            before.setattr(module, "LATEST", max(older))
+        before.setattr(migrate, "view_names", list)
+        async with open_store(url, create=True) as store:
+            await store.pools.create(pool("p", PoolKind.JOBS))
+    sql = await looking(url)
+    held = "'p', '{}', 'claimed', 'w', 1, 5, 5, 1"
+    await sql.run(
+        "INSERT INTO jobs (pool_id, payload, status, lease_owner, lease_epoch, lease_until, claimed_at, created_at) "
+        f"VALUES ({held})"
+    )
+    await sql.close()
+
+    async with open_store(url, check_version=False) as store:
+        await store.upkeep.migrate()
+        [job] = await store.jobs.list(PoolId("p"))
+        [taken] = [*await store.queue.expire(), *await store.queue.expire()]
+
+    assert job.holder == Holder(pool_id=PoolId("p"), worker_id=WorkerId("w"))
+    assert (job.begun_at, taken.job_id, taken.status) == (job.claimed_at, job.job_id, JobStatus.PENDING)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
@@ -42,7 +43,7 @@ from drumbeat.store.contract.given import (
     taken,
     told,
 )
-from drumbeat.store.contract.given_jobs import claimed, claiming, holder, pushed, verdict
+from drumbeat.store.contract.given_jobs import EVERY, claimed, claiming, holder, pushed, verdict
 from drumbeat.store.contract.leases import LeasesContract
 from drumbeat.store.contract.logs import LogsContract
 from drumbeat.store.contract.membership import MembershipContract
@@ -253,11 +254,10 @@ async def test_a_row_that_cannot_be_read_keeps_nobody_from_the_others(
 
     assert [job.job_id for job in await store.jobs.list(pool.pool_id, limit=2)] == [good, other]
     await elapse(2 * MINUTE)
-    expired = set()
-    while jobs := await store.queue.expire():  # so many at a time, and other tests have left some
-        expired |= {job.job_id for job in jobs}
-    assert {good, other} <= expired
-    assert await store.jobs.counts(pool.pool_id) == JobCounts(ready=0, delayed=0, claimed=0, done=0, poisoned=3, cancelled=0)
+    await store.queue.expire(EVERY)
+    await elapse(2 * MINUTE)
+    assert {good, other} <= {job.job_id for job in await store.queue.expire(EVERY)}
+    assert await store.jobs.counts(pool.pool_id) == JobCounts(ready=3, oldest_ready=ANY)
     assert "cannot be read" in caplog.text
     assert str(number_of(bad)) in caplog.text
     with pytest.raises(StoreCorrupt, match="cannot be read"):

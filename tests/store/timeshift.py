@@ -16,7 +16,7 @@ _TIMES = {
     "samples": ("at",),
     "runs": ("created_at", "updated_at", "started_at", "warmup_started_at", "warmup_ended_at", "ended_at"),
     "logs": ("at",),
-    "jobs": ("lease_until", "not_before", "created_at", "claimed_at", "finished_at"),
+    "jobs": ("lease_until", "not_before", "created_at", "claimed_at", "begun_at", "finished_at"),
     "job_attempts": ("started_at", "ended_at"),
     "group_claims": ("at", "until"),
     "templates": ("last_used_at", "created_at", "updated_at"),

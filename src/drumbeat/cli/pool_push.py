@@ -45,7 +45,7 @@ def push(
     run_at: Annotated[str | None, typer.Option("--at", help="Not before this moment, such as 2026-12-24T18:00:00Z.")] = None,
     max_attempts: Annotated[int | None, typer.Option("--max-attempts", help="Failures until it is poisoned. Else 3.")] = None,
     max_crashes: Annotated[
-        int | None, typer.Option("--max-crashes", help="Workers it may take down until it is poisoned. Else 3.")
+        int | None, typer.Option("--max-crashes", help="Workers that may die while it runs until it is poisoned. Else 3.")
     ] = None,
     backoff: Annotated[str | None, typer.Option("--backoff", help="How long its first retry waits, such as 10s.")] = None,
     max_backoff: Annotated[str | None, typer.Option("--max-backoff", help="How long any retry waits at the most.")] = None,

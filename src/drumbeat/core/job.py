@@ -80,7 +80,7 @@ class NewJob:
     delay: timedelta = timedelta()  #: not before so long from now, by the store's clock
     run_at: datetime | None = None  #: not before this moment
     max_attempts: int = 3  #: failures after which it is poisoned
-    max_crashes: int = 3  #: workers it may take with it before it is poisoned; counted apart from failures
+    max_crashes: int = 3  #: workers that may be lost while it runs, the last time alone, before it is poisoned
     backoff: Backoff = USUAL_BACKOFF
     timeout: timedelta | None = None  #: an attempt that takes longer has failed
     unique_key: str | None = None  #: while one of this key is pending or claimed in the pool, another push is that one
@@ -124,9 +124,10 @@ class Job:
     type: str = ""
     status: JobStatus = JobStatus.PENDING
     priority: int = 0
-    attempts: int = 0  #: claims so far, this one counted
+    attempts: int = 0  #: attempts that have begun so far, this one counted
     failures: int = 0  #: attempts whose handler failed or timed out
-    crashes: int = 0  #: attempts whose worker was lost
+    crashes: int = 0  #: attempts whose worker was lost while nothing else ran on it
+    suspicions: int = 0  #: attempts whose worker was lost while other jobs ran on it too
     max_attempts: int = 3
     max_crashes: int = 3
     backoff: Backoff = USUAL_BACKOFF
@@ -141,6 +142,7 @@ class Job:
     lease_instance: str | None = None  #: that worker's process
     lease_epoch: int = 0
     lease_until: datetime | None = None
+    lease_extended: bool = False  #: its lease ran out once and was not renewed since: the next time it is taken back
     not_before: datetime | None = None
     cancel_requested: bool = False  #: its worker is to stop it
     progress: float | None = None  #: 0 to 1
@@ -149,7 +151,14 @@ class Job:
     last_error: str | None = None
     created_at: datetime | None = None
     claimed_at: datetime | None = None
+    begun_at: datetime | None = None  #: of the present claim, or of the one that finished it; None while it waits at its worker
     finished_at: datetime | None = None
+
+    @property
+    def must_run_alone(self) -> bool:
+        """Whether one more lost worker would be its last: it runs on a worker that runs nothing else, so that no other
+        job can have been the cause."""
+        return self.crashes + self.suspicions >= max(self.max_crashes - 1, 1)
 
     @property
     def holder(self) -> Holder | None:
@@ -178,7 +187,7 @@ class Outcome(StrEnum):
     FAILED = "failed"  #: its handler said so; counts towards max_attempts
     TIMED_OUT = "timed_out"  #: counts as a failure
     CRASHED = "crashed"  #: its worker was lost; counts towards max_crashes
-    RELEASED = "released"  #: given back undone (a drain, a shutdown); costs nothing
+    RELEASED = "released"  #: given back undone (a drain, a shutdown, a worker lost before it began); costs nothing
     CANCELLED = "cancelled"
 
 

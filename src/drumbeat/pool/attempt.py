@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -17,6 +17,10 @@ from drumbeat.pool.payload import as_json
 from drumbeat.runtime.patience import Overtaken, unless
 
 log = logging.getLogger(__name__)
+
+
+class TakenAway(Exception):
+    """A job was taken from this worker before it began."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -67,19 +71,24 @@ class Attempts:
     chance: Callable[[], float]
     timeout: timedelta | None = None  #: for jobs that name none
 
-    async def verdict(self, held: Held) -> Verdict:
-        """What became of it; never raises, but for a cancellation that was not ours."""
+    async def verdict(self, held: Held, begin: "Callable[[Held], Awaitable[None]] | None" = None) -> Verdict:
+        """What became of it; never raises, but for a cancellation that was not ours. ``begin`` is called first, and may raise
+        TakenAway: then the handler is not called."""
         try:
-            return await self._verdict(held)
+            return await self._verdict(held, begin)
         except Exception as exc:
             log.exception("what became of job %s cannot be told", held.job.job_id)
             error = f"what became of it cannot be told: {type(exc).__name__}"
             return Verdict(token=held.token, outcome=Outcome.FAILED, error=error, fatal=True)
 
-    async def _verdict(self, held: Held) -> Verdict:
+    async def _verdict(self, held: Held, begin: "Callable[[Held], Awaitable[None]] | None") -> Verdict:
         job, token = held.job, held.token
         try:
+            if begin is not None:
+                await begin(held)
             result = await self._result(held)
+        except TakenAway:
+            return Verdict(token=token, outcome=Outcome.RELEASED)
         except asyncio.CancelledError as exc:
             if held.stopped is None:
                 if held.task is not None and held.task.cancelling():

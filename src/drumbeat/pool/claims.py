@@ -8,7 +8,7 @@ from drumbeat.core.job import Job, JobStatus, Token, Verdict
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
-from drumbeat.store.interface import Claiming, Jobs, Queue, Renewed, Settled, Workers
+from drumbeat.store.interface import Claiming, Jobs, Leases, Queue, Renewed, Settled, Workers
 
 _MOST_HELD = 10_000
 
@@ -20,31 +20,46 @@ class Claims:
     queue: Queue
     jobs: Jobs
     workers: Workers
+    leases: Leases
     pool_id: PoolId
     holder: Holder  #: who claims: a worker of this pool, and its process
     lease: timedelta
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+    ahead: bool = False  #: jobs are claimed before they can begin, and ``begin`` says when they do
 
-    async def settle(self, verdicts: Sequence[Verdict], limit: int) -> Settled:
-        """Say what became of jobs and claim up to ``limit`` more, in one transaction."""
-        asked = self._asking(limit) if limit > 0 else None
+    async def settle(self, verdicts: Sequence[Verdict], limit: int, *, alone: bool = False) -> Settled:
+        """Say what became of jobs and claim up to ``limit`` more, in one transaction; ``alone``: nothing else is held."""
+        asked = self._asking(limit, alone) if limit > 0 else None
         if asked is not None and not verdicts:
             return Settled(stale=(), claimed=tuple(await self.queue.claim(asked)))
         return await self.queue.settle(self.holder, verdicts, asked)
 
-    def _asking(self, limit: int) -> Claiming:
+    def _asking(self, limit: int, alone: bool) -> Claiming:
         return Claiming(
             pool_id=self.pool_id,
             holder=self.holder,
             lease=self.lease,
             limit=limit,
+            ahead=self.ahead,
+            alone=alone,
             capabilities=self.capabilities,
             types=self.types,
         )
 
     async def renew(self, tokens: Sequence[Token]) -> Renewed:
         return await self.queue.renew(self.holder, tokens, self.lease)
+
+    async def begin(self, token: Token) -> bool:
+        """Say that a job claimed ahead begins now. False: it is no longer this worker's."""
+        return not await self.queue.begin(self.holder, [token])
+
+    async def take_turn_alone(self) -> bool:
+        """Whether jobs wait to be tried alone, and it is this worker's turn to finish what it holds and take one."""
+        if not await self.jobs.wait_alone(self.pool_id):
+            return False
+        owner = f"{self.holder.worker_id} {self.holder.instance}"
+        return await self.leases.acquire(f"{self.pool_id}/alone", owner, self.lease * 3) is not None
 
     async def held(self) -> Sequence[Job]:
         """What the store says this worker holds."""

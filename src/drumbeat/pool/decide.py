@@ -101,7 +101,9 @@ def mend(view: PoolView) -> Mending:
         living=recovered.living,
         staying=recovered.staying,
         returning=Counter(
-            claim.capability for claim in view.claims if claim.comes_back and (claim.expired or claim.worker_id in over)
+            claim.capability
+            for claim in view.claims
+            if claim.comes_back and ((claim.expired and claim.extended) or claim.worker_id in over)
         ),
     )
 

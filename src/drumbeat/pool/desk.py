@@ -148,6 +148,7 @@ class PoolDesk:
                 holder=self._holder(WorkerId(words("worker_id", worker_id)) if worker_id else self._who),
                 lease=time_span("lease", lease),
                 limit=how_many("limit", limit),
+                alone=limit == 1,
                 capabilities=names("capabilities", capabilities),
                 types=names("types", types),
             )

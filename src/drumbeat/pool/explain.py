@@ -29,6 +29,7 @@ class Why(StrEnum):
     NO_CAPABILITY = "no_capability"
     NO_HANDLER = "no_handler"
     BEHIND_OTHERS = "behind_others"
+    ALONE = "alone"  #: it waits for a worker that runs nothing else
     NEXT = "next"  #: nothing is in its way
 
 
@@ -97,8 +98,9 @@ def _settled(facts: Facts) -> Reason:
 
 
 def _poisoned(job: Job) -> str:
-    if job.crashes >= job.max_crashes:
-        cause = f"it took {_times(job.crashes, 'worker')} with it (limit {job.max_crashes})"
+    if job.crashes and job.crashes + job.suspicions >= job.max_crashes:
+        lost = _times(job.crashes + job.suspicions, "worker")
+        cause = f"{lost} died while it ran, the last time with no other job beside it (limit {job.max_crashes})"
     elif job.failures >= job.max_attempts:
         cause = f"it failed {_times(job.failures, 'time')} (limit {job.max_attempts})"
     else:
@@ -119,11 +121,17 @@ def _claimed(facts: Facts) -> Reason:
     gone = "has no live row: it ended, or works under no name" if worker is None else f"is silent: {_beat(worker, facts.now)}"
     if worker is None and until is not None and until > facts.now:
         return Reason(why=Why.RUNNING, says=f"{since}, which {gone}; its lease holds until {_clock(until)}", until=until)
-    back = f"it comes back when its lease runs out at {_clock(until)}" if until and until > facts.now else _overdue(job)
+    back = f"its lease runs out at {_clock(until)}{_then(job)}" if until and until > facts.now else _overdue(job)
     return Reason(why=Why.STRANDED, says=f"{since}, which {gone}; {back}", until=until)
 
 
+def _then(job: Job) -> str:
+    return "; then it is taken back" if job.lease_extended else ", and is extended once before it is taken back"
+
+
 def _overdue(job: Job) -> str:
+    if not job.lease_extended:
+        return "its lease has run out: the next worker or reaper extends it once, then takes it back (drumbeat pool reap)"
     return "its lease has run out: the next worker or reaper takes it back (drumbeat pool reap)"
 
 
@@ -179,6 +187,9 @@ def _short_of_workers(facts: Facts) -> Iterator[Reason]:
 def _in_line(facts: Facts) -> Reason:
     able = _able(facts)
     busy = sum(1 for worker in able if worker.active > 0)
+    if facts.job.must_run_alone:
+        lost = _times(facts.job.crashes + facts.job.suspicions, "worker")
+        return Reason(why=Why.ALONE, says=f"it waits for a worker that runs nothing else, because {lost} died while it ran")
     if facts.ahead:
         count = f"{'more than ' if facts.ahead_is_more else ''}{_times(facts.ahead, 'job')}"
         says = f"{count} {'is' if facts.ahead == 1 else 'are'} before it, and {busy} of {_times(len(able), 'worker')} are busy"

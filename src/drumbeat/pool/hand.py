@@ -67,6 +67,7 @@ class Hand:
         self.verdicts: list[Verdict] = []
         self._telling: frozenset[Token] = frozenset()  #: verdicts that are on their way to the store
         self.room_for = plan.concurrency  #: how many may run at once
+        self.next_is_alone = False  #: nothing more is claimed until all is finished; then one job, to be run alone
         self.tally = Tally()
 
     @property
@@ -79,14 +80,27 @@ class Hand:
         return len(self._held)
 
     @property
+    def is_busy(self) -> bool:
+        """Whether it holds anything that has no verdict yet."""
+        return len(self._held) > len(self._decided())
+
+    @property
     def is_spent(self) -> bool:
         """Whether it has worked on as many jobs as it ever should."""
         return self._left == 0 and not self._held
 
     def room(self, lingering: int) -> int:
-        """How many more to claim."""
+        """How many more to claim; none beside a job that must run alone."""
+        if self._runs_alone() or (self.next_is_alone and self.is_busy):
+            return 0
+        if self.next_is_alone:
+            return 1 if self._left is None else min(self._left, 1)
         wanted = self.room_for - lingering + self._ahead() - self._running - len(self._waiting)
         return max(wanted if self._left is None else min(wanted, self._left), 0)
+
+    def _runs_alone(self) -> bool:
+        """Whether the one job it holds must run alone: such a job is never given together with others."""
+        return len(self._held) == 1 and next(iter(self._held.values())).job.must_run_alone
 
     def _ahead(self) -> int:
         """How many to hold beyond those that run: as many as are done in a blink."""

@@ -38,6 +38,7 @@ class Keeping:
             await self._clock.sleep(self._claims.lease / 3)
             await _tried(self._renew(), "leases could not be renewed")
             await _tried(self._take_back(), "what silent workers held could not be taken back")
+            await _tried(self._look_for_turn(), "jobs that must run alone are looked for later")
 
     async def _renew(self) -> None:
         tokens = self._hand.tokens()
@@ -54,6 +55,12 @@ class Keeping:
     async def _take_back(self) -> None:
         if expired := await self._claims.expire():
             log.warning("%d jobs were taken back: nobody renewed their leases", expired)
+
+    async def _look_for_turn(self) -> None:
+        """Make a busy worker finish what it holds when jobs wait to be tried alone; an idle one takes them anyway."""
+        if self._hand.held_count and await self._claims.take_turn_alone():
+            log.info("jobs wait to be tried alone; this worker finishes what it holds, then takes one of them")
+            self._hand.next_is_alone = True
 
     async def heed(self) -> None:
         """Hear soon which jobs somebody wants stopped; asked only while one has run for longer than that takes."""

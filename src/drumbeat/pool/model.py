@@ -84,6 +84,7 @@ class Claim:
 
     worker_id: WorkerId
     expired: bool  #: its lease has run out
+    extended: bool = False  #: for the second time: it is taken back
     capability: str = ""
     comes_back: bool = True  #: False: released once more it would be poisoned
 

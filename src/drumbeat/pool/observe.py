@@ -84,6 +84,7 @@ def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime) -> Claim:
     return Claim(
         worker_id=name_of(job.holder, job.pool_id, rows),
         expired=job.lease_until is not None and job.lease_until <= now,
+        extended=job.lease_extended,
         capability=job.capability or "",
-        comes_back=job.crashes + 1 < job.max_crashes,
+        comes_back=job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes,
     )

@@ -31,10 +31,10 @@ class Settling:
         self.is_unsure = False  #: a claim went unanswered: we may hold what we do not know of
         self._repeated: set[Token] = set()  #: verdicts that may have been heard already
 
-    async def settle(self, verdicts: Sequence[Verdict], asked: int) -> Told:
+    async def settle(self, verdicts: Sequence[Verdict], asked: int, *, alone: bool = False) -> Told:
         """One transaction, as a rule; where that is refused nothing is claimed. Raises StoreUnavailable."""
         try:
-            settled = await self._claims.settle(verdicts, asked)
+            settled = await self._claims.settle(verdicts, asked, alone=alone)
         except StoreUnavailable:
             self.is_unsure = self.is_unsure or asked > 0
             self._repeated.update(verdict.token for verdict in verdicts)

@@ -33,10 +33,12 @@ def job_workload(
         queue=store.queue,
         jobs=store.jobs,
         workers=store.workers,
+        leases=store.leases,
         pool_id=home.pool_id,
         holder=holder,
         lease=plan.lease_for(home.thresholds),
         capabilities=plan.capabilities,
+        ahead=bool(plan.prefetch),
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )
 

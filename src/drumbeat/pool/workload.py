@@ -11,7 +11,7 @@ from typing import Any
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import Job, Verdict
-from drumbeat.pool.attempt import Attempts, Held, in_time
+from drumbeat.pool.attempt import Attempts, Held, TakenAway, in_time
 from drumbeat.pool.claims import Claims
 from drumbeat.pool.hand import Hand
 from drumbeat.pool.keeping import Keeping
@@ -190,9 +190,10 @@ class JobWorkload:
     async def _exchange(self) -> bool:
         """One transaction; whether the store answered."""
         verdicts, asked = self.hand.take_verdicts(), self._free()
+        alone = self.hand.held_count == len(verdicts) and not self._lingering
         try:
             self._asking = True
-            told = await self._settling.settle(verdicts, asked)
+            told = await self._settling.settle(verdicts, asked, alone=alone)
         except StoreUnavailable as exc:
             log.warning("%s; %d results wait to be settled", exc, len(verdicts))
             self.hand.keep_verdicts(verdicts)
@@ -205,6 +206,7 @@ class JobWorkload:
         self.hand.settle(verdicts)
         for refused in told.refused:
             self.hand.tally.refuse(refused)
+        self.hand.next_is_alone = self.hand.next_is_alone and not told.asked
         self._may_claim = self._may_claim or told.asked < asked
         self._begin(told.claimed)
         self._weigh(told.asked, len(told.claimed))
@@ -233,7 +235,7 @@ class JobWorkload:
             if held is None or self._attempts is None:
                 return
             try:
-                verdict = await self._attempts.verdict(held)
+                verdict = await self._attempts.verdict(held, self._tell_begun if self._plan.prefetch else None)
             except asyncio.CancelledError:
                 return
             self._finish(held, verdict)
@@ -241,6 +243,21 @@ class JobWorkload:
                 await asyncio.sleep(0)
             if (held := self.hand.next(self._lingering)) is not None:
                 held.task = asyncio.current_task()
+
+    async def _tell_begun(self, held: Held) -> None:
+        """Tell the store that a job claimed ahead begins. Raises TakenAway when it is no longer this worker's."""
+        while True:
+            try:
+                if await self._claims.begin(held.token):
+                    return
+                break
+            except StoreUnavailable as exc:
+                log.warning("%s; job %s begins later", exc, held.job.job_id)
+                await self._clock.sleep(_PAUSES[0])
+            if self._clock.elapsed() >= held.sure_until:
+                break
+        self.hand.forget(held.token)
+        raise TakenAway
 
     def _resume(self) -> None:
         """A handler that had been given up is over at last."""

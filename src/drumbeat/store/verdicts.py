@@ -7,7 +7,14 @@ from typing import Any
 
 from drumbeat.core.job import Job, JobStatus, Outcome, Verdict
 
-_NOBODY: Mapping[str, Any] = {"lease_owner": None, "lease_pool": None, "lease_instance": None, "lease_until": None}
+_NOBODY: Mapping[str, Any] = {
+    "lease_owner": None,
+    "lease_pool": None,
+    "lease_instance": None,
+    "lease_until": None,
+    "lease_extended": False,
+    "begun_at": None,
+}
 
 
 def settled(job: Job, verdict: Verdict, now: datetime) -> Job:
@@ -21,19 +28,33 @@ def settled(job: Job, verdict: Verdict, now: datetime) -> Job:
                 return _ended(failed, JobStatus.POISONED, now)
             return _given_back(failed, now + verdict.retry_in, now)
         case Outcome.CRASHED:
-            return crashed(job, verdict.error, now)
+            return lost(job, verdict.error, now, in_company=False)
         case Outcome.RELEASED:
-            return _given_back(replace(job, attempts=job.attempts - 1), now, now)
+            return _given_back(replace(job, attempts=job.attempts - (job.begun_at is not None)), now, now)
         case Outcome.CANCELLED:
             return _ended(replace(job, last_error=verdict.error or job.last_error), JobStatus.CANCELLED, now)
 
 
-def crashed(job: Job, error: str | None, now: datetime) -> Job:
-    """The job after its worker was lost."""
+def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job:
+    """The job after its worker was lost; ``in_company``: other jobs had begun on that worker too."""
+    if job.begun_at is None:
+        return _given_back(job, now, now)
+    if in_company:
+        return _given_back(replace(job, suspicions=job.suspicions + 1, last_error=error), now, now)
     fallen = replace(job, crashes=job.crashes + 1, last_error=error)
-    if fallen.crashes >= job.max_crashes:
+    if fallen.crashes + fallen.suspicions >= job.max_crashes:
         return _ended(fallen, JobStatus.POISONED, now)
     return _given_back(fallen, now, now)
+
+
+def how_lost(job: Job, error: str, others: int) -> tuple[Outcome, str]:
+    """How the attempt of a job whose worker was lost ended; so many others had begun on that worker."""
+    if job.begun_at is None:
+        return Outcome.RELEASED, f"{error}; it had not begun"
+    if others:
+        also = "another job" if others == 1 else f"{others} other jobs"
+        return Outcome.CRASHED, f"{error}; {also} ran there too, so which one was the cause is not known"
+    return Outcome.CRASHED, error
 
 
 def _given_back(job: Job, due: datetime, now: datetime) -> Job:

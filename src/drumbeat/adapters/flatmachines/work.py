@@ -109,7 +109,7 @@ class DrumbeatWorkPool:
         """The next item, for this worker alone. None when there is none, or the worker may have none."""
         store, pool_id = await self._store(), await self._place.pool(self.name)
         holder = self._backend.holder(pool_id, worker_id)
-        claiming = Claiming(pool_id=pool_id, holder=holder, lease=self._backend.lease)
+        claiming = Claiming(pool_id=pool_id, holder=holder, lease=self._backend.lease, alone=True)
         claimed = await store.queue.claim(claiming)
         return self._item(claimed[0]) if claimed else None
 

@@ -13,6 +13,8 @@ from drumbeat.store.contract.given import (
 )
 from drumbeat.store.interface import Claiming, Store
 
+EVERY = 100_000  #: leases to look at: a store may be shared with tests that left some
+
 
 def holder(pool: Pool, worker_id: WorkerId = W1, instance: str = "") -> Holder:
     return Holder(pool_id=pool.pool_id, worker_id=worker_id, instance=instance)

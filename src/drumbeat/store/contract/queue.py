@@ -2,9 +2,10 @@
 
 from drumbeat.store.contract.claiming import ClaimContract
 from drumbeat.store.contract.holding import HoldContract
+from drumbeat.store.contract.losing import LossContract
 from drumbeat.store.contract.pushing import PushContract
 from drumbeat.store.contract.settling import SettleContract
 
 
-class QueueContract(PushContract, ClaimContract, SettleContract, HoldContract):
+class QueueContract(PushContract, ClaimContract, SettleContract, HoldContract, LossContract):
     """Every sentence of ``Queue``."""

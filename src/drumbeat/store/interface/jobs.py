@@ -19,6 +19,8 @@ class Claiming:
     holder: Holder  #: who will hold them
     lease: timedelta  #: how long the jobs are this worker's, unless it renews
     limit: int = 1
+    ahead: bool = False  #: none of them begins yet: ``begin`` says when one does
+    alone: bool = False  #: the worker holds nothing else: it may be given one job that must run alone
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()  #: only jobs of these types; none named: of every type
 
@@ -50,19 +52,27 @@ class Queue(Protocol):
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
         """Take ready jobs, highest priority first, then oldest; no two claims ever get the same one.
 
-        Counts an attempt, raises the epoch, opens a row of the attempts log. A job is passed over while its time has not come,
+        Raises the epoch, and counts an attempt unless it is claimed ahead. A job is passed over while its time has not come,
         its group is at its limit or rate, or this worker lacks its capability. Nothing is given from a paused pool, nor to a
         worker that was asked to drain, drains or has ended. A worker without a row may claim.
+
+        A job that must run alone is given only to a worker that holds nothing else (``alone``), and by itself: in its turn to
+        a claim of one job, and to a larger one when nothing else is claimable.
         """
+        ...
+
+    async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
+        """Say that jobs claimed ahead begin now: counts an attempt for each. Answers with those that are no longer this
+        worker's, which must not be begun. Harmless to repeat."""
         ...
 
     async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
         """Say what became of claimed jobs, and claim more, in one transaction.
 
         DONE keeps the result. FAILED and TIMED_OUT count a failure: the job is pending again after ``retry_in``, or poisoned
-        when its failures reach max_attempts, or when it is fatal. RELEASED gives it back at once and takes the attempt back.
-        CANCELLED ends it. A verdict whose token is not the job's present claim by this worker changes nothing and is answered
-        as stale. Each closes its row of the attempts log.
+        when its failures reach max_attempts, or when it is fatal. RELEASED gives it back at once and takes back the attempt, if
+        it had begun. CANCELLED ends it. A verdict whose token is not the job's present claim by this worker changes nothing and
+        is answered as stale. Each closes its row of the attempts log. ``claiming`` is by the same holder.
         """
         ...
 
@@ -72,12 +82,20 @@ class Queue(Protocol):
 
     async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
         """Take back everything a lost worker held, in whichever pool's queue, and nothing that a worker of the same id in
-        another pool, or another process under the same name, holds: each counts a crash and is pending again, or
-        poisoned when its crashes reach max_crashes. Answers with them as they are now. Harmless to repeat."""
+        another pool, or another process under the same name, holds. Answers with them as they are now. Harmless to repeat.
+
+        All are pending again. A job that had not begun is charged nothing. Where one had begun, it counts a crash; where
+        several had, each counts a suspicion. Together they count towards max_crashes, at which a job is poisoned if it was the
+        only one that had begun; before that it must run alone.
+        """
         ...
 
     async def expire(self, limit: int = 1000) -> Sequence[Job]:
-        """The same for jobs whose lease has run out, whoever held them (C54)."""
+        """The same for jobs whose lease has run out, whoever held them.
+
+        A lease that runs out is first extended once, by its own length, since the store may have been out of reach: a holder
+        that is alive renews it. Only a lease that runs out again is taken back.
+        """
         ...
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
@@ -138,9 +156,13 @@ class Jobs(Protocol):
         """What a worker holds that somebody has asked to be stopped. A cheap look, which changes nothing: to be taken often."""
         ...
 
+    async def wait_alone(self, pool_id: PoolId) -> bool:
+        """Whether ready jobs of the pool wait for a worker that runs nothing else."""
+        ...
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
-        """Poisoned and cancelled jobs are pending again, with their failures and crashes forgotten; None: every poisoned one
-        of the pool. One whose unique key another unfinished job has is left. Answers with those that were requeued."""
+        """Poisoned and cancelled jobs are pending again, with their failures, crashes and suspicions forgotten; None: every
+        poisoned one of the pool. One whose unique key another unfinished job has is left. Answers with those requeued."""
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:

@@ -98,6 +98,10 @@ class MemoryJobs(Table):
         return [job.token for job in held if job.status is JobStatus.CLAIMED and job.cancel_requested]
 
     @operation
+    def wait_alone(self, pool_id: PoolId) -> bool:
+        return any(job.must_run_alone for job in self._ready(pool_id))
+
+    @operation
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         rows = self._rows(pool_id)
         if job_ids is None:
@@ -170,7 +174,14 @@ class MemoryJobs(Table):
         if job.unique_key is not None:
             rows.keys[job.unique_key] = job.job_id
         again = replace(
-            job, status=JobStatus.PENDING, failures=0, crashes=0, cancel_requested=False, finished_at=None, not_before=now
+            job,
+            status=JobStatus.PENDING,
+            failures=0,
+            crashes=0,
+            suspicions=0,
+            cancel_requested=False,
+            finished_at=None,
+            not_before=now,
         )
         rows.keep(again, now)
         self.state.news.tell(job.pool_id)

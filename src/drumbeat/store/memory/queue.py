@@ -1,6 +1,6 @@
 """Jobs on the move, in memory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,9 +13,9 @@ from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Renewed, Settled
 from drumbeat.store.job_ids import job_id_of, refuse_own_form
-from drumbeat.store.memory.ready import JobRows
+from drumbeat.store.memory.ready import JobRows, Leased
 from drumbeat.store.memory.state import PoolRows, Table, operation, plain
-from drumbeat.store.verdicts import crashed, settled
+from drumbeat.store.verdicts import how_lost, lost, settled
 
 
 class MemoryQueue(Table):
@@ -50,7 +50,9 @@ class MemoryQueue(Table):
             if job is None:
                 stale.append(token)
                 continue
-            self.state.rows(job.pool_id).jobs.jobs[job.job_id] = replace(job, lease_until=until)
+            rows = self.state.rows(job.pool_id).jobs
+            rows.jobs[job.job_id] = replace(job, lease_until=until, lease_extended=False)
+            rows.leases[job.job_id] = Leased(lease=lease)
             if job.cancel_requested:
                 cancelled.append(token)
         return Renewed(stale=tuple(stale), cancelled=tuple(cancelled))
@@ -58,13 +60,30 @@ class MemoryQueue(Table):
     @operation
     def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
         self.state.admit(fence)
-        return [self._crash(job, error) for job in list(self._claimed()) if job.holder == holder]
+        return self._lose([job for job in self._claimed() if job.holder == holder], lambda job: error)
 
     @operation
     def expire(self, limit: int = 1000) -> Sequence[Job]:
         now = self.state.now()
-        late = [job for job in self._claimed() if job.lease_until is not None and job.lease_until <= now][:limit]
-        return [self._crash(job, f"the lease of {job.lease_owner} ran out") for job in late]
+        late = [job for job in self._claimed() if job.lease_until is not None and job.lease_until <= now]
+        again = [job for job in late if job.lease_extended][:limit]
+        for job in [job for job in late if not job.lease_extended][:limit]:
+            longer = replace(job, lease_until=now + self._leased(job).lease, lease_extended=True)
+            self.state.rows(job.pool_id).jobs.jobs[job.job_id] = longer
+        return self._lose(again, lambda job: f"the lease of {job.lease_owner} ran out")
+
+    @operation
+    def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
+        stale = []
+        for token in tokens:
+            job = self.state.held(holder, token)
+            if job is None:
+                stale.append(token)
+            elif job.begun_at is None:
+                rows, now = self.state.rows(job.pool_id).jobs, self.state.now()
+                rows.jobs[job.job_id] = replace(job, attempts=job.attempts + 1, begun_at=now)
+                rows.attempts[job.job_id][-1] = replace(rows.attempts[job.job_id][-1], started_at=now)
+        return stale
 
     async def wait(self, pool_id: PoolId, within: timedelta) -> bool:
         with self.state.faults.around():
@@ -97,9 +116,20 @@ class MemoryQueue(Table):
         rows = self.state.rows(claiming.pool_id)
         now = self.state.now()
         rows.jobs.promote(now)
+        if not self._may_claim(rows, claiming):
+            taken: list[Job] = []
+        else:
+            taken = self._take(rows, claiming, now)
+            if not taken and claiming.alone and claiming.limit > 1:
+                taken = self._take(rows, replace(claiming, limit=1), now)
+        if len(taken) < claiming.limit:
+            self.state.news.looked(claiming.pool_id)
+        return taken
+
+    def _take(self, rows: PoolRows, claiming: Claiming, now: datetime) -> list[Job]:
         taken: list[Job] = []
         passed: list[Job] = []
-        for job in rows.jobs.take() if self._may_claim(rows, claiming) else ():
+        for job in rows.jobs.take():
             if _fits(rows.jobs, job, claiming, now):
                 taken.append(_take(rows.jobs, job, claiming, now))
             else:
@@ -108,8 +138,6 @@ class MemoryQueue(Table):
                 break
         for job in passed:
             rows.jobs.keep(job, now)
-        if len(taken) < claiming.limit:
-            self.state.news.looked(claiming.pool_id)
         return taken
 
     def _may_claim(self, rows: PoolRows, claiming: Claiming) -> bool:
@@ -127,8 +155,26 @@ class MemoryQueue(Table):
         self._end_attempt(job, settled(job, verdict, self.state.now()), verdict.outcome, verdict.error)
         return True
 
-    def _crash(self, job: Job, error: str) -> Job:
-        return self._end_attempt(job, crashed(job, error, self.state.now()), Outcome.CRASHED, error)
+    def _lose(self, jobs: Sequence[Job], why: Callable[[Job], str]) -> list[Job]:
+        """Take jobs back from workers that are lost."""
+        now, others = self.state.now(), {job.holder: self._count_begun(job.holder) - 1 for job in jobs}
+        after = []
+        for job in jobs:
+            outcome, error = how_lost(job, why(job), others[job.holder])
+            charged = lost(job, error, now, in_company=others[job.holder] > 0)
+            after.append(self._end_attempt(job, charged, outcome, error))
+        return after
+
+    def _count_begun(self, holder: Holder | None) -> int:
+        """How many jobs had begun on a lost worker: noted with each, since their leases may not run out together."""
+        begun = [job for job in self._claimed() if job.holder == holder and job.begun_at is not None]
+        many = max([len(begun), *(self._leased(job).begun for job in begun)])
+        for job in begun:
+            self.state.rows(job.pool_id).jobs.leases[job.job_id] = replace(self._leased(job), begun=many)
+        return many
+
+    def _leased(self, job: Job) -> Leased:
+        return self.state.rows(job.pool_id).jobs.leases[job.job_id]
 
     def _end_attempt(self, job: Job, now_is: Job, outcome: Outcome, error: str | None) -> Job:
         rows = self.state.rows(job.pool_id).jobs
@@ -178,6 +224,8 @@ def _fits(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> bool:
     """Whether this worker may have the job, and its group one more."""
     if claiming.types and job.type not in claiming.types:
         return False
+    if job.must_run_alone and not (claiming.alone and claiming.limit == 1):
+        return False
     if job.capability is not None and job.capability not in claiming.capabilities:
         return False
     limited = job.group is not None and job.group_limit is not None
@@ -188,17 +236,20 @@ def _take(rows: JobRows, job: Job, claiming: Claiming, now: datetime) -> Job:
     taken = replace(
         job,
         status=JobStatus.CLAIMED,
-        attempts=job.attempts + 1,
+        attempts=job.attempts + (not claiming.ahead),
+        begun_at=None if claiming.ahead else now,
         lease_owner=claiming.holder.worker_id,
         lease_pool=claiming.holder.pool_id,
         lease_instance=claiming.holder.instance,
         lease_epoch=job.lease_epoch + 1,
         lease_until=now + claiming.lease,
+        lease_extended=False,
         claimed_at=now,
         progress=None,
         progress_note=None,
     )
     rows.keep(taken, now)
+    rows.leases[job.job_id] = Leased(lease=claiming.lease)
     attempt = Attempt(
         job_id=job.job_id,
         n=taken.lease_epoch,

@@ -2,10 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from heapq import heappop, heappush
 
 from drumbeat.core.job import Attempt, Job, JobId, JobStatus, RateLimit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leased:
+    """What is known of a claim beside its job."""
+
+    lease: timedelta
+    begun: int = 0  #: how many jobs had begun on its worker when that was found lost
 
 
 @dataclass(slots=True, kw_only=True)
@@ -15,6 +23,7 @@ class JobRows:
     jobs: dict[JobId, Job] = field(default_factory=dict)
     numbers: dict[JobId, int] = field(default_factory=dict)
     attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
+    leases: dict[JobId, Leased] = field(default_factory=dict)  #: of the last claim of each
     claims: dict[str, list[datetime]] = field(default_factory=dict)  #: when jobs of a group with a rate were claimed
     keys: dict[str, JobId] = field(default_factory=dict)  #: whose unique key it was last
     _ready: list[tuple[int, int, JobId]] = field(default_factory=list)
@@ -34,6 +43,7 @@ class JobRows:
     def remove(self, job_id: JobId) -> None:
         del self.jobs[job_id], self.numbers[job_id]
         self.attempts.pop(job_id, None)
+        self.leases.pop(job_id, None)
 
     def promote(self, now: datetime) -> None:
         """Queue those whose time has come."""

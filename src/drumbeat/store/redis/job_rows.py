@@ -58,11 +58,14 @@ class _Row(msgspec.Struct, frozen=True):
     attempts: int = 0
     failures: int = 0
     crashes: int = 0
+    suspicions: int = 0
     epoch: int = 0
     owner: tuple[str, str, str] | None = None  #: pool, worker and process
     until: int | None = None
+    extended: int = 0
     not_before: int | None = None
     claimed: int | None = None
+    begun: int | None = None
     finished: int | None = None
     cancel: bool = False
     progress: float | None = None
@@ -164,7 +167,7 @@ def _lane(job: NewJob) -> str:
 
 
 def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
-    """Pool, holder, lease, limit, capabilities and types."""
+    """Pool, holder, lease, limit, capabilities, types, whether ahead, and whether alone."""
     return (
         claiming.pool_id,
         holder_word(claiming.holder),
@@ -172,6 +175,8 @@ def claiming_words(claiming: Claiming) -> tuple[Argument, ...]:
         claiming.limit,
         _pack(claiming.capabilities),
         _pack(claiming.types),
+        int(claiming.ahead),
+        int(claiming.alone),
     )
 
 
@@ -244,6 +249,7 @@ def _job(row: _Row) -> Job:
         attempts=row.attempts,
         failures=row.failures,
         crashes=row.crashes,
+        suspicions=row.suspicions,
         max_attempts=doc.max_attempts,
         max_crashes=doc.max_crashes,
         backoff=_USUAL if doc.backoff is None else _backoff(*doc.backoff),
@@ -258,6 +264,7 @@ def _job(row: _Row) -> Job:
         lease_instance=None if row.owner is None else row.owner[2],
         lease_epoch=row.epoch,
         lease_until=_moment(row.until),
+        lease_extended=row.extended != 0,
         not_before=_moment(row.not_before),
         cancel_requested=row.cancel,
         progress=row.progress,
@@ -266,6 +273,7 @@ def _job(row: _Row) -> Job:
         last_error=row.last_error,
         created_at=instant(row.created),
         claimed_at=_moment(row.claimed),
+        begun_at=_moment(row.begun),
         finished_at=_moment(row.finished),
     )
 
@@ -301,7 +309,7 @@ def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
         n=job.lease_epoch,
         worker_id=job.lease_owner,
         worker_pool=job.lease_pool or job.pool_id,
-        started_at=job.claimed_at,
+        started_at=job.begun_at or job.claimed_at,
         ended_at=job.finished_at if done else None,
         outcome=Outcome.DONE if done else None,
     )

@@ -81,6 +81,9 @@ class RedisJobs:
             for number, own, epoch in found
         ]
 
+    async def wait_alone(self, pool_id: PoolId) -> bool:
+        return bool(await self._database.run("job_wait_alone", pool_id))
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))
         return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]

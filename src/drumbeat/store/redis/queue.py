@@ -59,6 +59,9 @@ class RedisQueue:
         stale, cancelled = await self._database.run("queue_renew", holder_word(holder), token_words(tokens), to_us(lease))
         return Renewed(stale=tuple(tokens[n] for n in stale), cancelled=tuple(tokens[n] for n in cancelled))
 
+    async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
+        return [tokens[n] for n in await self._database.run("queue_begin", holder_word(holder), token_words(tokens))]
+
     async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
         return jobs_of(await self._database.run("queue_release", *fence_words(fence), holder_word(holder), error))
 

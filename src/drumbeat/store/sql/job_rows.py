@@ -42,7 +42,7 @@ _SET = MemberDescriptorType.__set__
 _PRIORITY = 7
 _rare = attrgetter(*(name for name in NewJob.__dataclass_fields__ if name not in ("payload", "type", "priority")))
 _NOTHING_RARE = _rare(NewJob(payload=None))
-COLUMNS = 35  #: of ``jobs``, in the order in which its migrations made them
+COLUMNS = 41  #: of ``jobs``, in the order in which its migrations made them
 
 
 def json_text(value: Any, what: str) -> str:
@@ -81,7 +81,9 @@ def job_of(whole: Row) -> Job:
         _DECODER.decode(row[4]),
         row[3],
         _STATUS[row[5]],
-        *row[7:13],  # priority, attempts, failures, crashes, max_attempts, max_crashes
+        *row[7:11],  # priority, attempts, failures, crashes
+        row[36],  # suspicions
+        *row[11:13],  # max_attempts, max_crashes
         _BACKOFF if row[13] is None else _backoff_of(row[13]),
         None if row[14] is None else timedelta(microseconds=row[14]),
         *row[15:18],  # unique_key, group, group_limit
@@ -90,6 +92,7 @@ def job_of(whole: Row) -> Job:
         *row[33:35],  # lease_pool, lease_instance
         row[22],
         _moment(row[23]),
+        row[40] != 0,  # lease_extended
         _moment(row[24]),
         row[25] != 0,
         *row[26:28],  # progress, progress_note
@@ -97,6 +100,7 @@ def job_of(whole: Row) -> Job:
         row[29],
         _moment(row[30]),
         _moment(row[31]),
+        _moment(row[35]),
         _moment(row[32]),
     )
     job = object.__new__(Job)
@@ -154,6 +158,9 @@ def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
         "attempts": job.attempts,
         "failures": job.failures,
         "crashes": job.crashes,
+        "suspicions": job.suspicions,
+        "alone": int(job.must_run_alone),
+        "begun_at": at_us(job.begun_at),
         "result": None if job.result is None else json_text(job.result, "result"),
         "lease_owner": job.lease_owner,
         "lease_pool": job.lease_pool,
@@ -171,7 +178,7 @@ def attempt_row(job: Job, number: int, outcome: Outcome, error: str | None, now:
         "n": job.lease_epoch,
         "worker_id": job.lease_owner,
         "worker_pool": job.lease_pool,
-        "started_at": at_us(job.claimed_at),
+        "started_at": at_us(job.begun_at or job.claimed_at),
         "ended_at": now,
         "outcome": str(outcome),
         "error": text(error),
@@ -200,7 +207,7 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
         n=job.lease_epoch,
         worker_id=job.lease_owner,
         worker_pool=job.lease_pool or job.pool_id,
-        started_at=job.claimed_at,
+        started_at=job.begun_at or job.claimed_at,
         ended_at=job.finished_at,
         outcome=Outcome.DONE if job.status is JobStatus.DONE else None,
     )

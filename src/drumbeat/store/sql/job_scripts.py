@@ -11,7 +11,7 @@ from drumbeat.core.worker import Holder
 from drumbeat.store.sql.database import Row, Rows, Script, check_fence
 from drumbeat.store.sql.job_rows import attempt_row, holder_values, job_of, job_row, row_id, rows_json, tokens_json
 from drumbeat.store.sql.rows import at_us, instant
-from drumbeat.store.verdicts import crashed, settled
+from drumbeat.store.verdicts import how_lost, lost, settled
 
 Ended = tuple[Job, Job, Outcome, str | None]  #: a job before and after the end of an attempt, and how it ended
 
@@ -97,24 +97,40 @@ def settle_others(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[
 def release(holder: Holder, error: str, fence: Fence | None) -> Script[list[Job]]:
     yield from check_fence(fence)
     rows = yield "lock_jobs_of_worker", holder_values(holder)
-    return (yield from _crash(rows, lambda job: error))
+    return (yield from _lose(rows, lambda job: error))
 
 
 def expire(limit: int) -> Script[list[Job]]:
+    """What ran out for the first time is extended; what ran out again is taken back."""
+    yield "extend_leases", {"limit": limit}
     rows = yield "lock_expired", {"limit": limit}
-    return (yield from _crash(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
+    return (yield from _lose(rows, lambda job: f"the lease of {job.lease_owner} ran out"))
 
 
-def _crash(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
+def _lose(rows: Rows, why: Callable[[Job], str]) -> Script[list[Job]]:
+    """Take jobs back from workers that are lost."""
     now = instant((yield "now", {})[0]["now"])
     numbers: dict[JobId, int] = {}
     ended: list[Ended] = []
+    begun: dict[Holder | None, int] = {}
     for row in rows:
         job = job_of(row)
         numbers[job.job_id] = row["seq"]
-        ended.append((job, crashed(job, why(job), now), Outcome.CRASHED, why(job)))
+        if job.holder is not None and job.holder not in begun:
+            begun[job.holder] = yield from _count_begun(job.holder)
+        others = begun.get(job.holder, 1) - 1
+        outcome, error = how_lost(job, why(job), others)
+        ended.append((job, lost(job, error, now, in_company=others > 0), outcome, error))
     yield from _save(ended, numbers)
     return [after for _, after, _, _ in ended]
+
+
+def _count_begun(holder: Holder) -> Script[int]:
+    """How many jobs had begun on a worker that is lost: noted with each, since their leases may not run out together."""
+    [found] = yield "count_begun", holder_values(holder)
+    if found["jobs"] > 1:
+        yield "note_company", holder_values(holder) | {"jobs": found["jobs"]}
+    return max(int(found["jobs"]), int(found["in_company"]))
 
 
 def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[None]:

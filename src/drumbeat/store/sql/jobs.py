@@ -94,6 +94,9 @@ class SqlJobs:
         rows = await self._database.read("list_to_stop", holder_values(holder))
         return [Token(job_id=row_id(row), epoch=row["lease_epoch"]) for row in rows]
 
+    async def wait_alone(self, pool_id: PoolId) -> bool:
+        return bool(await self._database.read("any_alone", {"pool_id": pool_id}))
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         requeued = await self._database.transact(_requeue(pool_id, job_ids))
         await self._queue.ring([pool_id] if requeued else [])

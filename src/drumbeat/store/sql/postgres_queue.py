@@ -134,7 +134,9 @@ class PostgresQueue(SqlQueue):
             taken += await self._database.transact(_claim_under_lock(values))
         elif left and floor is not GROUND:
             self._floors.pop(_asking(claiming), None)
-            taken += await self._claim(replace(claiming, limit=left))
+            taken += await self._claim(replace(claiming, limit=left, alone=claiming.alone and not taken))
+        if not taken and claiming.alone and claiming.limit > 1 and rows[0]["alone_waits"]:
+            taken += await self._claim(replace(claiming, limit=1))
         return taken
 
 
@@ -234,6 +236,8 @@ def _claim_values(claiming: Claiming, floor: Floor) -> dict[str, Any]:
         "pool_id": claiming.pool_id,
         "lease": to_us(claiming.lease),
         "limit": claiming.limit,
+        "ahead": claiming.ahead,
+        "alone": claiming.alone and claiming.limit == 1,
         "capabilities": claiming.capabilities,
         "types": claiming.types,
         "priority": floor.priority,

@@ -67,6 +67,12 @@ class SqlQueue:
             cancelled=tuple(token for token in tokens if kept.get(numbers.get(token.job_id, 0))),
         )
 
+    async def begin(self, holder: Holder, tokens: Sequence[Token]) -> Sequence[Token]:
+        numbers = await self._numbers(tokens)
+        values = holder_values(holder) | {"tokens": tokens_json(tokens, numbers)}
+        begun = {row["seq"] for row in await self._database.write("begin_held", values)} if tokens else set()
+        return [token for token in tokens if numbers.get(token.job_id) not in begun]
+
     async def release(self, holder: Holder, error: str, *, fence: Fence | None = None) -> Sequence[Job]:
         return await self._recovered(release(holder, error, fence))
 

@@ -87,9 +87,14 @@ def _claim(claiming: Claiming) -> Script[Sequence[Row]]:
     values = _claim_values(claiming) | {"now": gate[0]["now"]}
     if gate[0]["due"]:
         yield "promote_jobs", values
-    if gate[0]["limited"] or gate[0]["due"]:
-        return (yield from claim_limited(values))
-    return (yield "claim_jobs", values)
+    rows = yield from _take(values, among_groups=gate[0]["limited"] or gate[0]["due"])
+    if not rows and gate[0]["alone_waits"] and claiming.alone:
+        rows = yield from _take(values | {"limit": 1, "alone": True}, among_groups=gate[0]["limited"])
+    return rows
+
+
+def _take(values: Mapping[str, Any], *, among_groups: bool) -> Script[Sequence[Row]]:
+    return (yield from claim_limited(values)) if among_groups else (yield "claim_jobs", values)
 
 
 def _claim_values(claiming: Claiming) -> dict[str, Any]:
@@ -97,6 +102,8 @@ def _claim_values(claiming: Claiming) -> dict[str, Any]:
         "pool_id": claiming.pool_id,
         "lease": to_us(claiming.lease),
         "limit": claiming.limit,
+        "ahead": claiming.ahead,
+        "alone": claiming.alone and claiming.limit == 1,
         "capabilities": dump(claiming.capabilities) if claiming.capabilities else "[]",
         "types": dump(claiming.types) if claiming.types else "[]",
     }

@@ -154,6 +154,7 @@ class JobShape(Shape):
     attempts: int
     failures: int
     crashes: int
+    suspicions: int
     max_attempts: int
     max_crashes: int
     timeout: Seconds | None
@@ -162,6 +163,7 @@ class JobShape(Shape):
     group_limit: int | None
     capability: str | None
     lease_owner: str | None
+    lease_pool: str | None
     lease_until: datetime | None
     not_before: datetime | None
     cancel_requested: bool
@@ -170,6 +172,7 @@ class JobShape(Shape):
     last_error: str | None
     created_at: datetime | None
     claimed_at: datetime | None
+    begun_at: datetime | None
     finished_at: datetime | None
 
 
@@ -178,6 +181,7 @@ class AttemptShape(Shape):
 
     n: int
     worker_id: str
+    worker_pool: str
     started_at: datetime
     ended_at: datetime | None
     outcome: Outcome | None

@@ -19,8 +19,20 @@ _ATTEMPTS = (
     Column(name="outcome", read=lambda attempt: attempt.outcome),
     Column(name="error", loose=True, read=lambda attempt: attempt.error),
 )
-_FACTS = ("type", "priority", "attempts", "failures", "crashes", "max_attempts", "timeout", "unique_key", "group", "capability")
-_TIMES = ("created_at", "not_before", "claimed_at", "finished_at", "lease_owner", "lease_until")
+_FACTS = (
+    "type",
+    "priority",
+    "attempts",
+    "failures",
+    "crashes",
+    "suspicions",
+    "max_attempts",
+    "timeout",
+    "unique_key",
+    "group",
+    "capability",
+)
+_TIMES = ("created_at", "not_before", "claimed_at", "begun_at", "finished_at", "lease_owner", "lease_until")
 
 
 def add(house: House) -> None:

@@ -1,8 +1,8 @@
 -- needs: jobs, lanes, claim
 -- The jobs are off their lanes before the script ends, so no other claim sees them.
-local pool, holder, lease, limit, capabilities, types = unpack(ARGV)
+local pool, holder, lease, limit, capabilities, types, ahead, alone = unpack(ARGV)
 expect_pool(pool)
-local claiming = {holder = holder, lease = tonumber(lease), limit = tonumber(limit)}
+local claiming = {holder = holder, lease = tonumber(lease), limit = tonumber(limit), ahead = ahead == '1', alone = alone == '1'}
 claiming.capabilities, claiming.types = cmsgpack.unpack(capabilities), cmsgpack.unpack(types)
 local at = now()
 local taken = claim(pool, claiming, at)

@@ -1,13 +1,21 @@
 -- needs: jobs, lanes, verdicts
--- Leases that have run out by this server's clock, whoever held them.
-local left, at, expired = tonumber(ARGV[1]), now(), {}
+-- Leases that have run out by this server's clock, whoever held them. The first time one is extended by its own length: the
+-- store may have been out of reach. One that runs out again is taken back.
+local left, at, expired, begun = tonumber(ARGV[1]), now(), {}, {}
 for _, pool in ipairs(call('ZRANGE', prefix .. 'pools', 0, -1)) do
   if left <= 0 then break end
   for _, number in ipairs(call('ZRANGEBYSCORE', key(pool, 'leases'), '-inf', int(at), 'LIMIT', 0, left)) do
     local row = load(number)
-    crash(number, row, 'the lease of ' .. worker_of(row.owner) .. ' ran out', at)
-    expired[#expired + 1] = as_json(number, row)
-    left = left - 1
+    if not row.extended then
+      local till = int(at + (row.lease or 0))
+      call('HSET', job_key(number), 'until', till, 'extended', 1)
+      call('ZADD', key(pool, 'leases'), till, number)
+    else
+      begun[row.owner] = begun[row.owner] or count_begun(row.owner)
+      lose(number, row, 'the lease of ' .. worker_of(row.owner) .. ' ran out', begun[row.owner] - 1, at)
+      expired[#expired + 1] = as_json(number, row)
+      left = left - 1
+    end
   end
 end
 flush()

@@ -3,10 +3,11 @@
 local name, epoch, holder, failure = unpack(ARGV)
 admit(name, epoch)
 local at, released, numbers = now(), {}, call('SMEMBERS', held_key(holder))
+local others = count_begun(holder) - 1
 table.sort(numbers)
 for _, number in ipairs(numbers) do
   local row = load(number)
-  crash(number, row, failure, at)
+  lose(number, row, failure, others, at)
   released[#released + 1] = as_json(number, row)
 end
 flush()

@@ -6,7 +6,8 @@ for n, token in ipairs(tokens) do
   local number = number_of(token[1])
   local row = peek(number)
   if holds(row, holder, int(token[2])) then
-    call('HSET', job_key(number), 'until', till)
+    call('HSET', job_key(number), 'until', till, 'lease', int(lease))
+    call('HDEL', job_key(number), 'extended')
     call('ZADD', key(row.pool, 'leases'), till, number)
     if row.cancel then cancelled[#cancelled + 1] = n - 1 end
   else

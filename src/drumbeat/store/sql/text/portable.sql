@@ -505,7 +505,8 @@ SELECT @now AS now,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                   AND j.not_before <= @now) AS due,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending'
-                  AND j.delayed = 0 AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)) AS limited
+                  AND j.delayed = 0 AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)) AS limited,
+       EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.alone = 1) AS alone_waits
   FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
 
 -- name: queue_standing
@@ -517,6 +518,20 @@ SELECT @now AS now,
 
 -- name: any_expired
 SELECT 1 AS expired FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
+
+-- name: any_alone
+SELECT 1 AS alone FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'pending' AND alone = 1 AND delayed = 0 LIMIT 1;
+
+-- name: count_begun
+SELECT COUNT(*) AS jobs, COALESCE(MAX(in_company), 0) AS in_company FROM drumbeat.jobs
+ WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
+   AND begun_at IS NOT NULL;
+
+-- name: note_company
+-- What a lost worker's other jobs are charged later must not depend on which lease runs out last.
+UPDATE drumbeat.jobs SET in_company = CAST(:jobs AS INTEGER)
+ WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
+   AND begun_at IS NOT NULL;
 
 -- name: find_job_by_id
 SELECT * FROM drumbeat.jobs WHERE given_id = :job_id;
@@ -611,7 +626,7 @@ SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND
 -- name: requeue_job
 -- One whose key another unfinished job has is left: the index of unfinished keys would refuse it.
 UPDATE drumbeat.jobs
-   SET status = 'pending', delayed = 0, failures = 0, crashes = 0, cancel_requested = 0, finished_at = NULL, not_before = @now
+   SET status = 'pending', delayed = 0, failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL, not_before = @now
  WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status IN ('poisoned', 'cancelled')
    AND (unique_key IS NULL OR NOT EXISTS (
             SELECT 1 FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key

@@ -143,15 +143,17 @@ WITH gate AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
       FROM drumbeat.jobs j
      WHERE j.pool_id = :pool_id AND j.priority >= CAST(:priority AS integer) AND j.seq >= CAST(:number AS bigint)
-       AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate)
+       AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate) AND (j.alone = 0 OR CAST(:alone AS boolean))
        AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
        AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
      ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE drumbeat.jobs j
-       SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
-           lease_instance = :instance, lease_epoch = lease_epoch + 1,
-           lease_until = gate.now + CAST(:lease AS bigint), claimed_at = gate.now, progress = NULL, progress_note = NULL
+       SET status = 'claimed', attempts = attempts + CASE WHEN CAST(:ahead AS boolean) THEN 0 ELSE 1 END,
+           begun_at = CASE WHEN CAST(:ahead AS boolean) THEN NULL ELSE gate.now END, in_company = 0,
+           lease_owner = :worker_id, lease_pool = :holder_pool, lease_instance = :instance, lease_epoch = lease_epoch + 1,
+           lease_until = gate.now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
+           claimed_at = gate.now, progress = NULL, progress_note = NULL
       FROM gate
      WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked)) AND NOT EXISTS (SELECT 1 FROM picked WHERE limited)
     RETURNING j.*
@@ -159,7 +161,9 @@ WITH gate AS MATERIALIZED (
 SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM picked WHERE limited) END AS limited,
        CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (
            SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-              AND j.not_before <= gate.now) END AS due
+              AND j.not_before <= gate.now) END AS due,
+       CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (
+           SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.alone = 1) END AS alone_waits
   FROM gate LEFT JOIN claimed ON TRUE;
 
 -- name: settle_and_claim
@@ -181,15 +185,17 @@ WITH gate AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
       FROM drumbeat.jobs j
      WHERE j.pool_id = :pool_id AND j.priority >= CAST(:priority AS integer) AND j.seq >= CAST(:number AS bigint)
-       AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate)
+       AND j.status = 'pending' AND j.delayed = 0 AND (SELECT may_claim FROM gate) AND (j.alone = 0 OR CAST(:alone AS boolean))
        AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
        AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
      ORDER BY j.priority DESC, j.seq LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED
 ), claimed AS (
     UPDATE drumbeat.jobs j
-       SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
-           lease_instance = :instance, lease_epoch = lease_epoch + 1,
-           lease_until = gate.now + CAST(:lease AS bigint), claimed_at = gate.now, progress = NULL, progress_note = NULL
+       SET status = 'claimed', attempts = attempts + CASE WHEN CAST(:ahead AS boolean) THEN 0 ELSE 1 END,
+           begun_at = CASE WHEN CAST(:ahead AS boolean) THEN NULL ELSE gate.now END, in_company = 0,
+           lease_owner = :worker_id, lease_pool = :holder_pool, lease_instance = :instance, lease_epoch = lease_epoch + 1,
+           lease_until = gate.now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
+           claimed_at = gate.now, progress = NULL, progress_note = NULL
       FROM gate
      WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked)) AND NOT EXISTS (SELECT 1 FROM picked WHERE limited)
     RETURNING j.*
@@ -198,6 +204,8 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
        CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (
            SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
               AND j.not_before <= gate.now) END AS due,
+       CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (
+           SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.alone = 1) END AS alone_waits,
        CASE WHEN ROW_NUMBER() OVER () = 1 THEN ARRAY(SELECT seq FROM done) END AS settled
   FROM gate LEFT JOIN claimed ON TRUE;
 
@@ -226,7 +234,7 @@ WITH running AS MATERIALIZED (
            LATERAL (SELECT COUNT(*) AS claims FROM drumbeat.group_claims g
                      WHERE j.rate_count IS NOT NULL AND g.pool_id = j.pool_id AND g.group_key = j.group_key
                        AND g.at > CAST(:now AS bigint) - j.rate_us) recent
-     WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+     WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND (j.alone = 0 OR CAST(:alone AS boolean))
        AND (j.capability IS NULL OR j.capability = ANY(CAST(:capabilities AS text[])))
        AND (CAST(:types AS text[]) = '{}' OR j.type = ANY(CAST(:types AS text[])))
        AND (j.group_limit IS NULL OR j.group_key IS NULL OR COALESCE(running.jobs, 0) < j.group_limit)
@@ -245,10 +253,11 @@ WITH running AS MATERIALIZED (
      FOR UPDATE SKIP LOCKED
 )
 UPDATE drumbeat.jobs j
-   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
-           lease_instance = :instance, lease_epoch = lease_epoch + 1,
-       lease_until = CAST(:now AS bigint) + CAST(:lease AS bigint), claimed_at = CAST(:now AS bigint), progress = NULL,
-       progress_note = NULL
+   SET status = 'claimed', attempts = attempts + CASE WHEN CAST(:ahead AS boolean) THEN 0 ELSE 1 END,
+       begun_at = CASE WHEN CAST(:ahead AS boolean) THEN NULL ELSE CAST(:now AS bigint) END, in_company = 0,
+       lease_owner = :worker_id, lease_pool = :holder_pool, lease_instance = :instance, lease_epoch = lease_epoch + 1,
+       lease_until = CAST(:now AS bigint) + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
+       claimed_at = CAST(:now AS bigint), progress = NULL, progress_note = NULL
  WHERE j.seq = ANY(ARRAY(SELECT seq FROM picked))
 RETURNING j.*;
 
@@ -293,7 +302,8 @@ SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch
 
 -- name: renew_held
 -- No indexed column changes, so the row stays where it is.
-UPDATE drumbeat.jobs j SET lease_until = @now + CAST(:lease AS bigint)
+UPDATE drumbeat.jobs j
+   SET lease_until = @now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0
   FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
  WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
    AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
@@ -305,18 +315,34 @@ SELECT * FROM drumbeat.jobs
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed'
  ORDER BY seq FOR UPDATE;
 
+-- name: begin_held
+-- An attempt is counted once, however often it is said to begin.
+UPDATE drumbeat.jobs j
+   SET attempts = attempts + CASE WHEN begun_at IS NULL THEN 1 ELSE 0 END, begun_at = COALESCE(begun_at, @now)
+  FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
+ WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+   AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
+RETURNING j.seq;
+
+-- name: extend_leases
+-- Those that ran out for the first time: the store may have been out of reach. One that is just renewed is skipped.
+UPDATE drumbeat.jobs SET lease_until = @now + lease_us, lease_extended = 1
+ WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0
+                LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED);
+
 -- name: lock_expired
-SELECT * FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now
+SELECT * FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 1
  ORDER BY lease_owner LIMIT CAST(:limit AS integer) FOR UPDATE SKIP LOCKED;
 
 -- name: save_jobs
 UPDATE drumbeat.jobs j
    SET status = v.status, delayed = v.delayed, attempts = v.attempts, failures = v.failures, crashes = v.crashes,
-       result = CAST(v.result AS json), lease_owner = v.lease_owner, lease_pool = v.lease_pool, lease_instance = v.lease_instance,
+       suspicions = v.suspicions, alone = v.alone, begun_at = v.begun_at, lease_extended = 0, result = CAST(v.result AS json), lease_owner = v.lease_owner, lease_pool = v.lease_pool, lease_instance = v.lease_instance,
        lease_until = NULL, not_before = v.not_before,
        last_error = v.last_error, finished_at = v.finished_at
   FROM json_to_recordset(CAST(:rows AS json)) AS v (
-       seq bigint, status text, delayed integer, attempts integer, failures integer, crashes integer, result text, lease_owner text,
+       seq bigint, status text, delayed integer, attempts integer, failures integer, crashes integer,
+       suspicions integer, alone integer, begun_at bigint, result text, lease_owner text,
        lease_pool text, lease_instance text,       not_before bigint, last_error text, finished_at bigint)
  WHERE j.seq = v.seq;
 

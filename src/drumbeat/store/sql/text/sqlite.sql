@@ -86,10 +86,11 @@ UPDATE jobs SET delayed = 0
 -- name: claim_jobs
 -- The write lock is taken before the rows are chosen, so no two workers see the same one.
 UPDATE jobs
-   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
-       lease_instance = :instance, lease_epoch = lease_epoch + 1,
-       lease_until = :now + :lease, claimed_at = :now, progress = NULL, progress_note = NULL
- WHERE seq IN (SELECT seq FROM jobs WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 0
+   SET status = 'claimed', attempts = attempts + CASE WHEN :ahead THEN 0 ELSE 1 END,
+       begun_at = CASE WHEN :ahead THEN NULL ELSE :now END, in_company = 0, lease_owner = :worker_id, lease_pool = :holder_pool,
+       lease_instance = :instance, lease_epoch = lease_epoch + 1, lease_until = :now + :lease, lease_us = :lease,
+       lease_extended = 0, claimed_at = :now, progress = NULL, progress_note = NULL
+ WHERE seq IN (SELECT seq FROM jobs WHERE pool_id = :pool_id AND status = 'pending' AND delayed = 0 AND (alone = 0 OR :alone)
                   AND (capability IS NULL OR capability IN (SELECT value FROM json_each(:capabilities)))
                   AND (:types = '[]' OR type IN (SELECT value FROM json_each(:types)))
                 ORDER BY priority DESC, seq LIMIT :limit)
@@ -98,9 +99,10 @@ RETURNING *;
 -- name: claim_limited
 -- Jobs in order, without those of groups that are full; of each group no more than it has room for.
 UPDATE jobs
-   SET status = 'claimed', attempts = attempts + 1, lease_owner = :worker_id, lease_pool = :holder_pool,
-       lease_instance = :instance, lease_epoch = lease_epoch + 1,
-       lease_until = :now + :lease, claimed_at = :now, progress = NULL, progress_note = NULL
+   SET status = 'claimed', attempts = attempts + CASE WHEN :ahead THEN 0 ELSE 1 END,
+       begun_at = CASE WHEN :ahead THEN NULL ELSE :now END, in_company = 0, lease_owner = :worker_id, lease_pool = :holder_pool,
+       lease_instance = :instance, lease_epoch = lease_epoch + 1, lease_until = :now + :lease, lease_us = :lease,
+       lease_extended = 0, claimed_at = :now, progress = NULL, progress_note = NULL
  WHERE seq IN (
     SELECT seq FROM (
         SELECT c.*, ROW_NUMBER() OVER (PARTITION BY group_key ORDER BY priority DESC, seq) AS place
@@ -110,7 +112,7 @@ UPDATE jobs
                   FROM jobs j LEFT JOIN (
                        SELECT group_key, COUNT(*) AS jobs FROM jobs WHERE pool_id = :pool_id AND group_key IS NOT NULL
                           AND status = 'claimed' GROUP BY group_key) running ON running.group_key = j.group_key
-                 WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                 WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND (j.alone = 0 OR :alone)
                    AND (j.capability IS NULL OR j.capability IN (SELECT value FROM json_each(:capabilities)))
                    AND (:types = '[]' OR j.type IN (SELECT value FROM json_each(:types)))
                    AND (j.group_limit IS NULL OR j.group_key IS NULL OR COALESCE(running.jobs, 0) < j.group_limit)
@@ -169,7 +171,7 @@ SELECT j.* FROM json_each(:tokens) v JOIN jobs j ON j.seq = json_extract(v.value
    AND j.lease_instance = :instance AND j.lease_epoch = json_extract(v.value, '$.epoch');
 
 -- name: renew_held
-UPDATE jobs SET lease_until = @now + :lease
+UPDATE jobs SET lease_until = @now + :lease, lease_us = :lease, lease_extended = 0
   FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:tokens)) v
  WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
    AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
@@ -179,17 +181,33 @@ RETURNING jobs.seq, jobs.cancel_requested;
 SELECT * FROM jobs
  WHERE lease_owner = :worker_id AND lease_pool = :holder_pool AND lease_instance = :instance AND status = 'claimed' ORDER BY seq;
 
+-- name: begin_held
+-- An attempt is counted once, however often it is said to begin.
+UPDATE jobs SET attempts = attempts + CASE WHEN begun_at IS NULL THEN 1 ELSE 0 END, begun_at = COALESCE(begun_at, @now)
+  FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:tokens)) v
+ WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
+   AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
+RETURNING jobs.seq;
+
+-- name: extend_leases
+-- Those that ran out for the first time: the store may have been out of reach.
+UPDATE jobs SET lease_until = @now + lease_us, lease_extended = 1
+ WHERE seq IN (SELECT seq FROM jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0 LIMIT :limit);
+
 -- name: lock_expired
-SELECT * FROM jobs WHERE status = 'claimed' AND lease_until <= @now ORDER BY lease_owner LIMIT :limit;
+SELECT * FROM jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 1 ORDER BY lease_owner LIMIT :limit;
 
 -- name: save_jobs
 UPDATE jobs
-   SET status = v.status, delayed = v.delayed, attempts = v.attempts, failures = v.failures, crashes = v.crashes, result = v.result,
+   SET status = v.status, delayed = v.delayed, attempts = v.attempts, failures = v.failures, crashes = v.crashes,
+       suspicions = v.suspicions, alone = v.alone, begun_at = v.begun_at, lease_extended = 0, result = v.result,
        lease_owner = v.lease_owner, lease_pool = v.lease_pool, lease_instance = v.lease_instance, lease_until = NULL, not_before = v.not_before, last_error = v.last_error,
        finished_at = v.finished_at
   FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.status') AS status,
                json_extract(value, '$.delayed') AS delayed, json_extract(value, '$.attempts') AS attempts,
                json_extract(value, '$.failures') AS failures, json_extract(value, '$.crashes') AS crashes,
+               json_extract(value, '$.suspicions') AS suspicions, json_extract(value, '$.alone') AS alone,
+               json_extract(value, '$.begun_at') AS begun_at,
                json_extract(value, '$.result') AS result, json_extract(value, '$.lease_owner') AS lease_owner,
                json_extract(value, '$.lease_pool') AS lease_pool, json_extract(value, '$.lease_instance') AS lease_instance,
                json_extract(value, '$.not_before') AS not_before, json_extract(value, '$.last_error') AS last_error,

@@ -24,6 +24,7 @@ end
 -- How many of a lane this worker may have now.
 local function room_in(pool, lane, claiming, at)
   local needs = lane == '' and PLAIN or cjson.decode(lane)
+  if needs[7] and not claiming.may_be_alone then return 0 end
   if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return 0 end
   if needs[1] ~= cjson.null and not is_named(claiming.capabilities, needs[1]) then return 0 end
   local group = needs[3]
@@ -35,10 +36,16 @@ local function take(pool, number, claiming, at)
   local row, name = load(number), job_key(number)
   if row.progress or row.note then call('HDEL', name, 'progress', 'note') end
   row.status, row.owner, row.claimed, row['until'] = 'claimed', claiming.holder, int(at), int(at + claiming.lease)
-  row.attempts, row.epoch = int((row.attempts or 0) + 1), int((row.epoch or 0) + 1)
-  row.progress, row.note = nil, nil
-  call('HSET', name, 'status', 'claimed', 'attempts', row.attempts, 'epoch', row.epoch, 'owner', row.owner,
-    'until', row['until'], 'claimed', row.claimed)
+  row.epoch, row.progress, row.note = int((row.epoch or 0) + 1), nil, nil
+  if row.extended or row.company then call('HDEL', name, 'extended', 'company') end
+  row.extended = nil
+  local fields = {'status', 'claimed', 'epoch', row.epoch, 'owner', row.owner, 'until', row['until'], 'claimed', row.claimed,
+    'lease', int(claiming.lease)}
+  if not claiming.ahead then
+    row.attempts, row.begun = int((row.attempts or 0) + 1), int(at)
+    fields[13], fields[14], fields[15], fields[16] = 'attempts', row.attempts, 'begun', row.begun
+  end
+  call('HSET', name, unpack(fields))
   return as_json(number, row), row.epoch
 end
 
@@ -71,10 +78,8 @@ local function may_claim(pool, claiming, at)
   return not (deadline or status == 'draining' or status == 'terminated' or status == 'error' or status == 'lost')
 end
 
-local function claim(pool, claiming, at)
-  promote(pool, at)
+local function take_ready(pool, claiming, at)
   local taken, passed, leases, all = {}, 0, {}, {}
-  if not may_claim(pool, claiming, at) then return taken end
   while #taken < claiming.limit do
     local heads = call('ZRANGE', key(pool, 'lanes'), passed, passed + 1, 'WITHSCORES')
     if #heads == 0 then break end
@@ -99,6 +104,20 @@ local function claim(pool, claiming, at)
     add_many(key(pool, 'leases'), leases)
     for i = 1, #all, 1000 do call('SADD', held_key(claiming.holder), unpack(all, i, math.min(i + 999, #all))) end
   end
+  return taken
+end
+
+-- Jobs that must run alone are given one by one: in their turn to a claim of one job, else when there is nothing else.
+local function claim(pool, claiming, at)
+  promote(pool, at)
+  if not may_claim(pool, claiming, at) then return {} end
+  claiming.may_be_alone = claiming.alone and claiming.limit == 1
+  local taken = take_ready(pool, claiming, at)
+  if #taken > 0 or not claiming.alone or claiming.limit <= 1 then return taken end
+  local limit = claiming.limit
+  claiming.limit, claiming.may_be_alone = 1, true
+  taken = take_ready(pool, claiming, at)
+  claiming.limit = limit
   return taken
 end
 

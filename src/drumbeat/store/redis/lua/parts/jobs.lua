@@ -4,15 +4,15 @@
 local quoted = cjson.encode
 local RAW = {
   doc = ',"doc":', result = ',"result":', progress = ',"progress":', attempts = ',"attempts":', failures = ',"failures":',
-  crashes = ',"crashes":', epoch = ',"epoch":', cancel = ',"cancel":', ['until'] = ',"until":', not_before = ',"not_before":',
+  crashes = ',"crashes":', suspicions = ',"suspicions":', begun = ',"begun":', extended = ',"extended":', epoch = ',"epoch":', cancel = ',"cancel":', ['until'] = ',"until":', not_before = ',"not_before":',
   created = ',"created":', owner = ',"owner":', claimed = ',"claimed":', finished = ',"finished":',
 }
 local QUOTED = {
   id = ',"id":', pool = ',"pool":', status = ',"status":', last_error = ',"last_error":', note = ',"note":',
 }
 local STANDING = {
-  'status', 'owner', 'epoch', 'pool', 'lane', 'pri', 'uk', 'cancel', 'attempts', 'failures', 'crashes', 'ma', 'mc', 'claimed',
-  'last_error', 'progress', 'note', 'id', 'until',
+  'status', 'owner', 'epoch', 'pool', 'lane', 'pri', 'uk', 'cancel', 'attempts', 'failures', 'crashes', 'suspicions', 'ma', 'mc', 'claimed', 'begun',
+  'last_error', 'progress', 'note', 'id', 'until', 'company', 'extended',
 }
 
 local function job_key(number)
@@ -47,6 +47,20 @@ end
 local function with_whole_holder(row)
   if row.owner and string.sub(row.owner, 1, 1) ~= '[' then row.owner = quoted({row.pool, row.owner, ''}) end
   return row
+end
+
+-- A job that must run alone lies in a lane of its own kind: its lane's text says so at its end.
+local ALONE = ',true]'
+
+local function with_alone(lane)
+  if not lane or lane == '' then return '[null,"",null,null,null,null' .. ALONE end
+  if string.sub(lane, -#ALONE) == ALONE then return lane end
+  return string.sub(lane, 1, -2) .. ALONE
+end
+
+local function without_alone(lane)
+  if string.sub(lane, -#ALONE) ~= ALONE then return lane end
+  return string.sub(lane, 1, -#ALONE - 1) .. ']'
 end
 
 local function load(number)

@@ -11,7 +11,11 @@ local function end_as(number, row, status, at)
   set(row, 'status', status)
   set(row, 'finished', int(at))
   unset(row, 'until')
-  if status ~= 'done' then unset(row, 'owner') end
+  if status ~= 'done' then
+    unset(row, 'owner')
+    unset(row, 'begun')
+    unset(row, 'extended')
+  end
   free_key(number, row)
   note_in(ending, key(row.pool, status), int(at), number)
 end
@@ -22,6 +26,8 @@ local function give_back(number, row, due, at)
   set(row, 'not_before', int(due))
   unset(row, 'owner')
   unset(row, 'until')
+  unset(row, 'begun')
+  unset(row, 'extended')
   if due > at then
     call('ZADD', key(row.pool, 'delayed'), int(due), number)
     news(row.pool)
@@ -49,29 +55,58 @@ local function close_attempt(number, row, outcome, failure, at)
   if outcome == 'done' and not failure then return end
   local worker, home = worker_of(row.owner)
   call('RPUSH', tries_key(number), '{"n":' .. row.epoch .. ',"worker":' .. quoted(worker) .. ',"pool":' .. quoted(home)
-    .. ',"started":' .. row.claimed .. ',"ended":' .. int(at) .. ',"outcome":' .. quoted(outcome) .. ',"error":' .. (failure and quoted(failure) or 'null') .. '}')
+    .. ',"started":' .. (row.begun or row.claimed) .. ',"ended":' .. int(at) .. ',"outcome":' .. quoted(outcome) .. ',"error":' .. (failure and quoted(failure) or 'null') .. '}')
 end
 
-local function crash(number, row, failure, at)
-  close_attempt(number, row, 'crashed', failure, at)
-  set(row, 'crashes', int((row.crashes or 0) + 1))
-  note_error(row, failure)
-  if tonumber(row.crashes) >= tonumber(row.mc or 3) then
-    end_as(number, row, 'poisoned', at)
-  else
+-- After its worker was lost: so many others had begun there too.
+local function lose(number, row, failure, others, at)
+  if not row.begun then
+    close_attempt(number, row, 'released', failure .. '; it had not begun', at)
     give_back(number, row, at, at)
+  else
+    if others == 1 then
+      failure = failure .. '; another job ran there too, so which one was the cause is not known'
+    elseif others > 1 then
+      failure = failure .. '; ' .. int(others) .. ' other jobs ran there too, so which one was the cause is not known'
+    end
+    close_attempt(number, row, 'crashed', failure, at)
+    local count = others > 0 and 'suspicions' or 'crashes'
+    set(row, count, int((row[count] or 0) + 1))
+    note_error(row, failure)
+    local deaths, most = (row.crashes or 0) + (row.suspicions or 0), tonumber(row.mc or 3)
+    if deaths >= math.max(most - 1, 1) then set(row, 'lane', with_alone(row.lane)) end
+    if others == 0 and deaths >= most then
+      end_as(number, row, 'poisoned', at)
+    else
+      give_back(number, row, at, at)
+    end
   end
   save(number, row)
 end
 
+-- How many jobs had begun on a worker that is lost: noted with each, since their leases may not run out together.
+local function count_begun(holder)
+  local begun, most = {}, 0
+  for _, number in ipairs(call('SMEMBERS', held_key(holder))) do
+    local row = call('HMGET', job_key(number), 'begun', 'company')
+    if row[1] then begun[#begun + 1] = number end
+    most = math.max(most, tonumber(row[2] or 0))
+  end
+  most = math.max(most, #begun)
+  if most > 1 then
+    for _, number in ipairs(begun) do call('HSET', job_key(number), 'company', int(most)) end
+  end
+  return most
+end
+
 local function settle(number, row, outcome, result, failure, retry, fatal, at)
-  if outcome == 'crashed' then return crash(number, row, failure, at) end
+  if outcome == 'crashed' then return lose(number, row, failure or 'its worker was lost', 0, at) end
   close_attempt(number, row, outcome, failure, at)
   if outcome == 'done' then
     if result then set(row, 'result', result) end
     end_as(number, row, 'done', at)
   elseif outcome == 'released' then
-    set(row, 'attempts', int(row.attempts - 1))
+    if row.begun then set(row, 'attempts', int(row.attempts - 1)) end
     give_back(number, row, at, at)
   elseif outcome == 'cancelled' then
     if failure then set(row, 'last_error', failure) end

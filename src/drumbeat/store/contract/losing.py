@@ -1,0 +1,239 @@
+"""What every store must do with jobs whose worker is lost: who is charged, who is tried alone, who is poisoned."""
+
+import pytest
+
+from drumbeat.core.job import Job, JobStatus, Outcome
+from drumbeat.core.pool import Pool
+from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.store.contract.given import MINUTE, W1, W2, Elapse, Given, new_pool
+from drumbeat.store.contract.given_jobs import EVERY, claimed, claiming, holder, pushed, verdict
+from drumbeat.store.interface import Store
+
+
+class LossContract(Given):
+    """Only attempts that had begun are charged, and of several that had begun none is poisoned before it ran alone."""
+
+    async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, 2, max_crashes=1)
+        first, second = await store.queue.claim(claiming(pool, limit=2, ahead=True))
+        assert [*await store.queue.begin(holder(pool), [first.token])] == []
+
+        await store.queue.release(holder(pool), "killed")
+
+        begun, waited = await store.jobs.get(first.job_id), await store.jobs.get(second.job_id)
+        assert (begun.status, begun.attempts, begun.crashes) == (JobStatus.POISONED, 1, 1)
+        assert (waited.status, waited.attempts, waited.crashes, waited.suspicions) == (JobStatus.PENDING, 0, 0, 0)
+        assert [attempt.outcome for attempt in await store.jobs.attempts(second.job_id)] == [Outcome.RELEASED]
+
+    async def test_an_attempt_counts_when_it_begins_and_once(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, 1)
+        ahead = await claimed(store, pool, ahead=True)
+        await elapse(MINUTE / 2)
+
+        for _ in range(2):
+            assert [*await store.queue.begin(holder(pool), [ahead.token])] == []
+
+        begun = await store.jobs.get(ahead.job_id)
+        assert (ahead.attempts, ahead.begun_at) == (0, None)
+        assert begun.attempts == 1
+        assert begun.begun_at is not None
+        assert ahead.claimed_at is not None
+        assert begun.begun_at > ahead.claimed_at
+        [attempt] = await store.jobs.attempts(ahead.job_id)
+        assert attempt.started_at == begun.begun_at
+
+    async def test_a_claim_that_is_not_ahead_has_begun(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool)
+
+        assert (job.attempts, job.begun_at) == (1, job.claimed_at)
+
+    async def test_a_job_given_back_before_it_began_keeps_its_count_of_attempts(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool), Outcome.FAILED, error="x")])
+        again = await claimed(store, pool, ahead=True)
+
+        await store.queue.settle(holder(pool), [verdict(again, Outcome.RELEASED)])
+
+        back = await store.jobs.get(again.job_id)
+        assert (back.attempts, back.failures, back.begun_at) == (1, 1, None)
+
+    async def test_nobody_begins_a_job_that_is_anothers(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool, ahead=True)
+        others = [holder(pool, W2), holder(pool, W1, "another"), holder(await store.pools.create(new_pool()))]
+
+        assert [[*await store.queue.begin(other, [job.token])] for other in others] == [[job.token]] * 3
+        await store.queue.release(holder(pool), "lost")
+        assert [*await store.queue.begin(holder(pool), [job.token])] == [job.token]
+        assert (await store.jobs.get(job.job_id)).attempts == 0
+
+    async def test_of_several_that_had_begun_none_is_charged_a_crash(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, 2, 3, max_crashes=1)
+        await store.queue.claim(claiming(pool, limit=3))
+
+        released = await store.queue.release(holder(pool), "killed")
+
+        assert [(job.status, job.crashes, job.suspicions) for job in released] == [(JobStatus.PENDING, 0, 1)] * 3
+        assert all("2 other jobs ran there too" in str(job.last_error) for job in released)
+        assert all(job.must_run_alone for job in released)
+
+    async def test_suspects_are_tried_together_until_one_more_loss_would_be_the_last(self, store: Store, pool: Pool) -> None:
+        await pushed(store, pool, 1, 2, max_crashes=3)
+        together = []
+        for _ in range(2):
+            together.append(len(await store.queue.claim(claiming(pool, limit=5))))
+            await store.queue.release(holder(pool), "killed")
+
+        busy = await store.queue.claim(claiming(pool, limit=5))
+
+        assert (together, [*busy]) == ([2, 2], [])
+        assert await store.jobs.wait_alone(pool.pool_id)
+
+    async def test_a_job_that_must_run_alone_is_given_by_itself_when_nothing_else_is_ready(
+        self, store: Store, pool: Pool
+    ) -> None:
+        suspects = await _suspects(store, pool, 3)
+        await pushed(store, pool, "plain", "plain")
+
+        first = await store.queue.claim(claiming(pool, limit=5, alone=True))
+        busy = await store.queue.claim(claiming(pool, limit=5))
+        others = [await store.queue.claim(claiming(pool, WorkerId(f"v{n}"), limit=5, alone=True)) for n in range(4)]
+
+        assert [job.payload for job in first] == ["plain", "plain"]
+        assert [*busy] == []
+        assert [[job.job_id for job in found] for found in others] == [[job.job_id] for job in suspects] + [[]]
+
+    async def test_a_claim_of_one_job_by_an_idle_worker_gives_suspects_in_their_turn(self, store: Store, pool: Pool) -> None:
+        [suspect, _] = await _suspects(store, pool, 2)
+        await pushed(store, pool, "plain")
+
+        assert (await claimed(store, pool)).payload == "plain"
+        assert (await claimed(store, pool, W2, alone=True)).job_id == suspect.job_id
+
+    async def test_settling_and_claiming_in_one_go_gives_suspects_to_an_idle_worker_only(
+        self, store: Store, pool: Pool
+    ) -> None:
+        [suspect, _] = await _suspects(store, pool, 2)
+        await pushed(store, pool, "a", "b")
+        a, b = await store.queue.claim(claiming(pool, limit=2))
+
+        busy = await store.queue.settle(holder(pool), [verdict(a)], claiming(pool, limit=3))
+        idle = await store.queue.settle(holder(pool), [verdict(b)], claiming(pool, limit=3, alone=True))
+
+        assert busy.claimed == ()
+        assert [job.job_id for job in idle.claimed] == [suspect.job_id]
+
+    async def test_the_one_that_kills_its_worker_alone_is_poisoned_and_the_innocent_are_done(
+        self, store: Store, pool: Pool
+    ) -> None:
+        killer, innocent = await _suspects(store, pool, 2, max_crashes=3, losses=2)
+
+        assert (await claimed(store, pool, alone=True)).job_id == killer.job_id
+        [poisoned] = await store.queue.release(holder(pool), "killed")
+        last = await claimed(store, pool, alone=True)
+        await store.queue.settle(holder(pool), [verdict(last)])
+
+        assert (poisoned.status, poisoned.crashes, poisoned.suspicions) == (JobStatus.POISONED, 1, 2)
+        assert (await store.jobs.get(innocent.job_id)).status is JobStatus.DONE
+        assert not await store.jobs.wait_alone(pool.pool_id)
+
+    async def test_a_suspect_that_runs_in_company_after_all_is_not_poisoned(self, store: Store, pool: Pool) -> None:
+        await _suspects(store, pool, 2, max_crashes=2)
+        one = await claimed(store, pool, alone=True)
+        other = await claimed(store, pool, alone=True)
+
+        released = await store.queue.release(holder(pool), "killed")
+
+        assert {job.job_id for job in released} == {one.job_id, other.job_id}
+        assert [(job.status, job.crashes, job.suspicions) for job in released] == [(JobStatus.PENDING, 0, 2)] * 2
+
+    async def test_suspects_keep_their_capability_group_and_priority(self, store: Store, pool: Pool) -> None:
+        said = {"capability": "gpu", "group": "g", "group_limit": 1, "type": "t", "max_crashes": 1}
+        jobs = [(await pushed(store, pool, n, **(said | {"group_limit": 2, "priority": n})))[0] for n in range(2)]
+        await store.queue.claim(claiming(pool, limit=5, capabilities=("gpu",)))
+        await store.queue.release(holder(pool), "killed")
+
+        assert [*await store.queue.claim(claiming(pool, alone=True))] == []
+        assert [*await store.queue.claim(claiming(pool, alone=True, capabilities=("gpu",), types=("other",)))] == []
+        got = await claimed(store, pool, alone=True, capabilities=("gpu",), types=("t",))
+        assert got.job_id == jobs[1]
+        assert dict(await store.jobs.demand(pool.pool_id)) == {"gpu": 1}
+
+    async def test_requeued_suspects_are_no_suspects(self, store: Store, pool: Pool) -> None:
+        [suspect] = await _suspects(store, pool, 1, max_crashes=1)
+        assert suspect.status is JobStatus.POISONED
+
+        await store.jobs.requeue(pool.pool_id)
+
+        again = await claimed(store, pool)
+        assert (again.job_id, again.crashes, again.suspicions, again.must_run_alone) == (suspect.job_id, 0, 0, False)
+
+    async def test_a_cancelled_suspect_is_given_to_nobody(self, store: Store, pool: Pool) -> None:
+        one, _ = await _suspects(store, pool, 2)
+        await store.jobs.cancel([one.job_id])
+
+        assert (await claimed(store, pool, alone=True)).job_id != one.job_id
+        assert [*await store.queue.claim(claiming(pool, W2, alone=True))] == []
+
+    async def test_a_lease_that_ran_out_is_extended_once_so_that_its_holder_may_renew_it(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool, lease=10 * MINUTE)
+        await elapse(60 * MINUTE)
+
+        assert job.job_id not in [late.job_id for late in await store.queue.expire(EVERY)]
+        assert (await store.queue.renew(holder(pool), [job.token], 10 * MINUTE)).stale == ()
+        await elapse(9 * MINUTE)
+        assert job.job_id not in [late.job_id for late in await store.queue.expire(EVERY)]
+        settled = await store.queue.settle(holder(pool), [verdict(job)])
+
+        done = await store.jobs.get(job.job_id)
+        assert (settled.stale, done.status, done.crashes, done.attempts) == ((), JobStatus.DONE, 0, 1)
+
+    async def test_a_renewed_lease_may_be_extended_again(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, 1)
+        job = await claimed(store, pool, lease=10 * MINUTE)
+        for _ in range(3):
+            await elapse(60 * MINUTE)
+            await store.queue.expire(EVERY)
+            assert (await store.queue.renew(holder(pool), [job.token], 10 * MINUTE)).stale == ()
+
+        assert (await store.jobs.get(job.job_id)).crashes == 0
+
+    @pytest.mark.parametrize("first", [0, 1])
+    async def test_leases_of_one_worker_that_run_out_one_after_the_other_are_judged_together(
+        self, store: Store, pool: Pool, elapse: Elapse, first: int
+    ) -> None:
+        await pushed(store, pool, 1, 2, max_crashes=1)
+        jobs = [await claimed(store, pool, lease=lease * MINUTE) for lease in ((10, 30) if first == 0 else (30, 10))]
+        for _ in range(8):
+            await elapse(11 * MINUTE)
+            await store.queue.expire(EVERY)
+
+        found = [await store.jobs.get(job.job_id) for job in jobs]
+        assert [(job.status, job.crashes, job.suspicions) for job in found] == [(JobStatus.PENDING, 0, 1)] * 2
+
+    async def test_workers_of_the_same_id_are_judged_each_by_its_own_jobs(self, store: Store, pool: Pool) -> None:
+        others = [await store.pools.create(new_pool()) for _ in range(2)]
+        for each in (pool, *others):
+            await pushed(store, each, 1, max_crashes=1)
+            await claimed(store, each, holder(each, W1, "i1"))
+
+        [poisoned] = await store.queue.release(holder(pool, W1, "i1"), "killed")
+
+        assert (poisoned.status, poisoned.crashes, poisoned.suspicions) == (JobStatus.POISONED, 1, 0)
+        for each in others:
+            [job] = await store.jobs.list(each.pool_id)
+            assert (job.status, job.crashes, job.suspicions) == (JobStatus.CLAIMED, 0, 0)
+
+
+async def _suspects(store: Store, pool: Pool, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
+    """Jobs after so many workers were lost that ran them together."""
+    ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
+    doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))
+    for _ in range(losses):
+        await store.queue.claim(claiming(pool, doomed, limit=count))
+        await store.queue.release(doomed, "killed")
+    return [await store.jobs.get(job_id) for job_id in ids]

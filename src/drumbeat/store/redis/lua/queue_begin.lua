@@ -1,0 +1,13 @@
+-- needs: jobs, lanes, verdicts
+-- An attempt is counted once, however often it is said to begin. A claim that is no longer this worker's is told.
+local holder, tokens, at, stale = ARGV[1], cmsgpack.unpack(ARGV[2]), int(now()), {}
+for n, token in ipairs(tokens) do
+  local number = number_of(token[1])
+  local row = peek(number)
+  if not holds(row, holder, int(token[2])) then
+    stale[#stale + 1] = n - 1
+  elseif not row.begun then
+    call('HSET', job_key(number), 'begun', at, 'attempts', int((row.attempts or 0) + 1))
+  end
+end
+return stale
