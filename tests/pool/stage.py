@@ -61,7 +61,7 @@ class Stage:
         await self.store.membership.beat(Heartbeat(pool_id=POOL, worker_id=worker_id, instance=worker_id, read_to=0))
 
     async def claim(self, worker_id: WorkerId, lease: timedelta = LEASE) -> Job | None:
-        claimed = await self.store.queue.claim(Claiming(pool_id=POOL, holder=holder(worker_id), lease=lease))
+        claimed = await self.store.queue.claim(Claiming(pool_id=POOL, holder=holder(worker_id), lease=lease, alone=True))
         return claimed[0] if claimed else None
 
     async def finish(self, job: Job) -> bool:

@@ -76,7 +76,11 @@ CASES = [
         Why.POISONED,
         "it failed 3 times (limit 3); at last: boom;",
     ),
-    (facts(job(status=JobStatus.POISONED, crashes=3)), Why.POISONED, "it took 3 workers with it (limit 3)"),
+    (
+        facts(job(status=JobStatus.POISONED, crashes=1, suspicions=2)),
+        Why.POISONED,
+        "3 workers died while it ran, the last time with no other job beside it (limit 3)",
+    ),
     (facts(job(status=JobStatus.POISONED, failures=1)), Why.POISONED, "cannot be mended by trying again"),
     (facts(job(status=JobStatus.CANCELLED)), Why.CANCELLED, "it was cancelled"),
     (facts(job(status=JobStatus.DONE, finished_at=NOW)), Why.DONE, "it was done at 2026-01-01 12:00:00 UTC"),
@@ -162,3 +166,9 @@ async def test_a_rate_is_seen(shop: Shop) -> None:
     await shop.desk.complete(taken)
 
     assert (await shop.desk.explain(waits)).why is Why.RATE_LIMITED
+
+
+def test_a_job_that_must_run_alone_says_what_it_waits_for() -> None:
+    told = explain(facts(job(suspicions=2), worker("a", active=1), ahead=3))
+
+    assert (told.why, "2 workers died while it ran" in str(told)) == (Why.ALONE, True)

@@ -717,6 +717,8 @@ async def test_a_worker_takes_back_what_a_dead_one_held(shop: Shop) -> None:
 
     async with shop.working(shop.workload(double)):
         await shop.passes(61)
+        assert (await shop.job(job_id)).lease_extended
+        await shop.passes(61)
 
         job = await shop.job(job_id)
         assert (job.status, job.result, job.crashes) == (JobStatus.DONE, 42, 1)

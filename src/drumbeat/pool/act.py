@@ -1,6 +1,6 @@
 """Doing what was decided: rows first, then jobs and the provider. Every action is safe to repeat."""
 
-from drumbeat.core.errors import StaleWrite
+from drumbeat.core.errors import NotFound, StaleWrite
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker
@@ -33,8 +33,14 @@ class PoolActor:
                 await self._hands.recover(action, fence)
 
     async def _release(self, action: ReleaseJobs, fence: Fence) -> None:
-        """Only of a worker that is over: one that was heard of since keeps its row, and so its jobs."""
-        row = await self._store.workers.get(self._pool_id, action.worker_id)
+        """Only of a worker that is over: one that was heard of since keeps its row, and so its jobs.
+
+        Without a row nobody knows which process held them: they come back when their leases run out.
+        """
+        try:
+            row = await self._store.workers.get(self._pool_id, action.worker_id)
+        except NotFound:
+            return
         if row.is_live:
             raise StaleWrite(f"worker {action.worker_id} is {row.status}: it was heard of since, and keeps its jobs")
         await self._store.queue.release(row.holder, action.reason, fence=fence)

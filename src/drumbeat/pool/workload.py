@@ -209,8 +209,17 @@ class JobWorkload:
         self.hand.next_is_alone = self.hand.next_is_alone and not told.asked
         self._may_claim = self._may_claim or told.asked < asked
         self._begin(told.claimed)
-        self._weigh(told.asked, len(told.claimed))
+        if self._weigh(told.asked, len(told.claimed)) and not await self._took_back():
+            self._over.set()
         return True
+
+    async def _took_back(self) -> bool:
+        """Whether the leases of silent workers brought jobs back: a worker that finds no other job looks before it leaves."""
+        try:
+            self._may_claim = await self._claims.expire() > 0
+        except StoreUnavailable as exc:
+            log.warning("%s; what silent workers held could not be taken back", exc)
+        return self._may_claim
 
     def _begin(self, jobs: tuple[Job, ...]) -> None:
         self.hand.add(jobs, self._keeping.unsent)
@@ -275,8 +284,8 @@ class JobWorkload:
         self._news.set()
         self._note_idle()
 
-    def _weigh(self, asked: int, got: int) -> None:
-        """After an exchange: is there more to claim, is it time to go?"""
+    def _weigh(self, asked: int, got: int) -> bool:
+        """After an exchange: is there more to claim, is it time to go? Whether there was nothing left to claim or to do."""
         if asked:
             self._may_claim = got >= asked
             self._in_vain = 0 if got else self._in_vain + 1
@@ -284,9 +293,9 @@ class JobWorkload:
             if got < asked and (self._plan.mode is Mode.LOOP or self.hand.held_count):
                 self._hungry.set()
         self._note_idle()
-        empty = asked > 0 and not got and not self.hand.held_count and self._plan.mode is not Mode.LOOP
-        if empty or self.hand.is_spent or self._is_too_big():
+        if self.hand.is_spent or self._is_too_big():
             self._over.set()
+        return asked > 0 and not got and not self.hand.held_count and self._plan.mode is not Mode.LOOP
 
     def _doubt(self, got: int) -> None:
         """News that brought nothing may have been of this worker; where none can be heard it looks after each wait."""
