@@ -160,3 +160,38 @@ async def test_a_record_says_which_job_its_worker_has(store: MemoryStore, regist
     record = await registry.get("w1")
     assert record is not None
     assert record.current_task_id == item_id
+
+
+async def register_in_two_pools(store: MemoryStore) -> None:
+    for pool_id in ("papers", "images"):
+        registration = PoolWorkerRegistration(worker_id="worker-0", pool_id=pool_id)
+        await DrumbeatRegistrationBackend(store).register(registration)
+
+
+async def test_workers_of_two_pools_with_one_name_are_both_listed(
+    store: MemoryStore, registry: DrumbeatRegistrationBackend
+) -> None:
+    await register_in_two_pools(store)
+
+    assert await names(registry) == ["worker-0", "worker-0"]
+    assert await names(registry, PoolWorkerFilter(pool_id="images")) == ["worker-0"]
+
+
+async def test_no_pools_worker_is_ended_for_anothers_of_the_same_name(
+    store: MemoryStore, registry: DrumbeatRegistrationBackend
+) -> None:
+    await register_in_two_pools(store)
+
+    with pytest.raises(InvalidInput, match="got one in each of images, papers; give the backend its pool_id"):
+        await registry.update_status("worker-0", "lost")
+    await DrumbeatRegistrationBackend(store, pool_id="images").update_status("worker-0", "lost")
+
+    statuses = {name: (await store.workers.get(PoolId(name), WorkerId("worker-0"))).status for name in ("papers", "images")}
+    assert statuses == {"papers": WorkerStatus.ACTIVE, "images": WorkerStatus.LOST}
+
+
+async def test_one_backend_speaks_for_one_worker_of_a_name(registry: DrumbeatRegistrationBackend) -> None:
+    await registry.register(PoolWorkerRegistration(worker_id="worker-0", pool_id="papers"))
+
+    with pytest.raises(InvalidInput, match="registered here for papers"):
+        await registry.register(PoolWorkerRegistration(worker_id="worker-0", pool_id="images"))

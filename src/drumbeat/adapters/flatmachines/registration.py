@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -68,6 +69,9 @@ class DrumbeatRegistrationBackend:
     async def register(self, worker: WorkerRegistration) -> WorkerRecord:
         """Join and be active. Raises WorkerGone when the name's row has ended, or another process has it."""
         pool_id = await self.place.pool(getattr(worker, "pool_id", None) or self._pool_id, self._thresholds)
+        own = self._own.get(WorkerId(worker.worker_id))
+        if own is not None and own.pool_id != pool_id:
+            raise InvalidInput(f"expected another name than {worker.worker_id}, which is registered here for {own.pool_id}")
         store = await self.place.store()
         row = await store.membership.join(await self._joining(store, pool_id, worker))
         for status in _PATH_TO_ACTIVE[_PATH_TO_ACTIVE.index(row.status) + 1 if row.status in _PATH_TO_ACTIVE else 0 :]:
@@ -120,11 +124,11 @@ class DrumbeatRegistrationBackend:
         store = await self.place.store()
         now = await store.now()
         wanted = filter or WorkerFilter()
-        records: dict[str, WorkerRecord] = {}
+        records: list[WorkerRecord] = []
         for pool_id in await self._pools(store, getattr(wanted, "pool_id", None)):
             rows = [row for row in await store.workers.list(pool_id) if _fits(row, wanted, now)]
-            records |= {each.worker_id: each for each in await self._records(store, pool_id, rows)}
-        return tuple(records.values())
+            records += await self._records(store, pool_id, rows)
+        return tuple(records)
 
     def holder(self, worker_id: str) -> Holder | None:
         """Under what identity a worker that was registered here holds jobs."""
@@ -171,13 +175,20 @@ class DrumbeatRegistrationBackend:
         return Sample(n=self._notes, interval=timedelta(), extra=dict(metadata))
 
     async def _find(self, store: Store, worker_id: str) -> Worker | None:
+        """The worker that was registered here, or else that of the backend's pool, or else the only one of this name.
+
+        Raises InvalidInput if several other pools have one.
+        """
         own = self._own.get(WorkerId(worker_id))
+        found = []
         for pool_id in [own.pool_id] if own else await self._pools(store, None):
-            try:
-                return await store.workers.get(pool_id, WorkerId(worker_id))
-            except NotFound:
-                continue
-        return None
+            with suppress(NotFound):
+                found.append(await store.workers.get(pool_id, WorkerId(worker_id)))
+        found = [row for row in found if row.pool_id == self._pool_id] or found
+        if len(found) > 1:
+            pools = ", ".join(sorted(row.pool_id for row in found))
+            raise InvalidInput(f"expected one worker {worker_id}, got one in each of {pools}; give the backend its pool_id")
+        return found[0] if found else None
 
     async def _pools(self, store: Store, name: str | None) -> Sequence[PoolId]:
         return [PoolId(name)] if name else [each.pool_id for each in await store.pools.list(PoolKind.JOBS)]
