@@ -10,6 +10,7 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import AlreadyExists, DrumbeatError, Fenced, Refused, SpawnAmbiguous, SpawnError, SpawnFailed
 from drumbeat.core.event import EventType, start
+from drumbeat.core.job import NewJob
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
@@ -21,11 +22,14 @@ from drumbeat.fleet.model import (
     EndOverdue,
     EndStray,
     ExpandVolume,
+    ExpireJobs,
+    Fail,
     FleetPolicy,
     MarkFailed,
     MarkLost,
     NoteInstance,
     Reap,
+    ReleaseJobs,
     SetTarget,
     Spawn,
 )
@@ -33,7 +37,8 @@ from drumbeat.fleet.observe import observe
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, SpawnFails, TerminateRefused
 from drumbeat.spawn.interface import Order
 from drumbeat.spawn.local import LocalSpawner
-from drumbeat.store.contract.given import active, added, lost
+from drumbeat.store.contract.given import active, added
+from drumbeat.store.interface import Claiming
 from drumbeat.store.memory import MemoryStore
 from fleet.given import POOL, seconds
 
@@ -68,7 +73,8 @@ class Stage:
     async def everything(self) -> tuple[Any, ...]:
         """All that an action could have changed."""
         volumes = dict(self.spawner.volumes)
-        return await self.store.workers.list(POOL), await self.store.events.read(POOL, 0), self.spawner.running(POOL), volumes
+        rows, jobs = await self.store.workers.list(POOL), await self.store.jobs.list(POOL)
+        return rows, jobs, await self.store.events.read(POOL, 0), self.spawner.running(POOL), volumes
 
 
 @pytest.fixture
@@ -79,9 +85,14 @@ async def stage() -> Stage:
     lease = await store.leases.acquire(POOL, "me", seconds(3600))
     assert lease is not None
     working, unjoined = await active(store, home, W0), await added(store, home, W1)
-    gone = await lost(store, home, WorkerId("worker-2"))
+    going = await active(store, home, WorkerId("worker-2"))
+    await store.queue.push(POOL, [NewJob(payload=n) for n in range(2)])
+    for row, lease_for in ((going, seconds(3600)), (working, seconds(1))):
+        await store.queue.claim(Claiming(pool_id=POOL, holder=row.holder, lease=lease_for))
+    gone = await store.workers.move(going, WorkerStatus.LOST, "silent")
     for name in (W0, gone.worker_id, STRAY):
         await spawner.spawn(Order(pool_id=POOL, worker_id=name, slot=0, group_count=1))
+    await clock.advance(seconds(2))
     return Stage(store=store, spawner=spawner, lease=lease, working=working, unjoined=unjoined, gone=gone)
 
 
@@ -98,6 +109,9 @@ def actions(stage: Stage) -> dict[str, Action]:
     return {
         "MarkLost": MarkLost(worker=stage.working, reason=BECAUSE),
         "MarkFailed": MarkFailed(worker=stage.working, exit_code=-9, reason=BECAUSE),
+        "Fail": Fail(worker=stage.working, reason=BECAUSE, rule="stuck"),
+        "ReleaseJobs": ReleaseJobs(worker_id=stage.gone.worker_id, reason=BECAUSE),
+        "ExpireJobs": ExpireJobs(reason=BECAUSE),
         "EndOverdue": EndOverdue(worker=stage.working, reason=BECAUSE),
         "Reap": Reap(worker_id=stage.gone.worker_id, reason=BECAUSE),
         "EndStray": EndStray(worker_id=STRAY, reason=BECAUSE),
@@ -113,6 +127,9 @@ def actions(stage: Stage) -> dict[str, Action]:
 KINDS = (
     "MarkLost",
     "MarkFailed",
+    "Fail",
+    "ReleaseJobs",
+    "ExpireJobs",
     "EndOverdue",
     "Reap",
     "EndStray",
@@ -126,7 +143,8 @@ KINDS = (
 
 
 async def test_there_is_a_way_to_do_every_kind(stage: Stage) -> None:
-    every = {MarkLost, MarkFailed, EndOverdue, Reap, EndStray, Spawn, NoteInstance, SetTarget, AskToDrain, ExpandVolume}
+    closing, jobs = {MarkLost, MarkFailed, Fail, EndOverdue}, {ReleaseJobs, ExpireJobs}
+    every = {*closing, *jobs, Reap, EndStray, Spawn, NoteInstance, SetTarget, AskToDrain, ExpandVolume}
 
     assert set(actions(stage)) == set(KINDS)
     assert {type(action) for action in actions(stage).values()} == every
