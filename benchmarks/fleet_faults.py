@@ -1,14 +1,16 @@
 """The fleet's promises under faults, on virtual time: by default 10,000 runs, each told by its seed.
 
-In each run two controllers with the real loop, decision and RunPod spawner share a store in memory and a simulated RunPod. They
-are killed before and after any call, their calls get no answer, or a late one, or are done after they have died; the provider
-loses answers, makes two pods of one, shows pods late, leaves them out of lists, invents some, keeps what was deleted, refuses
-in every way it has; the store's clock jumps; workers are killed and fall silent. Then all goes well again, and everything must
-come right: no pod that nobody ends, no worker with a second pod of our making, none given up that is well, no job lost or
-completed twice, and by the provider's own meter no hour, day or month above its ceiling by more than a granule of one pod, and
-no pod bought that could not be paid for. In two of five runs there is a ceiling that binds: twice the work it pays for. What a
-controller can be held to while it is dead is worked out in tests/simulate/fleet_purse.py; runs in which something had to be
-allowed for are counted. ``--seed N`` runs one seed and tells what befell it.
+In each run three fleets, whose workers have equal ids, share a store in memory and an account of a simulated RunPod. Each has
+two controllers with the real loop, decision and RunPod spawner. They are killed before and after any call, their calls get no
+answer, or a late one, or are done after they have died; the provider loses answers, makes two pods of one, shows pods late,
+leaves them out of lists, invents some, keeps what was deleted, refuses in every way it has; the store's clock jumps; workers
+are killed and fall silent; a person drains some and kills one. Then all goes well again, and everything must come right:
+nothing of one fleet touched on account of another's worker, no job taken from a worker that is well, never more pods at once
+than a fleet's maximum, no pod that nobody ends, no worker with a second pod of our making, none given up that is well, no job
+lost or completed twice, and by the provider's own meter no hour, day or month above its ceiling by more than a granule of one
+pod, and no pod bought that could not be paid for. In two of five runs there is a ceiling that binds: twice the work it pays
+for. What a controller can be held to while it is dead is worked out in tests/simulate/fleet_purse.py; runs in which something
+had to be allowed for are counted. ``--seed N`` runs one seed and tells what befell it.
 """
 
 import sys
@@ -114,6 +116,9 @@ def main() -> int:
         "double_spawns": totals.broken("spawned twice"),
         "jobs_lost": totals.broken("undone") + totals.broken("done by nobody"),
         "jobs_completed_twice": totals.broken("completed twice"),
+        "foreign": totals.broken("foreign"),
+        "jobs_taken_from_the_living": totals.broken("taken"),
+        "above_the_maximum": totals.broken("more than the maximum"),
         "ceiling_passed": totals.broken("passed"),
         "bought_without_money": totals.broken("bought"),
         "given_up_though_well": totals.broken("given up"),

@@ -1,8 +1,10 @@
 """The fleet's promises under kill -9: by default 100 runs of real controllers and real workers on this machine.
 
-In each run two controllers scale a pool of jobs on SQLite, at two beats a second and with impatient limits, while controllers
-and workers are killed with SIGKILL at random moments and controllers are started again. Afterwards every job must be done, and
-once; no process may be left; no worker may ever have been two processes. ``--seed N`` runs one alone.
+In each run controllers scale three pools of jobs in one SQLite store, whose workers have equal ids, at two beats a second and
+with impatient limits, while controllers and workers are killed with SIGKILL at random moments and controllers are started
+again. Afterwards every job must be done, and once, and none may have been touched on account of another pool's worker; no
+process may be left; no worker may ever have been two processes, and no pool more workers than its maximum. ``--seed N`` runs
+one alone.
 """
 
 import asyncio
@@ -11,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import kit  # noqa: F401  (makes the tests' harness importable)
-from e2e.fleet_kills import JOBS, Toll, fought
+from e2e.fleet_kills import JOBS, POOLS, Toll, fought
 from kit.report import Report, parser, say
 
 RUNS, QUICK = 100, 3
@@ -40,10 +42,11 @@ def main() -> int:
     report = Report("fleet_kills")
     report.figures = {
         "runs": len(tolls),
-        "jobs": JOBS * len(tolls),
+        "jobs": JOBS * len(POOLS) * len(tolls),
         "controllers_killed": sum(toll.controllers for toll in tolls),
         "workers_killed": sum(toll.workers for toll in tolls),
         "workers_started": sum(toll.started for toll in tolls),
+        "foreign": sum(any(each.startswith("foreign") for each in toll.wrong) for toll in tolls),
         "runs_not_as_promised": len(failed),
         "failed_seeds": failed,
     }

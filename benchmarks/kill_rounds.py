@@ -1,11 +1,12 @@
 """Rounds of kill -9: workers are killed and frozen at random moments while they work, and others take their place.
 
-Real workers with short leases. In a round jobs are pushed (of a hundred ten fail once, four always, one kills its worker);
-then, after a random moment, a worker is killed or, one time in four, frozen for longer than its lease and thawed while others
-have its jobs. At the end every job must be done exactly once, by the claim that held it last, or poisoned at its limit; what
-jobs say of their attempts must be what their attempts say; no late result may have been accepted, and one is brought on
-purpose. In memory a worker is a task: killed, its line to the store is cut wherever it waits and the task cancelled. With
---unfenced claims have no number: the judge must see it.
+Real workers with short leases, of three pools in one store whose workers have equal ids. In a round jobs are pushed to each
+(of a hundred ten fail once, four always, one kills its worker); then, after a random moment, a worker is killed or, one time
+in four, frozen for longer than its lease and thawed while others have its jobs. At the end every job must be done exactly
+once, by the claim that held it last, or poisoned at its limit; what jobs say of their attempts must be what their attempts
+say; no job of one pool may be held or ended on account of another's worker; no late result may have been accepted, and one is
+brought on purpose. In memory a worker is a task: killed, its line to the store is cut wherever it waits and the task
+cancelled. With --unfenced claims have no number: the judge must see it.
 
 python benchmarks/kill_rounds.py --stores postgresql --rounds 200
 """
@@ -14,22 +15,25 @@ import asyncio
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import kit  # noqa: F401
+from drumbeat.core.pool import PoolId
+from drumbeat.store import open_store
 from kit.report import Report, parser, print_table, say
 from kit.soak import Soak, soaking, thresholds
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
 
 STORES = ("memory", "sqlite", "postgresql", "redis")
-WORKERS, JOBS = 3, 15
+POOLS = ("soak", "soak-b", "soak-c")
+WORKERS, JOBS = 2, 5  #: of each pool
 LEASE = 0.9  #: seconds
 _LIMITS = thresholds(heartbeat=0.4, lost=5)
-_REAP_EVERY = 20  #: rounds; in between workers take back what has expired
+_REAP_EVERY = 5  #: rounds; in between workers take back what has expired
 
 
 class Frozen:
@@ -49,37 +53,56 @@ class Frozen:
         self._soak.crew.thaw(name)
 
 
-async def one_round(soak: Soak, frozen: Frozen) -> str:
-    """Push, wait a moment, strike; what was done."""
-    await soak.push(JOBS)
-    await asyncio.sleep(soak.chance.uniform(0, 0.3))
-    awake = [name for name in soak.crew.alive if name not in frozen.names]
-    what = "freeze" if soak.chance.random() < 0.25 and len(awake) > 1 else "kill"
+async def one_round(soaks: Sequence[Soak], frozen: Mapping[PoolId, Frozen]) -> str:
+    """Push to all pools, wait a moment, strike in one of them; what was done."""
+    chance = soaks[0].chance
+    for soak in soaks:
+        await soak.push(JOBS)
+    await asyncio.sleep(chance.uniform(0, 0.3))
+    struck = chance.choice(soaks)
+    cold = frozen[struck.pool_id]
+    awake = [name for name in struck.crew.alive if name not in cold.names]
+    what = "freeze" if chance.random() < 0.25 and len(awake) > 1 else "kill"
     if awake:
-        victim = soak.chance.choice(awake)
+        victim = chance.choice(awake)
         if what == "freeze":
-            frozen.freeze(victim)
+            cold.freeze(victim)
         else:
-            await soak.crew.kill(victim)
-    await soak.fill()
+            await struck.crew.kill(victim)
+    for soak in soaks:
+        await soak.fill()
     return what
 
 
 async def rounds(url: str, folder: Path, count: int, seed: int, *, fenced: bool) -> dict[str, Any]:
-    """All rounds on one store, and the verdict."""
+    """All rounds on one store, and the verdict on all its pools together."""
     began, struck = time.monotonic(), []
-    async with soaking(url, folder, _LIMITS, LEASE, WORKERS, seed, fenced=fenced) as soak:
-        frozen = Frozen(soak)
-        await soak.bring_late_result()
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_store(url, create=True))
+        soaks = [
+            await stack.enter_async_context(
+                soaking(url, folder, _LIMITS, LEASE, WORKERS, seed + n, fenced=fenced, name=name, within=store)
+            )
+            for n, name in enumerate(POOLS)
+        ]
+        frozen = {soak.pool_id: Frozen(soak) for soak in soaks}
+        await soaks[0].bring_late_result()
         for n in range(count):
-            struck.append(await one_round(soak, frozen))
+            struck.append(await one_round(soaks, frozen))
             if n % _REAP_EVERY == _REAP_EVERY - 1:
-                await soak.reap()
+                await asyncio.gather(*(soak.reap() for soak in soaks))
                 say(f"  {n + 1} rounds")
-        await soak.finished()
-        verdict = await soak.verdict()
+        await asyncio.gather(*(soak.finished() for soak in soaks))
+        verdict = together([await soak.verdict() for soak in soaks])
     kills = {"rounds": count, "kills": struck.count("kill"), "freezes": struck.count("freeze")}
     return {**kills, **verdict, "seconds": round(time.monotonic() - began, 1)}
+
+
+def together(verdicts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The pools' verdicts as one: figures added, faults one after the other."""
+    faults = [fault for each in verdicts for fault in each["faults"]]
+    sums = {name: sum(each[name] for each in verdicts) for name in verdicts[0] if name != "faults"}
+    return {**sums, "foreign": sum("foreign" in fault for fault in faults), "faults": faults}
 
 
 @contextmanager

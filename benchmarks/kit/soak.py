@@ -6,7 +6,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,14 +21,13 @@ from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Jobs
 from kit.soak_crew import Crew, ProcessCrew, TaskCrew
-from kit.soak_judge import Record, faults, records
-from kit.soak_worker import POOL, Journal
+from kit.soak_judge import Record, faults, foreign, records
+from kit.soak_worker import Journal
 
 T = TypeVar("T")
 
 PATIENCE = 120.0  #: seconds in which everything must have come to its end once the trouble is over
 _PAGE = 1000
-_POOL_ID = PoolId(POOL)
 
 
 def thresholds(heartbeat: float, lost: float) -> Thresholds:
@@ -53,6 +52,7 @@ class Soak:
     plane: ControlPlane
     chance: random.Random
     size: int  #: how many workers there shall be
+    pool_id: PoolId
     pushed: list[JobId] = field(default_factory=list)
     started: int = 0
 
@@ -61,10 +61,10 @@ class Soak:
         was answered must be there at the end."""
         first = len(self.pushed)
         jobs = [
-            NewJob(payload=self._payload(deadly), job_id=JobId(f"soak-{first + n}"), backoff=NO_BACKOFF, **more)
+            NewJob(payload=self._payload(deadly), job_id=JobId(f"{self.pool_id}-{first + n}"), backoff=NO_BACKOFF, **more)
             for n in range(count)
         ]
-        self.pushed += await insist(lambda: self.store.queue.push(_POOL_ID, jobs))
+        self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, jobs))
 
     def _payload(self, deadly: int) -> dict[str, Any]:
         fate = self.chance.choices(["done", "stumble", "fail", "die"], weights=[86 - deadly, 10, 4, deadly])[0]
@@ -78,9 +78,9 @@ class Soak:
 
     async def bring_late_result(self) -> None:
         """One worker is frozen with a job in hand until another has it; thawed, it brings its result while that one works."""
-        gate = str(self.journal.with_name(f"gate-{len(self.pushed)}"))
-        job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"soak-{len(self.pushed)}"))
-        self.pushed += await insist(lambda: self.store.queue.push(_POOL_ID, [job]))
+        gate = str(self.journal.with_name(f"gate-{self.pool_id}-{len(self.pushed)}"))
+        job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"{self.pool_id}-{len(self.pushed)}"))
+        self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, [job]))
         first = await self._word(self.pushed[-1], "began", 1)
         await self._frozen_until_another_has_it(first["worker"], self.pushed[-1])
         Path(f"{gate}-1").touch()
@@ -111,7 +111,7 @@ class Soak:
         raise TimeoutError(f"expected within {within:g} s that claim {epoch} of {job_id} {what}")
 
     async def reap(self) -> None:
-        await insist(lambda: self.plane.checker().reap(_POOL_ID))
+        await insist(lambda: self.plane.checker().reap(self.pool_id))
 
     async def finished(self) -> None:
         """Return once no job is unfinished; workers that die meanwhile are replaced. Raises SystemExit after too long."""
@@ -126,21 +126,22 @@ class Soak:
             await asyncio.sleep(0.1)
 
     async def _unfinished(self) -> int:
-        counts = await self.store.jobs.counts(_POOL_ID, most=_PAGE)
+        counts = await self.store.jobs.counts(self.pool_id, most=_PAGE)
         return counts.pending + counts.claimed
 
     async def _one_left(self) -> Job | None:
-        found = await self.store.jobs.list(_POOL_ID, statuses=[*UNFINISHED], limit=1)
+        found = await self.store.jobs.list(self.pool_id, statuses=[*UNFINISHED], limit=1)
         return found[0] if found else None
 
     async def verdict(self) -> dict[str, Any]:
         """What is to be told, and what must not be."""
         jobs = await insist(self._everything)
         found = records(jobs, Journal(self.journal).lines())
-        return {**totals(jobs, found), "faults": faults(self.pushed, found)}
+        well = set(self.crew.alive) - self.crew.struck
+        return {**totals(jobs, found), "faults": [*faults(self.pushed, found), *foreign(found, well)]}
 
     async def _everything(self) -> list[tuple[Job, Sequence[Attempt]]]:
-        return [(job, await self.store.jobs.attempts(job.job_id)) for job in await everything(self.store.jobs)]
+        return [(job, await self.store.jobs.attempts(job.job_id)) for job in await everything(self.store.jobs, self.pool_id)]
 
 
 def totals(jobs: Sequence[tuple[Job, Sequence[Attempt]]], found: list[Record]) -> dict[str, int]:
@@ -163,9 +164,9 @@ def _caught(jobs: Sequence[tuple[Job, Sequence[Attempt]]]) -> set[str]:
     return {attempt.worker_id for attempt in attempts if attempt.outcome is Outcome.CRASHED}
 
 
-async def everything(jobs: Jobs) -> list[Job]:
+async def everything(jobs: Jobs, pool_id: PoolId) -> list[Job]:
     found: list[Job] = []
-    while page := await jobs.list(_POOL_ID, after=found[-1].job_id if found else None, limit=_PAGE):
+    while page := await jobs.list(pool_id, after=found[-1].job_id if found else None, limit=_PAGE):
         found += page
     return found
 
@@ -184,19 +185,30 @@ async def insist(call: Callable[[], Awaitable[T]]) -> T:
 
 @asynccontextmanager
 async def soaking(
-    url: str, folder: Path, limits: Thresholds, lease: float, size: int, seed: int, *, fenced: bool = True
+    url: str,
+    folder: Path,
+    limits: Thresholds,
+    lease: float,
+    size: int,
+    seed: int,
+    *,
+    fenced: bool = True,
+    name: str = "soak",
+    within: Store | None = None,
 ) -> AsyncIterator[Soak]:
-    """A pool in a new store, with a crew; at the end everybody leaves."""
-    journal = folder / "journal"
-    async with open_store(url, create=True) as store, asyncio.TaskGroup() as group:
-        await store.pools.create(pool(POOL, PoolKind.JOBS, limits, concurrency=3, lease=lease))
+    """A pool with a crew, in a new store or ``within`` one that is open; at the end everybody leaves."""
+    journal = folder / f"journal-{name}"
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(open_store(url, create=True)) if within is None else within
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        made = await store.pools.create(pool(name, PoolKind.JOBS, limits, concurrency=3, lease=lease))
         crew: Crew = (
-            TaskCrew(store, journal, group, fenced=fenced)
+            TaskCrew(store, name, journal, group, fenced=fenced)
             if url.startswith("memory")
-            else ProcessCrew(url, journal, fenced=fenced)
+            else ProcessCrew(url, name, journal, fenced=fenced)
         )
         plane = ControlPlane(Settings(store=url, state_dir=folder / "state"), store, SystemClock())
-        soak = Soak(store, crew, journal, plane, random.Random(seed), size)
+        soak = Soak(store, crew, journal, plane, random.Random(seed), size, made.pool_id)
         try:
             await soak.fill()
             yield soak

@@ -18,7 +18,9 @@ _END_SECONDS = 60.0
 
 
 class Crew(Protocol):
-    """Workers by their names."""
+    """Workers of one pool by their names."""
+
+    struck: set[str]  #: who was frozen for a while
 
     @property
     def alive(self) -> Sequence[str]:
@@ -43,8 +45,10 @@ class Crew(Protocol):
 class ProcessCrew:
     """Each a process; kill is kill -9."""
 
-    def __init__(self, url: str, journal: Path, *, fenced: bool = True) -> None:
+    def __init__(self, url: str, pool: str, journal: Path, *, fenced: bool = True) -> None:
         self._url = url
+        self._pool = pool
+        self.struck: set[str] = set()
         self._journal = journal
         self._fenced = fenced
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -54,7 +58,7 @@ class ProcessCrew:
         return [name for name, process in self._processes.items() if process.poll() is None]
 
     async def start(self, name: str) -> None:
-        command = [sys.executable, "-m", "kit.soak_worker", self._url, name, str(self._journal)]
+        command = [sys.executable, "-m", "kit.soak_worker", self._url, self._pool, name, str(self._journal)]
         more = [] if self._fenced else [UNFENCED]
         with self._journal.with_suffix(".log").open("ab") as output:
             process = subprocess.Popen([*command, *more], cwd=_FOLDER, stdout=subprocess.PIPE, stderr=output)
@@ -67,6 +71,7 @@ class ProcessCrew:
         await asyncio.to_thread(self._processes[name].wait)
 
     def freeze(self, name: str) -> None:
+        self.struck.add(name)
         self._processes[name].send_signal(signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
@@ -137,8 +142,10 @@ class LinedStore:
 class TaskCrew:
     """Each a task on this loop; killed, its line is cut wherever it waits, and the task cancelled."""
 
-    def __init__(self, store: Store, journal: Path, group: asyncio.TaskGroup, *, fenced: bool = True) -> None:
+    def __init__(self, store: Store, pool: str, journal: Path, group: asyncio.TaskGroup, *, fenced: bool = True) -> None:
         self._store = store
+        self._pool = pool
+        self.struck: set[str] = set()
         self._folder = journal.parent
         self._journal = Journal(journal)
         self._group = group
@@ -161,7 +168,7 @@ class TaskCrew:
             await asyncio.Event().wait()
 
         with contextlib.suppress(asyncio.CancelledError):
-            await live(store, name, self._journal, die, self._folder, signals=False)
+            await live(store, self._pool, name, self._journal, die, self._folder, signals=False)
 
     async def kill(self, name: str) -> None:
         task, line = self._tasks[name]
@@ -170,6 +177,7 @@ class TaskCrew:
         task.cancel()
 
     def freeze(self, name: str) -> None:
+        self.struck.add(name)
         self._tasks[name][1].is_open.clear()
 
     def thaw(self, name: str) -> None:

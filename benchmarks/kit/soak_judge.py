@@ -1,7 +1,7 @@
 """The judge of a soak: reads every job, its attempts and the journal, and says what cannot be. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,25 @@ def faults(pushed: Iterable[JobId], found: Sequence[Record]) -> list[str]:
     lost = [f"{job_id} was pushed, and is gone" for job_id in pushed if not there[job_id]]
     twice = [f"{job_id} is there {times} times" for job_id, times in there.items() if times > 1]
     return [*lost, *twice, *(fault for record in found for fault in _faults(record))]
+
+
+def foreign(found: Sequence[Record], well: Set[str]) -> list[str]:
+    """Attempts that another pool's worker made or ended: nobody else may crash what a worker holds that is ``well``.
+
+    A worker that was given no processor for longer than its lease loses its jobs by that, and by nobody's fault.
+    """
+    attempts = [(record.job, attempt) for record in found for attempt in record.attempts]
+    strange = [
+        f"{job.job_id} of {job.pool_id} was held by {attempt.worker_id} of {attempt.worker_pool}: foreign"
+        for job, attempt in attempts
+        if attempt.worker_pool != job.pool_id
+    ]
+    crashed = [(job, attempt) for job, attempt in attempts if attempt.outcome is Outcome.CRASHED and attempt.worker_id in well]
+    return strange + [
+        f"{job.job_id} was taken from {attempt.worker_id} of {job.pool_id}, which is alive: foreign ({attempt.error})"
+        for job, attempt in crashed
+        if "ran out" not in (attempt.error or "")
+    ]
 
 
 def _faults(record: Record) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""A real worker under watch, for soaks: python -m kit.soak_worker URL NAME JOURNAL [unfenced], or a task of a soak itself.
+"""A real worker under watch, for soaks: python -m kit.soak_worker URL POOL NAME JOURNAL [unfenced], or a task of a soak itself.
 
 What its handler begins and what becomes of its verdicts is appended to a journal, one line at a time, so that not even a
 kill -9 tears one.
@@ -26,7 +26,6 @@ from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Claiming, Queue, Renewed, Settled
 
-POOL = "soak"
 UNFENCED = "unfenced"
 
 
@@ -102,7 +101,14 @@ def watched(store: Store, journal: Journal, *, fenced: bool = True) -> Store:
 
 
 async def live(
-    store: Store, name: str, journal: Journal, die: Callable[[], Awaitable[None]], folder: Path, *, signals: bool = True
+    store: Store,
+    pool: str,
+    name: str,
+    journal: Journal,
+    die: Callable[[], Awaitable[None]],
+    folder: Path,
+    *,
+    signals: bool = True,
 ) -> None:
     """Be a worker until told to stop. ``die`` is what a job that kills its worker does."""
 
@@ -116,8 +122,8 @@ async def live(
         return {"epoch": context.job.lease_epoch, "worker": name}
 
     plane = ControlPlane(Settings(state_dir=folder), store, SystemClock())
-    plan = replace(plan_of(await plane.pool(POOL).get()), mode=Mode.LOOP)
-    await plane.work(POOL, plan, name, handlers={"": describe(work)}, signals=signals)
+    plan = replace(plan_of(await plane.pool(pool).get()), mode=Mode.LOOP)
+    await plane.work(pool, plan, name, handlers={"": describe(work)}, signals=signals)
 
 
 async def _until(payload: Mapping[str, Any], context: JobContext) -> None:
@@ -132,11 +138,11 @@ async def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-async def _main(url: str, name: str, file: str, *more: str) -> None:
+async def _main(url: str, pool: str, name: str, file: str, *more: str) -> None:
     async with open_store(url) as store:
         print("ready", flush=True)
         journal = Journal(Path(file))
-        await live(watched(store, journal, fenced=UNFENCED not in more), name, journal, _die, Path(file).parent)
+        await live(watched(store, journal, fenced=UNFENCED not in more), pool, name, journal, _die, Path(file).parent)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A fleet of real processes, controllers and workers alike, that are killed with SIGKILL at random; told by its seed."""
+"""Three fleets of real processes in one store, with equal worker ids; all are killed with SIGKILL at random, by a seed."""
 
 import asyncio
 import contextlib
@@ -17,15 +17,16 @@ import psutil
 
 from cli.given import environment, processes_of
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.job import JobStatus, NewJob, Outcome
+from drumbeat.core.job import Attempt, Job, JobStatus, NewJob, Outcome
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.pool.work import WorkPlan
 from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
 
-POOL = PoolId("p")
-JOBS = 10
+POOLS = (PoolId("p"), PoolId("q"), PoolId("r"))
+JOBS = 5  #: of each pool
 KILLS = 6
 SETTLES_WITHIN = 120.0  #: seconds
 HANDLERS = """
@@ -55,7 +56,7 @@ POLICY = FleetPolicy(
     policy=PolicyName.QUEUE_COVER,
     every=seconds(0.5),
     min_workers=0,
-    max_workers=3,
+    max_workers=2,
     idle_timeout=seconds(0.5),
     overcapacity_idle_timeout=seconds(0.5),
     stabilisation=seconds(0.5),
@@ -85,58 +86,70 @@ class Battle:
         self.store = store
         self.folder = folder
         self.variables = {"DRUMBEAT_STORE": url, "DRUMBEAT_STATE_DIR": str(folder / "state"), "PYTHONPATH": str(folder)}
-        self.controllers: list[subprocess.Popen[bytes]] = []
+        self.controllers: list[tuple[PoolId, subprocess.Popen[bytes]]] = []
+        self.killed: set[tuple[PoolId, WorkerId]] = set()
 
-    def lead(self) -> None:
+    def lead(self, pool_id: PoolId) -> None:
         """One controller more."""
         with (self.folder / "controllers.log").open("ab") as log:
-            command = [sys.executable, "-m", "drumbeat", "fleet", "run", POOL]
+            command = [sys.executable, "-m", "drumbeat", "fleet", "run", pool_id]
             started = subprocess.Popen(command, cwd=self.folder, env=environment(**self.variables), stdout=log, stderr=log)
-        self.controllers.append(started)
+        self.controllers.append((pool_id, started))
+
+    async def live(self) -> list[Worker]:
+        """Workers of all pools whose processes have joined."""
+        rows = [row for pool_id in POOLS for row in await self.store.workers.list(pool_id, live=True)]
+        return [row for row in rows if row.pid]
 
     async def someone_works(self, clock: Clock) -> None:
         """Wait for it, for a while."""
         deadline = clock.elapsed() + PATIENCE
         while clock.elapsed() < deadline and not await self.is_over():
-            if any(row.pid for row in await self.store.workers.list(POOL, live=True)):
+            if await self.live():
                 return
             await clock.sleep(seconds(0.1))
 
     async def kill_one(self) -> None:
         """A controller, or a worker, without a word."""
-        workers = [row for row in await self.store.workers.list(POOL, live=True) if row.pid]
+        workers = await self.live()
         if workers and self.chance.random() < 0.6:
             victim = self.chance.choice(workers)
+            self.killed.add((victim.pool_id, victim.worker_id))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim.pid or 0, signal.SIGKILL)
                 self.toll.workers += 1
             return
-        controller = self.controllers.pop(self.chance.randrange(len(self.controllers)))
+        pool_id, controller = self.controllers.pop(self.chance.randrange(len(self.controllers)))
         controller.kill()
         controller.wait()
         self.toll.controllers += 1
-        self.lead()
+        self.lead(pool_id)
 
     def watch(self) -> None:
-        """Two processes must never be one worker."""
-        names = Counter(_worker_of(process) for process in processes_of(self.folder))
-        self.toll.wrong += [f"{name} runs {count} times" for name, count in names.items() if name and count > 1]
+        """Two processes must never be one worker, and no pool may have more than its maximum."""
+        names = Counter(name for process in processes_of(self.folder) if (name := _worker_of(process)) is not None)
+        self.toll.wrong += [f"{name} runs {count} times" for name, count in names.items() if count > 1]
+        pools = Counter(pool_id for pool_id, _ in names)
+        self.toll.wrong += [f"{count} workers of {name} run" for name, count in pools.items() if count > POLICY.max_workers]
 
     async def is_over(self) -> bool:
-        counts = await self.store.jobs.counts(POOL)
-        return counts.done == JOBS and all(row.reaped_at for row in await self.store.workers.list(POOL))
+        return all([await self._is_over(pool_id) for pool_id in POOLS])
+
+    async def _is_over(self, pool_id: PoolId) -> bool:
+        counts = await self.store.jobs.counts(pool_id)
+        return counts.done == JOBS and all(row.reaped_at for row in await self.store.workers.list(pool_id))
 
     def stop(self) -> list[int | None]:
         """End the controllers in good order; their exit codes."""
-        for controller in self.controllers:
+        for _, controller in self.controllers:
             controller.terminate()
-        for controller in self.controllers:
+        for _, controller in self.controllers:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 controller.wait(30)
-        return [controller.poll() for controller in self.controllers]
+        return [controller.poll() for _, controller in self.controllers]
 
     def clear_away(self) -> None:
-        for controller in self.controllers:
+        for _, controller in self.controllers:
             controller.kill()
             controller.wait()
         for process in processes_of(self.folder):
@@ -144,13 +157,14 @@ class Battle:
                 process.kill()
 
 
-def _worker_of(process: psutil.Process) -> str:
-    """The worker a process is; nothing if it is only a child of one."""
+def _worker_of(process: psutil.Process) -> tuple[str, str] | None:
+    """The pool and the name of the worker a process is; None if it is only a child of one."""
     try:
-        arguments = process.cmdline()
-        return arguments[arguments.index("--worker-id") + 1] if "--worker-id" in arguments else ""
+        words = process.cmdline()
     except psutil.Error:
-        return ""
+        return None
+    named = [words[words.index(option) + 1] for option in ("--run-id", "--worker-id") if option in words]
+    return (named[0], named[1]) if len(named) == 2 else None
 
 
 async def fought(seed: int, folder: Path) -> Toll:
@@ -172,15 +186,18 @@ async def _prepare(battle: Battle, store: Store, url: str) -> None:
     from drumbeat.control_plane import ControlPlane
 
     plane = ControlPlane(Settings(store=url, state_dir=battle.folder / "state"), store, SystemClock())
-    await plane.scale_pool(POOL, POLICY, WorkPlan(handlers=parse_handlers(["handlers:nap"]), mode=Mode.LOOP), LIMITS)
-    spans = [battle.chance.uniform(0.1, 1.5) for _ in range(JOBS)]
-    await store.queue.push(POOL, [NewJob(payload={"n": n, "seconds": span}, max_crashes=1000) for n, span in enumerate(spans)])
+    plan = WorkPlan(handlers=parse_handlers(["handlers:nap"]), mode=Mode.LOOP)
+    for pool_id in POOLS:
+        await plane.scale_pool(pool_id, POLICY, plan, LIMITS)
+        spans = [battle.chance.uniform(0.1, 1.5) for _ in range(JOBS)]
+        jobs = [NewJob(payload={"n": n, "seconds": span}, max_crashes=1000) for n, span in enumerate(spans)]
+        await store.queue.push(pool_id, jobs)
 
 
 async def _fight(battle: Battle) -> None:
     clock = SystemClock()
-    battle.lead()
-    battle.lead()
+    for pool_id in (*POOLS, POOLS[0]):
+        battle.lead(pool_id)
     for _ in range(KILLS):
         await battle.someone_works(clock)
         await clock.sleep(seconds(battle.chance.uniform(0, 2)))
@@ -194,19 +211,41 @@ async def _fight(battle: Battle) -> None:
 
 
 async def _judge(battle: Battle, *, over: bool, codes: Sequence[int | None]) -> None:
-    store, rows = battle.store, await battle.store.workers.list(POOL)
-    jobs = await store.jobs.list(POOL, limit=1000)
-    done = {job.job_id: [each.outcome for each in await store.jobs.attempts(job.job_id)].count(Outcome.DONE) for job in jobs}
+    store = battle.store
+    rows = [row for pool_id in POOLS for row in await store.workers.list(pool_id)]
+    jobs = [job for pool_id in POOLS for job in await store.jobs.list(pool_id, limit=1000)]
+    attempts = {job.job_id: await store.jobs.attempts(job.job_id) for job in jobs}
+    done = {name: [each.outcome for each in tried].count(Outcome.DONE) for name, tried in attempts.items()}
     left = [f"{_worker_of(process)} ({process.pid})" for process in processes_of(battle.folder)]
+    unreaped = [(row.pool_id, row.worker_id, row.status) for row in rows if not row.reaped_at]
+    foreign = _foreign(battle, rows, [(job, each) for job in jobs for each in attempts[job.job_id]])
     found = {
-        f"not over after {SETTLES_WITHIN:g} s: {[(row.worker_id, row.status) for row in rows if not row.reaped_at]}": over,
+        f"not over after {SETTLES_WITHIN:g} s: {unreaped}": over,
         f"processes left: {left}": not left,
-        f"{len(jobs)} of {JOBS} jobs are kept": len(jobs) == JOBS,
+        f"{len(jobs)} of {JOBS * len(POOLS)} jobs are kept": len(jobs) == JOBS * len(POOLS),
         f"undone: {[job.job_id for job in jobs if job.status is not JobStatus.DONE]}": all(
             job.status is JobStatus.DONE for job in jobs
         ),
         f"completed twice: {done}": all(count <= 1 for count in done.values()),
+        f"foreign: {foreign}": not foreign,
         f"controllers left with {codes}": all(code in {0, -signal.SIGTERM} for code in codes),  # the latter before they began
     }
     battle.toll.wrong += [fault for fault, holds in found.items() if not holds]
     battle.toll.started = len(rows)
+
+
+def _foreign(battle: Battle, rows: Sequence[Worker], tried: Sequence[tuple[Job, Attempt]]) -> list[str]:
+    """Attempts of another pool's worker, and those that crashed though their own worker was not killed and left in good order.
+
+    A worker that was given no processor for longer than its lease loses its jobs by that, and by nobody's fault.
+    """
+    well = {(row.pool_id, row.worker_id) for row in rows if row.status is WorkerStatus.TERMINATED} - battle.killed
+    well -= {(row.pool_id, row.worker_id) for row in rows if row.meta.get("drain_timed_out")}
+    strange = [
+        f"{job.job_id} of {job.pool_id}, held by {each.worker_pool}" for job, each in tried if each.worker_pool != job.pool_id
+    ]
+    return strange + [
+        f"{job.job_id} was taken from {each.worker_id} of {job.pool_id}: {each.error}"
+        for job, each in tried
+        if each.outcome is Outcome.CRASHED and (job.pool_id, each.worker_id) in well and "ran out" not in (each.error or "")
+    ]

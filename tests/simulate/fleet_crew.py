@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -40,8 +40,11 @@ class Crew:
     lives: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     accepted: Counter[JobId] = field(default_factory=Counter)  #: results the store has taken
     wronged: list[str] = field(default_factory=list)  #: workers that were well and given up
+    taken: list[str] = field(default_factory=list)  #: jobs taken from workers that were well and not given up
+    holders: dict[JobId, "Life"] = field(default_factory=dict)  #: who was last handed each job
     haunted: set[str] = field(default_factory=set)  #: pods' names of which the provider has shown ghosts
     met: Counter[str] = field(default_factory=Counter)
+    leaps: bool = False  #: whether the store's clock jumps, by which leases run out
 
     def start(self, pod: SimPod) -> None:
         self.lives[pod.id] = self.group.create_task(self._live(pod))
@@ -72,7 +75,7 @@ class Crew:
         row = await self.store.workers.get(life.pool_id, life.worker_id)
         given_up = row.status in {WorkerStatus.LOST, WorkerStatus.ERROR} and life.pod.name not in self.haunted
         if life.is_well and given_up:
-            self.wronged.append(f"{life.worker_id}, {row.status} at {self.clock.now():%H:%M:%S}: {row.error}")
+            self.wronged.append(f"{life.pool_id}/{life.worker_id}, {row.status} at {self.clock.now():%H:%M:%S}: {row.error}")
 
 
 class Killed(DrumbeatError):
@@ -90,6 +93,7 @@ class Life:
     held: Job | None = None
     left: float = 0.0  #: seconds of work on it
     is_well: bool = False  #: has joined, and was never silent for long
+    renewed_at: datetime | None = None  #: when it was last told that it holds its job
 
     async def lived(self) -> None:
         store, me = self.crew.store, (self.pool_id, self.worker_id, self.pod.id)
@@ -122,7 +126,9 @@ class Life:
         if self.held is not None:
             renewed = await store.queue.renew(self._holder, [self.held.token], LEASE)
             if renewed.stale:
-                self.held = None
+                await self._lose("renewed")
+            else:
+                self.renewed_at = self.crew.clock.now()
         if orders.controller_until and orders.now - orders.controller_until > self.crew.controller_gone_after:
             self.crew.met["workers that left because nobody led"] += 1
             raise Killed("nobody leads")
@@ -163,15 +169,48 @@ class Life:
         found = await self.crew.store.queue.claim(claiming)
         if found:
             self.held, self.left = found[0], found[0].payload["seconds"]
+            await self._take(found[0])
         return bool(found)
+
+    async def _take(self, job: Job) -> None:
+        """It is handed a job, which nobody else may have."""
+        if job.pool_id != self.pool_id:
+            self.crew.taken.append(f"{self.pool_id}/{self.worker_id} was handed {job.job_id} of {job.pool_id}")
+        before, self.crew.holders[job.job_id] = self.crew.holders.get(job.job_id), self
+        if before is not None and before is not self and before.held is not None and before.held.job_id == job.job_id:
+            await before.check_taken(job, f"handed to {self.pool_id}/{self.worker_id}")
+        self.renewed_at = self.crew.clock.now()
+
+    async def _lose(self, how: str) -> None:
+        """It hears that it does not hold its job any more."""
+        assert self.held is not None
+        await self.check_taken(self.held, f"gone when it was {how}")
+        self.held = None
+
+    async def check_taken(self, job: Job, how: str) -> None:
+        """Whether its job was taken from it though it is well, was not given up, and kept its lease by a clock that is true."""
+        row = await self.crew.store.workers.get(self.pool_id, self.worker_id)
+        late = self.renewed_at is None or self.crew.clock.now() - self.renewed_at >= LEASE
+        if self.is_well and row.is_live and row.instance == self.pod.id and not late and not self.crew.leaps:
+            self.crew.taken.append(f"{self.pool_id}/{self.worker_id} lost {job.job_id}: {how}")
 
     async def _finish(self) -> None:
         assert self.held is not None
         done = Verdict(token=self.held.token, outcome=Outcome.DONE)
         settled = await self.crew.store.queue.settle(self._holder, [done])
-        if not settled.stale:
+        if settled.stale:
+            await self._lose("done")
+        else:
             self.crew.accepted[self.held.job_id] += 1
         self.held = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Watched:
+    """A pool whose pods are counted."""
+
+    meter: Meter
+    most: int  #: pods at once
 
 
 class CrewedSimulator(RunPodSimulator):
@@ -181,8 +220,9 @@ class CrewedSimulator(RunPodSimulator):
     """
 
     crew: Crew
-    meter: Meter
+    watched: dict[PoolId, "Watched"]
     doubles: list[str]
+    above: list[str]  #: pods that were made though as many ran as their pool may have
     listed: set[str]  #: pods that some list has shown
 
     def _list(self, call: Any) -> Answer:
@@ -199,8 +239,19 @@ class CrewedSimulator(RunPodSimulator):
         if answer.status == 201 and before:
             self.doubles.append(f"{call.body['name']} at {self.clock.now():%H:%M:%S}")
         if answer.status == 201:
-            self.meter.bought()
+            self._check(call.body["name"])
         return answer
+
+    def _check(self, name: str) -> None:
+        """Whether what was just made may be, and can be paid for. Of two pods that were made of one creation, one counts."""
+        owner = parse_name("drumbeat", name)
+        watched = self.watched[owner[0]] if owner else None
+        if watched is None:
+            return
+        watched.meter.bought()
+        running = {pod.name for pod in watched.meter.alive()}
+        if len(running) > watched.most:
+            self.above.append(f"{len(running)} of at most {watched.most} at {self.clock.now():%H:%M:%S}: {sorted(running)}")
 
     def _add(self, asked: Mapping[str, Any], place: tuple[str, str, str], hidden: timedelta) -> SimPod:
         pod = super()._add(asked, place, hidden)

@@ -2,6 +2,7 @@
 
 import asyncio
 import inspect
+import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -13,13 +14,19 @@ import httpx
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
+from drumbeat.core.job import JobStatus
 from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.spawn.runpod.pods import parse_name
 from drumbeat.store.interface import Store
 from simulate.fleet_purse import Meter
 from simulate.fleet_weather import LATE, Weather
 from simulate.virtual_time import EPOCH
-from spawn.runpod.wire import Answering, SimulatedWire
+from spawn.runpod.simulator import RunPodSimulator
+from spawn.runpod.wire import SimulatedWire
 
+POOLS = (PoolId("p"), PoolId("q"), PoolId("r"))  #: the fleets of one store and one account
+RELEASE = "store.queue.release"
 _GIVES_UP = 30.0  #: seconds after which a call to the provider has no answer
 
 
@@ -37,6 +44,8 @@ class Line:
     weather: Weather
     meter: Meter
     outdated: list[str]  #: what was written though another led
+    pool_id: PoolId  #: whose controller this is
+    foreign: list[str]  #: what it did to the workers and jobs of other pools
     met: Counter[str] = field(default_factory=Counter)
     began: datetime = EPOCH  #: its last beat
 
@@ -90,10 +99,26 @@ class Line:
     async def done(self, name: str, store: Store, call: Callable[[], Awaitable[Any]], fence: Fence | None) -> Any:
         """A call takes effect. Whoever writes under an old epoch must be told so."""
         lease = await store.leases.find(fence.name) if fence else None
+        elsewhere = await self._elsewhere(store) if name == RELEASE else None
         answer = await call()
+        if elsewhere is not None and (touched := elsewhere - await self._elsewhere(store)):
+            self.foreign.append(f"{name} of {self.pool_id} at {self.clock.now():%H:%M:%S} took {sorted(touched)}")
         if fence and lease and lease.epoch > fence.epoch:
             self.outdated.append(f"{name} at {self.clock.now():%H:%M:%S}, epoch {fence.epoch} after {lease.epoch}")
         return answer
+
+    async def _elsewhere(self, store: Store) -> set[tuple[str, str, int]]:
+        """The claims of other pools."""
+        others = [pool for pool in await store.pools.list() if pool.pool_id != self.pool_id]
+        claimed = [await store.jobs.list(each.pool_id, statuses=[JobStatus.CLAIMED], limit=10_000) for each in others]
+        return {(job.pool_id, job.job_id, job.lease_epoch) for jobs in claimed for job in jobs}
+
+    def check_own(self, name: str, *given: object) -> None:
+        """Whether everything a controller's call names belongs to its pool."""
+        flat = [one for each in given for one in (each if isinstance(each, list) else [each])]
+        named = {each if isinstance(each, str) else getattr(each, "pool_id", None) for each in flat}
+        if strange := {*POOLS} & named - {self.pool_id}:
+            self.foreign.append(f"{name} by a controller of {self.pool_id} named {strange}: {given}")
 
 
 class _Tapped:
@@ -118,17 +143,21 @@ class _Tapped:
         if not inspect.iscoroutinefunction(found):
             return _Tapped(found, self._line, name, self._store)
         line, store = self._line, self._store
-        return lambda *args, **kwargs: line.carry(
-            name, lambda: line.done(name, store, lambda: found(*args, **kwargs), kwargs.get("fence"))
-        )
+
+        def tapped(*args: Any, **kwargs: Any) -> Any:
+            line.check_own(name, *args)
+            return line.carry(name, lambda: line.done(name, store, lambda: found(*args, **kwargs), kwargs.get("fence")))
+
+        return tapped
 
 
 class UnsteadyWire(SimulatedWire):
     """The way to the provider: a request may be under way for long, outlive its sender, and be given up by it."""
 
-    def __init__(self, simulator: Answering, line: Line) -> None:
+    def __init__(self, simulator: RunPodSimulator, line: Line) -> None:
         super().__init__(simulator)
         self._line = line
+        self._pods = simulator.pods
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         name = f"{request.method} {request.url.path.split('/')[2]}"
@@ -163,4 +192,16 @@ class UnsteadyWire(SimulatedWire):
     async def _send(self, request: httpx.Request, began: datetime) -> httpx.Response:
         """What is bought now, a beat that began then has decided."""
         self._line.meter.asked_in = began
+        self._check_own(request)
         return await super().handle_async_request(request)
+
+    def _check_own(self, request: httpx.Request) -> None:
+        """Whether what is made or ended at the provider is the controller's own."""
+        line = self._line
+        named = json.loads(request.content)["name"] if request.url.path.endswith("/pods") and request.content else None
+        if request.method in {"DELETE", "POST"} and named is None:
+            pod_id = request.url.path.split("/")[3]
+            named = next((pod.name for pod in self._pods if pod.id == pod_id), None)
+        owner = parse_name("drumbeat", named) if named else None
+        if owner is not None and owner[0] != line.pool_id:
+            line.foreign.append(f"{request.method} {named} by a controller of {line.pool_id}")

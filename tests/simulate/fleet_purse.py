@@ -21,7 +21,7 @@ nobody knows of it before a list shows it. It is ended as a stray, and what it c
 nothing is: whoever asks for a second one is found out by its name.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -29,6 +29,7 @@ from math import ceil
 from random import Random
 
 from drumbeat.core.clock import Clock
+from drumbeat.core.pool import PoolId
 from simulate.fleet_weather import LEAP
 from simulate.virtual_time import EPOCH
 from spawn.runpod.machines import SimPod
@@ -95,14 +96,25 @@ class Meter:
     purse: Purse
     simulator: RunPodSimulator
     clock: Clock
+    pool_id: PoolId  #: whose pods are metered
     decided: list[Decided] = field(default_factory=list)
     leaps: list[tuple[datetime, timedelta]] = field(default_factory=list)  #: of the store's clock, and how far back
     asked_in: datetime = EPOCH  #: when the beat began from which the creation comes that is being done
     unpaid: list[str] = field(default_factory=list)  #: what was bought and could not be paid for
 
+    @property
+    def pods(self) -> Sequence[SimPod]:
+        """All that were ever made for this fleet."""
+        mine = f"drumbeat.{self.pool_id}."
+        return [pod for pod in self.simulator.pods if pod.name.startswith(mine)]
+
+    def alive(self) -> Sequence[SimPod]:
+        """Those that are billed now, whatever lists say."""
+        return [pod for pod in self.pods if pod.is_billed()]
+
     def spent(self, begin: datetime, end: datetime) -> float:
         """What the pods have cost in this time: a begun granule is paid when it begins."""
-        return sum(self._billed(pod, end) - self._billed(pod, begin) for pod in self.simulator.pods)
+        return sum(self._billed(pod, end) - self._billed(pod, begin) for pod in self.pods)
 
     def _billed(self, pod: SimPod, moment: datetime) -> float:
         if pod.created_at >= moment:
@@ -113,7 +125,7 @@ class Meter:
     def bought(self) -> None:
         """A pod was just made: whether all that are there now can be paid for until they could be gone."""
         now = self.clock.now()
-        there = {pod.name: pod for pod in self.simulator.pods if ended(pod) is None}
+        there = {pod.name: pod for pod in self.pods if ended(pod) is None}
         span = self.asked_in + COVERED - now
         for name, most in self.purse.ceilings.items():
             begin, end = period(name, now)
@@ -128,7 +140,7 @@ class Meter:
 
     def is_at_ease(self, rows: int) -> bool:
         """Whether there is money for twice what is there, or by so many live rows may be: no ceiling sends anybody away."""
-        now, at_once = self.clock.now(), PRICE * max(sum(ended(pod) is None for pod in self.simulator.pods), rows)
+        now, at_once = self.clock.now(), PRICE * max(sum(ended(pod) is None for pod in self.pods), rows)
         due = 2 * at_once * ((COVERED + USUAL_START + self.purse.granule) / HOUR)
         spent = {name: self.spent(period(name, now)[0], now) for name in self.purse.ceilings}
         return all(max(spent[name] + due, 2 * at_once) <= most for name, most in self.purse.ceilings.items())
@@ -167,14 +179,14 @@ class Meter:
         return allowed + slowest
 
     def _could_keep(self, moment: datetime, begin: datetime, end: datetime, most: float) -> bool:
-        there = [pod for pod in self.simulator.pods if pod.created_at <= moment and (ended(pod) or end) > moment]
+        there = [pod for pod in self.pods if pod.created_at <= moment and (ended(pod) or end) > moment]
         span = min(COVERED + self.purse.granule, end - moment)
         return self.spent(begin, moment) + sum(pod.price for pod in there) * (span / HOUR) <= most
 
     def _cost(self, begin: datetime, end: datetime) -> float:
         """Of these seconds, each pod's rounded up to the granule."""
         total = 0.0
-        for pod in self.simulator.pods if begin < end else ():
+        for pod in self.pods if begin < end else ():
             lived = min(ended(pod) or end, end) - max(pod.created_at, begin)
             if lived > timedelta():
                 total += pod.price * (ceil(lived / self.purse.granule) * self.purse.granule / HOUR)
@@ -186,8 +198,8 @@ class Meter:
 
     def _unasked(self, begin: datetime, end: datetime) -> float:
         """What the second pods of one creation have cost."""
-        asked = {(pod.name, pod.created_at): pod for pod in reversed(self.simulator.pods)}
-        extra = [pod for pod in self.simulator.pods if asked[pod.name, pod.created_at] is not pod]
+        asked = {(pod.name, pod.created_at): pod for pod in reversed(self.pods)}
+        extra = [pod for pod in self.pods if asked[pod.name, pod.created_at] is not pod]
         return sum(self._billed(pod, end) - self._billed(pod, begin) for pod in extra)
 
     def _misjudged(self, begin: datetime, end: datetime) -> float:
@@ -195,7 +207,7 @@ class Meter:
         if not self.leaps:
             return 0.0
         now = self.clock.now()
-        younger = sum(pod.price * (self._went_back(pod) / HOUR) for pod in self.simulator.pods)
+        younger = sum(pod.price * (self._went_back(pod) / HOUR) for pod in self.pods)
         return younger + self._cost(begin, min(begin + _LEAP, now)) + self._cost(end - _LEAP, min(end, now))
 
     def _went_back(self, pod: SimPod) -> timedelta:

@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.core.lease import Fence
 from drumbeat.core.recovery import never_started
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide.crew import Crew
 from drumbeat.fleet.model import FleetView
 from drumbeat.runtime.hands import Hands
@@ -52,6 +52,11 @@ def fencing(patch: Patch) -> None:
     patch.setattr(State, "admit", admit)
 
 
+def pool_of_a_holder(patch: Patch) -> None:
+    """Whoever holds a job is known by its worker's id alone, which other pools have too."""
+    patch.setattr(Holder, "__eq__", lambda self, other: self.worker_id == other.worker_id)
+
+
 def listing_before_a_retry(patch: Patch) -> None:
     """A creation that got no answer is asked for again, whether or not it may turn up."""
 
@@ -63,7 +68,7 @@ def listing_before_a_retry(patch: Patch) -> None:
 
     patch.setattr(Hands, "_ask_again", at_once)
     patch.setattr(RunPodSpawner, "_adopt", unseen)
-    patch.setattr(_module("fleet.decide.crew"), "_was_due", lambda view, worker: True)
+    patch.setattr(_module("fleet.decide.scale"), "unstarted", _believe_one_list)
 
 
 def looking_twice(patch: Patch) -> None:
@@ -75,13 +80,14 @@ def looking_twice(patch: Patch) -> None:
     def known(self: Watch, mine: Callable[[Name], bool]) -> Mapping[Name, Pod]:
         return {}
 
-    def unstarted(view: FleetView, crew: Crew) -> Sequence[Worker]:
-        return never_started(view.sight, crew.starting)
-
     patch.setattr(Watch, "look", look)
     patch.setattr(Watch, "known", known)
-    patch.setattr(_module("fleet.decide.scale"), "unstarted", unstarted)
+    patch.setattr(_module("fleet.decide.scale"), "unstarted", _believe_one_list)
     patch.setattr(_module("fleet.decide.crew"), "_is_sure", lambda view, missing: True)
+
+
+def _believe_one_list(view: FleetView, crew: Crew) -> Sequence[Worker]:
+    return never_started(view.sight, crew.starting)
 
 
 def _module(name: str) -> Any:

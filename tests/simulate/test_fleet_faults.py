@@ -12,7 +12,7 @@ from simulate.fleet_verdict import judged
 from thorough import some
 
 
-@pytest.mark.parametrize("seed", range(some(80)))
+@pytest.mark.parametrize("seed", range(some(30)))
 def test_whatever_goes_wrong_everything_comes_right(seed: int) -> None:
     verdict = judged(seed)
 
@@ -31,8 +31,9 @@ def test_a_seed_tells_the_same_story_twice() -> None:
         (sabotage.reserve_for_new_workers, (2, 3, 4, 8), ("bought without money",)),
         (sabotage.reserve_for_starting_workers, (3, 23, 58), ("bought without money", "passed the ceiling")),
         (sabotage.fencing, (11, 15, 18), ("written while another led",)),
-        (sabotage.listing_before_a_retry, (2,), ("spawned twice",)),
-        (sabotage.looking_twice, (47, 55), ("sent away in haste",)),
+        (sabotage.pool_of_a_holder, (0, 3), ("foreign", "taken from the living")),
+        (sabotage.listing_before_a_retry, (6, 10), ("spawned twice",)),
+        (sabotage.looking_twice, (8, 19), ("sent away in haste",)),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
