@@ -26,7 +26,7 @@ from drumbeat.fleet.model import (
     Spawn,
     Warn,
 )
-from fleet.given import LIMITS, NOW, idle_for, is_over, job, queued, ready_worker, seconds, worker
+from fleet.given import LIMITS, NOW, idle_for, is_over, job, queued, ready_worker, runs, seconds, worker
 
 SPAWNING, STARTING, DRAINING, ERROR = (
     WorkerStatus.SPAWNING,
@@ -181,6 +181,12 @@ def test_who_is_absent_twice_and_stale_is_lost_early(silent: float, expected: li
     before = FleetState(missing={"worker-0": NOW - seconds(30)})
 
     assert done(queued(ready_worker(0, silent=silent), instances=(), ready=1, state=before)) == expected
+
+
+def test_who_is_absent_for_the_first_time_is_not_though_another_was_before() -> None:
+    before = FleetState(missing={"worker-1": NOW - seconds(30)})
+
+    assert done(queued(ready_worker(0, silent=61), ready_worker(1), instances=runs(1), ready=1, state=before)) == []
 
 
 def test_a_partial_list_proves_nothing() -> None:
