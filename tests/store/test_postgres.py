@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings, StoreNotReady, StoreTooNew, StoreUnavailable
 from drumbeat.core.event import NewEvent
+from drumbeat.core.job import RateLimit
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
-from drumbeat.store.contract.given import taken
+from drumbeat.store.contract.given import W1, W2, taken
+from drumbeat.store.contract.given_jobs import claiming, pushed
 from drumbeat.store.sql.migrate import LATEST
 from drumbeat.store.sql.postgres import PostgresDatabase
 from servers.postgres import PostgresServer
@@ -67,6 +71,35 @@ async def test_a_lease_is_not_taken_between_a_fences_check_and_its_write(postgre
 
         assert [event.sequence_id for event in await write] == [1]
     await rival.close()
+
+
+async def test_claims_of_a_limited_group_come_one_after_the_other(postgres_url: str) -> None:
+    """The first has its job and waits to note it, which a rival notes too; the second must not miss what the first holds."""
+    rival = await asyncpg.connect(postgres_url)
+    limits: dict[str, Any] = {"group": "g", "group_limit": 1, "group_rate": RateLimit(count=9, per=timedelta(hours=1))}
+    columns = "INSERT INTO drumbeat.group_claims (pool_id, group_key, seq, n, at, until)"
+    async with open_store(f"{postgres_url}?connections=4", create=True) as store, asyncio.TaskGroup() as group:
+        made = await store.pools.create(pool("p", PoolKind.JOBS))
+        await pushed(store, made, "first", **limits)
+        rivals = rival.transaction()
+        await rivals.start()
+        await rival.execute(f"{columns} SELECT 'p', 'g', seq, 1, 0, 1 FROM drumbeat.jobs")
+        first = group.create_task(store.queue.claim(claiming(made, W1)))
+        await _waiting(rival, 1)
+        await pushed(store, made, "urgent", priority=9, **limits)
+        second = group.create_task(store.queue.claim(claiming(made, W2)))
+        await _waiting(rival, 2, second)
+        await rivals.rollback()
+
+    assert [[job.payload for job in task.result()] for task in (first, second)] == [["first"], []]
+    await rival.close()
+
+
+async def _waiting(connection: asyncpg.Connection, many: int, unless: asyncio.Task[Any] | None = None) -> None:
+    """Return once so many wait for a lock, or the other is done."""
+    while not (unless and unless.done()):
+        if len(await connection.fetch("SELECT DISTINCT pid FROM pg_locks WHERE NOT granted")) >= many:
+            return
 
 
 async def test_two_schemas_in_one_database_do_not_see_each_other(postgres_url: str) -> None:

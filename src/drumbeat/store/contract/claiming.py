@@ -2,8 +2,11 @@
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
-from drumbeat.core.job import RateLimit
+import pytest
+
+from drumbeat.core.job import JobStatus, RateLimit
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.given import (
@@ -72,6 +75,18 @@ class ClaimContract(Given):
 
         assert [job.payload for job in early] == ["now"]
         assert [job.payload for job in late] == ["later", "at"]
+
+    @pytest.mark.parametrize("limits", [{}, {"group": "g", "group_limit": 9}], ids=["plain", "of a group"])
+    async def test_a_job_whose_time_has_come_brings_no_other_along(
+        self, store: Store, pool: Pool, elapse: Elapse, limits: dict[str, Any]
+    ) -> None:
+        await pushed(store, pool, "later", delay=10 * MINUTE, priority=9, **limits)
+        await pushed(store, pool, "soon", delay=2 * MINUTE, **limits)
+        await elapse(3 * MINUTE)
+
+        found = [await store.queue.claim(claiming(pool, limit=9)) for _ in range(2)]
+
+        assert [[job.payload for job in jobs] for jobs in found] == [["soon"], []]
 
     async def test_a_job_that_needs_a_capability_waits_for_a_worker_that_has_it(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, "special", capability="gpu", priority=1)
@@ -191,6 +206,34 @@ class ClaimContract(Given):
         assert (settled.stale, settled.claimed) == ((), ())
         assert await store.queue.claim(claiming(pool, W1, limit=5)) == []
         assert [job.payload for job in await store.queue.claim(claiming(pool, W2, limit=5))] == ["left", "in a group"]
+
+    @pytest.mark.parametrize(
+        "options", [{}, {"group": "g", "group_limit": 9}, {"delay": 2 * MINUTE}], ids=["plain", "of a group", "just due"]
+    )
+    @pytest.mark.parametrize("why", ["drains", "was asked to drain", "is lost", "its pool is paused"])
+    async def test_neither_settling_nor_claiming_gives_jobs_to_who_may_have_none(
+        self, store: Store, pool: Pool, elapse: Elapse, why: str, options: dict[str, Any]
+    ) -> None:
+        await pushed(store, pool, "held")
+        await pushed(store, pool, "left", **options)
+        worker = await active(store, pool)
+        held = await claimed(store, pool, worker.holder)
+        match why:
+            case "drains":
+                await moved(store, worker, WorkerStatus.DRAINING)
+            case "was asked to drain":
+                await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
+            case "is lost":
+                await store.workers.move(worker, WorkerStatus.LOST, "silent")
+            case _:
+                await store.pools.save(replace(pool, paused_until=await store.now() + 10 * MINUTE))
+        await elapse(3 * MINUTE)
+
+        settled = await store.queue.settle(worker.holder, [verdict(held)], claiming(pool, worker.holder, limit=5))
+
+        assert (settled.stale, settled.claimed) == ((), ())
+        assert [*await store.queue.claim(claiming(pool, worker.holder, limit=5))] == []
+        assert (await store.jobs.get(held.job_id)).status is JobStatus.DONE
 
     async def test_an_active_worker_is_given_jobs(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)

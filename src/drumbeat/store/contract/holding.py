@@ -7,10 +7,10 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import Fenced
-from drumbeat.core.job import Job, JobId, JobStatus, Outcome, RateLimit
+from drumbeat.core.job import Job, JobId, JobStatus, Outcome, RateLimit, Token
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool
-from drumbeat.core.worker import WorkerId
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.contract.given import (
     MINUTE,
     W1,
@@ -128,6 +128,30 @@ class HoldContract(Given):
         assert [*await store.jobs.list(pool.pool_id, holder=other)] == []
         assert [each.job_id for each in await store.jobs.list(pool.pool_id, holder=me)] == [job.job_id]
         assert (await store.queue.settle(me, [verdict(job)])).stale == ()
+
+    async def test_only_the_present_holder_renews_begins_or_notes_progress(self, store: Store, pool: Pool) -> None:
+        """By worker, process, pool and claim; and nobody once the claim is over."""
+        await pushed(store, pool, 1)
+        me = holder(pool, W1, "i1")
+        job = await claimed(store, pool, me, ahead=True)
+        elsewhere = holder(await store.pools.create(new_pool()), W1, "i1")
+
+        async def is_heard(who: Holder, epoch: int) -> list[bool]:
+            token = Token(job_id=job.job_id, epoch=epoch)
+            renewed = await store.queue.renew(who, [token], 10 * MINUTE)
+            begun = await store.queue.begin(who, [token])
+            return [renewed.stale != (token,), [*begun] != [token], await store.jobs.progress(who, token, 0.5)]
+
+        for who in (holder(pool, W2, "i1"), holder(pool, W1, "i2"), elsewhere):
+            assert not any(await is_heard(who, job.lease_epoch))
+        for epoch in (job.lease_epoch - 1, job.lease_epoch + 1):
+            assert not any(await is_heard(me, epoch))
+        assert await store.jobs.get(job.job_id) == job
+
+        await store.queue.settle(me, [verdict(job, result="right")])
+        done = await store.jobs.get(job.job_id)
+        assert not any(await is_heard(me, job.lease_epoch))
+        assert await store.jobs.get(job.job_id) == done
 
     async def test_a_worker_of_another_pool_that_drains_takes_nothing_though_this_pools_may(
         self, store: Store, pool: Pool

@@ -2,7 +2,7 @@
 
 import pytest
 
-from drumbeat.core.job import Job, JobStatus, Outcome
+from drumbeat.core.job import Job, JobId, JobStatus, Outcome
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.contract.given import MINUTE, W1, W2, Elapse, Given, new_pool
@@ -191,6 +191,19 @@ class LossContract(Given):
 
         done = await store.jobs.get(job.job_id)
         assert (settled.stale, done.status, done.crashes, done.attempts) == ((), JobStatus.DONE, 0, 1)
+
+    async def test_no_lease_is_taken_back_before_it_was_extended_however_few_are_looked_at_at_once(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        await pushed(store, pool, 1, 2, 3)
+        jobs = await store.queue.claim(claiming(pool, limit=3, lease=MINUTE))
+        await elapse(2 * MINUTE)
+
+        lost = set[JobId]()
+        while not all([(await store.jobs.get(job.job_id)).lease_extended for job in jobs]) and not lost:
+            lost = {job.job_id for job in await store.queue.expire(1)} & {job.job_id for job in jobs}
+
+        assert lost == set()
 
     async def test_a_renewed_lease_may_be_extended_again(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         await pushed(store, pool, 1)

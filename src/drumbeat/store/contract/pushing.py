@@ -172,6 +172,7 @@ class PushContract(Given):
 
         assert [*ids, *while_claimed] == [job.job_id] * 3
         assert afterwards != [job.job_id]
+        assert await pushed(store, pool, 5, unique_key="k") == afterwards
         assert (await claimed(store, pool)).payload == 4
 
     async def test_keys_are_each_pools_own(self, store: Store, pool: Pool) -> None:

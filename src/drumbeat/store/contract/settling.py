@@ -4,6 +4,7 @@ import pytest
 
 from drumbeat.core.job import JobId, JobStatus, Outcome, Token, Verdict
 from drumbeat.core.pool import Pool
+from drumbeat.core.worker import Holder
 from drumbeat.store.contract.given import (
     AWKWARD,
     MINUTE,
@@ -11,6 +12,7 @@ from drumbeat.store.contract.given import (
     W2,
     Elapse,
     Given,
+    new_pool,
     unique,
 )
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
@@ -132,6 +134,34 @@ class SettleContract(Given):
             assert settled.stale == (token,)
 
         assert await store.jobs.get(job.job_id) == job
+
+    @pytest.mark.parametrize("claims_more", [False, True], ids=["settling", "settling and claiming"])
+    @pytest.mark.parametrize("outcome", [*Outcome])
+    async def test_only_the_present_holder_is_heard_whatever_it_says(
+        self, store: Store, pool: Pool, outcome: Outcome, claims_more: bool
+    ) -> None:
+        """By worker, process, pool and claim; and nobody once the claim is over."""
+        await pushed(store, pool, 1)
+        me = holder(pool, W1, "i1")
+        job = await claimed(store, pool, me)
+        elsewhere = holder(await store.pools.create(new_pool()), W1, "i1")
+
+        async def is_heard(who: Holder, epoch: int) -> bool:
+            said = Verdict(token=Token(job_id=job.job_id, epoch=epoch), outcome=outcome, result="wrong", error="wrong")
+            settled = await store.queue.settle(who, [said], claiming(pool, who) if claims_more else None)
+            assert settled.claimed == ()
+            return settled.stale != (said.token,)
+
+        for who in (holder(pool, W2, "i1"), holder(pool, W1, "i2"), elsewhere):
+            assert not await is_heard(who, job.lease_epoch)
+        for epoch in (job.lease_epoch - 1, job.lease_epoch + 1):
+            assert not await is_heard(me, epoch)
+        assert await store.jobs.get(job.job_id) == job
+
+        await store.queue.settle(me, [verdict(job, result="right")])
+        done = await store.jobs.get(job.job_id)
+        assert not await is_heard(me, job.lease_epoch)
+        assert await store.jobs.get(job.job_id) == done
 
     async def test_a_second_word_on_the_same_claim_is_stale(self, store: Store, pool: Pool) -> None:
         await pushed(store, pool, 1)
