@@ -46,7 +46,7 @@ class Frozen:
     def freeze(self, name: str) -> None:
         self.names.add(name)
         self._soak.crew.freeze(name)
-        asyncio.get_running_loop().call_later(self._soak.chance.uniform(1.1, 1.9) * LEASE, self._thaw, name)
+        asyncio.get_running_loop().call_later(self._soak.chance.uniform(2.2, 3.5) * LEASE, self._thaw, name)
 
     def _thaw(self, name: str) -> None:
         self.names.discard(name)

@@ -73,18 +73,20 @@ def _faults(record: Record) -> Iterator[str]:
         yield f"{job.job_id} is {job.status}, and {done} attempts were done"
     if outcomes[None]:
         yield f"{job.job_id}: {outcomes[None]} attempts have no end"
-    if (job.attempts, job.crashes, job.failures) != (done + crashed + failed, crashed, failed):
-        counted = f"attempts {job.attempts}, crashes {job.crashes}, failures {job.failures}"
+    lost = job.crashes + job.suspicions
+    if (job.attempts, lost, job.failures) != (done + crashed + failed, crashed, failed):
+        counted = f"attempts {job.attempts}, crashes and suspicions {lost}, failures {job.failures}"
         yield f"{job.job_id} says {counted}; its attempts say {done + crashed + failed}, {crashed}, {failed}"
     yield from _poison(job)
     yield from _late(record)
 
 
 def _poison(job: Job) -> Iterator[str]:
-    at_limit = job.crashes == job.max_crashes or job.failures == job.max_attempts
+    lost_last_alone = job.crashes > 0 and job.crashes + job.suspicions >= job.max_crashes
+    at_limit = lost_last_alone or job.failures == job.max_attempts
     if (job.status is JobStatus.POISONED) != at_limit:
         yield (
-            f"{job.job_id} is {job.status} after {job.crashes} of {job.max_crashes} crashes and "
+            f"{job.job_id} is {job.status} after {job.crashes} crashes and {job.suspicions} suspicions of {job.max_crashes}, and "
             f"{job.failures} of {job.max_attempts} failures"
         )
 
