@@ -10,10 +10,11 @@ import pytest
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 from drumbeat.core.job import LONGEST_WAIT, JobStatus, NewJob, Outcome
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
+from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
 from drumbeat.pool.context import JobContext, JobFailure
 from drumbeat.pool.work import ExecutorKind, Mode
 from drumbeat.pool.workload import IDLE
+from drumbeat.store.interface import Claiming
 from pool.working import ME, POOL, Shop, me, seconds, settle
 
 
@@ -920,3 +921,85 @@ async def test_where_no_news_can_be_heard_a_worker_leaves_after_its_wait(shop: S
             await shop.passes(1)
 
         assert (await shop.store.workers.get(POOL, ME)).status is WorkerStatus.TERMINATED
+
+
+async def suspects(shop: Shop, count: int) -> list[str]:
+    """Jobs that ran together on a worker that died, and must run alone now."""
+    ids = await shop.desk.push_many([*range(count)], max_crashes=1)
+    dead = Holder(pool_id=POOL, worker_id=WorkerId("dead"), instance="dead")
+    await shop.store.queue.claim(Claiming(pool_id=POOL, holder=dead, lease=seconds(600), limit=count))
+    assert [job.suspicions for job in await shop.store.queue.release(dead, "killed")] == [1] * count
+    return [*ids]
+
+
+@pytest.mark.parametrize(("concurrency", "prefetch"), [(1, None), (3, None), (3, 2)])
+async def test_suspects_are_run_one_by_one_and_a_draining_worker_leaves_once_all_are_done(
+    shop: Shop, concurrency: int, prefetch: int | None
+) -> None:
+    together, most = 0, 0
+
+    async def watched(payload: object) -> object:
+        nonlocal together, most
+        together += 1
+        most = max(most, together)
+        await asyncio.sleep(0)
+        together -= 1
+        return payload
+
+    ids = await suspects(shop, 4)
+    plain = await shop.desk.push("plain")
+
+    code = await shop.work(shop.workload(watched, mode=Mode.DRAIN, concurrency=concurrency, prefetch=prefetch))
+
+    assert code is ExitCode.CLEAN
+    assert [await shop.status(job_id) for job_id in (*ids, plain)] == [JobStatus.DONE] * 5
+    assert most == 1
+
+
+async def test_a_busy_worker_finishes_what_it_holds_to_try_a_suspect_alone(shop: Shop) -> None:
+    gate = Gate()
+    [busy] = await shop.desk.push_many(["busy"])
+
+    async with shop.working(shop.workload(gate, concurrency=2)):
+        [suspect] = (await suspects(shop, 2))[:1]
+        await shop.passes(1)
+        assert (await shop.job(suspect)).status is JobStatus.PENDING
+        await shop.passes(61)
+        waiting = await shop.desk.push("waits for the turn to be over")
+        await shop.passes(1)
+        assert (await shop.job(waiting)).status is JobStatus.PENDING
+        gate.open.set()
+        await shop.passes(61)
+
+        assert {await shop.status(each) for each in (busy, suspect, waiting)} == {JobStatus.DONE}
+
+
+async def test_a_job_claimed_ahead_begins_when_its_handler_is_called(shop: Shop) -> None:
+    gate = Gate()
+    first, second = await shop.desk.push_many([1, 2])
+
+    async with shop.working(shop.workload(gate, prefetch=1)):
+        running, ahead = await shop.job(first), await shop.job(second)
+
+        assert (running.status, running.attempts, running.begun_at is not None) == (JobStatus.CLAIMED, 1, True)
+        assert (ahead.status, ahead.attempts, ahead.begun_at) == (JobStatus.CLAIMED, 0, None)
+        gate.open.set()
+        await shop.passes(1)
+        assert [(await shop.job(each)).attempts for each in (first, second)] == [1, 1]
+
+
+async def test_a_job_claimed_ahead_that_was_taken_away_is_not_begun(shop: Shop) -> None:
+    gate = Gate()
+    first, second = await shop.desk.push_many([1, 2])
+
+    async with shop.working(shop.workload(gate, prefetch=1)):
+        taken = [job for job in await shop.store.queue.release(me(), "somebody thought it lost") if job.job_id == second]
+        assert [job.attempts for job in taken] == [0]
+        other = await shop.store.queue.claim(
+            Claiming(pool_id=POOL, holder=Holder(pool_id=POOL, worker_id=WorkerId("other")), lease=seconds(600), limit=2)
+        )
+        gate.open.set()
+        await shop.passes(1)
+
+        assert gate.begun == [1]
+        assert {job.job_id for job in other} == {first, second}

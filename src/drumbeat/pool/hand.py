@@ -99,8 +99,8 @@ class Hand:
         return max(wanted if self._left is None else min(wanted, self._left), 0)
 
     def _runs_alone(self) -> bool:
-        """Whether the one job it holds must run alone: such a job is never given together with others."""
-        return len(self._held) == 1 and next(iter(self._held.values())).job.must_run_alone
+        """Whether a job that must run alone has no verdict yet: such a job is never given together with others."""
+        return len(self._held) == 1 and self.is_busy and next(iter(self._held.values())).job.must_run_alone
 
     def _ahead(self) -> int:
         """How many to hold beyond those that run: as many as are done in a blink."""

@@ -228,6 +228,21 @@ class LossContract(Given):
         found = [await store.jobs.get(job.job_id) for job in jobs]
         assert [(job.status, job.crashes, job.suspicions) for job in found] == [(JobStatus.PENDING, 0, 1)] * 2
 
+    async def test_a_worker_that_renews_is_judged_later_by_what_it_runs_then(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        await pushed(store, pool, 1, 2, max_crashes=1)
+        dropped, kept = await claimed(store, pool, lease=10 * MINUTE), await claimed(store, pool, lease=100 * MINUTE)
+        for _ in range(2):
+            await elapse(11 * MINUTE)
+            await store.queue.expire(EVERY)
+        assert (await store.jobs.get(dropped.job_id)).suspicions == 1
+
+        await store.queue.renew(holder(pool), [kept.token], MINUTE)
+        [lost] = await store.queue.release(holder(pool), "killed")
+
+        assert (lost.status, lost.crashes, lost.suspicions) == (JobStatus.POISONED, 1, 0)
+
     async def test_workers_of_the_same_id_are_judged_each_by_its_own_jobs(self, store: Store, pool: Pool) -> None:
         others = [await store.pools.create(new_pool()) for _ in range(2)]
         for each in (pool, *others):

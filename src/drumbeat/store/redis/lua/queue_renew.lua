@@ -7,7 +7,7 @@ for n, token in ipairs(tokens) do
   local row = peek(number)
   if holds(row, holder, int(token[2])) then
     call('HSET', job_key(number), 'until', till, 'lease', int(lease))
-    call('HDEL', job_key(number), 'extended')
+    call('HDEL', job_key(number), 'extended', 'company')
     call('ZADD', key(row.pool, 'leases'), till, number)
     if row.cancel then cancelled[#cancelled + 1] = n - 1 end
   else

@@ -303,7 +303,8 @@ SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch
 -- name: renew_held
 -- No indexed column changes, so the row stays where it is.
 UPDATE drumbeat.jobs j
-   SET lease_until = @now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0
+   SET lease_until = @now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
+       in_company = 0
   FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
  WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
    AND j.lease_instance = :instance AND j.lease_epoch = v.epoch

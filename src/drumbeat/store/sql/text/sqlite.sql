@@ -171,7 +171,7 @@ SELECT j.* FROM json_each(:tokens) v JOIN jobs j ON j.seq = json_extract(v.value
    AND j.lease_instance = :instance AND j.lease_epoch = json_extract(v.value, '$.epoch');
 
 -- name: renew_held
-UPDATE jobs SET lease_until = @now + :lease, lease_us = :lease, lease_extended = 0
+UPDATE jobs SET lease_until = @now + :lease, lease_us = :lease, lease_extended = 0, in_company = 0
   FROM (SELECT json_extract(value, '$.seq') AS seq, json_extract(value, '$.epoch') AS epoch FROM json_each(:tokens)) v
  WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
    AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
