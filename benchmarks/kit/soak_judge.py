@@ -86,8 +86,8 @@ def _poison(job: Job) -> Iterator[str]:
     at_limit = lost_last_alone or job.failures == job.max_attempts
     if (job.status is JobStatus.POISONED) != at_limit:
         yield (
-            f"{job.job_id} is {job.status} after {job.crashes} crashes and {job.suspicions} suspicions of {job.max_crashes}, and "
-            f"{job.failures} of {job.max_attempts} failures"
+            f"{job.job_id} is {job.status} after {job.crashes} crashes and {job.suspicions} suspicions "
+            f"of {job.max_crashes}, and {job.failures} of {job.max_attempts} failures"
         )
 
 
