@@ -1,6 +1,8 @@
 """A SQLite store is for its user alone from its first moment; of one that others may read its user is warned."""
 
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,24 @@ async def test_a_store_that_others_may_read_is_left_so_and_warned_of_once(
     warned = [record.getMessage() for record in caplog.records]
     assert warned == [f"other users of this machine can read the store; to keep it to yourself: chmod 600 {file}"]
     assert modes(tmp_path)["store.db"] == "0o644"
+
+
+LOCK = """
+import fcntl, sys
+
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+"""
+
+
+async def test_a_store_keeps_its_locks_when_it_is_opened_again_in_the_same_process(tmp_path: Path) -> None:
+    """Closing any descriptor of a file drops the process's locks on it, and then another process may write at the same time."""
+    url, file = f"sqlite:///{tmp_path}/store.db", tmp_path / "store.db"
+    async with open_store(url, create=True) as store:
+        async with open_store(url, create=True):
+            pass
+        await store.now()
+        ended = subprocess.run([sys.executable, "-c", LOCK, str(file)], capture_output=True, text=True)
+
+    assert "BlockingIOError" in ended.stderr
+    subprocess.run([sys.executable, "-c", LOCK, str(file)], check=True)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
 from drumbeat.store.interface import Traits
@@ -31,6 +32,20 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _READ_BY_OTHERS = stat.S_IRGRP | stat.S_IROTH
+
+
+def _make_private(path: Path) -> None:
+    """Make an empty file that only its user may read, unless there is one.
+
+    A database's own file is never opened here: closing it would drop the locks that SQLite holds on it in this process,
+    and another process would write at the same time.
+    """
+    empty = path.with_name(f".{path.name}.{uuid4().hex}")
+    os.close(os.open(empty, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        os.link(empty, path)
+    finally:
+        empty.unlink()
 
 
 def _paths(pairs: Sequence[str]) -> str:
@@ -177,8 +192,8 @@ class SqliteDatabase:
     def _keep_private(self) -> None:
         """Make a missing file for its user alone, and SQLite makes those beside it alike; warn of one that others may read."""
         with suppress(OSError):
-            if self._create:
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            if self._create and not self._path.exists():
+                _make_private(self._path)
             if stat.S_IMODE(self._path.stat().st_mode) & _READ_BY_OTHERS and not self._has_warned:
                 self._has_warned = True
                 log.warning("other users of this machine can read the store; to keep it to yourself: chmod 600 %s", self._path)
