@@ -252,9 +252,13 @@ def check_green(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> Non
     for test in (test for bug in bugs for test in bug.tests):
         by_file.setdefault(test.partition("::")[0], set()).add(test)
     say(f"the chosen tests of {len(by_file)} files, without a bug")
-    for done, code in run_all(slots, [(None, sorted(tests)) for tests in by_file.values()], limit * 4):
-        if code != 0:
-            raise SystemExit(f"without a bug pytest ended with {code} on {' '.join(done.tests)}:\n{done.slot.log_tail()}")
+    red = [
+        f"without a bug pytest ended with {code} on {' '.join(done.tests)}:\n{done.slot.log_tail()}"
+        for done, code in run_all(slots, [(None, sorted(tests)) for tests in by_file.values()], limit * 4)
+        if code != 0
+    ]
+    if red:
+        raise SystemExit("\n".join(red))
 
 
 def find(slots: Sequence[Slot], bugs: Sequence[Bug], limit: float) -> list[Finding]:
