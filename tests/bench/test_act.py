@@ -192,6 +192,16 @@ async def test_an_orchestrator_that_leads_no_more_changes_nothing(scene: Scene, 
     assert [*await store.steps.list(OTHER), *await store.results.list(OTHER)] == []
 
 
+async def test_no_results_are_kept_by_an_orchestrator_that_leads_no_more(scene: Scene) -> None:
+    await scene.store.runs.update(await scene.store.runs.get(RUN), RunChange(status=RunStatus.STOPPING))
+    await someone_else_leads(scene)
+
+    with pytest.raises(Fenced):
+        await scene.orchestrator().act(Conclude(ending=ENDING, reason="all have left"), scene.fence)
+
+    assert await scene.store.results.list(RUN) == []
+
+
 async def test_targets_of_an_orchestrator_that_leads_no_more_are_refused(scene: Scene) -> None:
     worker = Worker(pool_id=PoolId(RUN), worker_id=WorkerId("worker-0"), slot=0)
     await scene.store.workers.add([worker])

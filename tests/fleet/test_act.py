@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.errors import AlreadyExists, DrumbeatError, Fenced, Refused, SpawnAmbiguous, SpawnError, SpawnFailed
+from drumbeat.core.errors import (
+    AlreadyExists,
+    DrumbeatError,
+    Fenced,
+    Refused,
+    SpawnAmbiguous,
+    SpawnError,
+    SpawnFailed,
+    StaleWrite,
+)
 from drumbeat.core.event import EventType, start
 from drumbeat.core.job import NewJob
 from drumbeat.core.lease import Fence, Lease
@@ -171,6 +180,15 @@ async def test_a_fenced_action_is_refused_and_changes_nothing(stage: Stage, kind
         await stage.do(actions(stage)[kind])
 
     assert await stage.everything() == before
+
+
+async def test_a_worker_that_is_heard_again_keeps_its_jobs(stage: Stage) -> None:
+    before = await stage.store.jobs.list(POOL)
+
+    with pytest.raises(StaleWrite, match="its jobs are left to it"):
+        await stage.do(ReleaseJobs(worker_id=W0, reason=BECAUSE))
+
+    assert await stage.store.jobs.list(POOL) == before
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "SetTarget"])

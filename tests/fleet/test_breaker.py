@@ -8,6 +8,7 @@ import pytest
 
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.breaker import backoff_leave, breaker_leave, cause_of, delay, fault, next_backoff, next_breaker
+from drumbeat.fleet.decide import step
 from drumbeat.fleet.model import (
     BackoffState,
     BreakerState,
@@ -15,6 +16,7 @@ from drumbeat.fleet.model import (
     FleetState,
     FleetView,
     LastBeat,
+    Spawn,
     SpawnCause,
     SpawnResult,
 )
@@ -76,6 +78,13 @@ def test_with_nothing_remembered_it_looks_further_back() -> None:
 
 def on_trial(row: Worker) -> FleetView:
     return queued(row, state=FleetState(breaker=replace(OPEN, trial=row.worker_id)))
+
+
+def test_the_next_beat_knows_who_is_on_trial_and_when_the_fleet_last_grew() -> None:
+    made = step(queued(ready=9, state=FleetState(breaker=OPEN)))
+
+    assert [action.worker_id for action in made.actions if isinstance(action, Spawn)] == [made.state.breaker.trial]
+    assert made.state.up_at == NOW
 
 
 def test_the_trial_decides() -> None:
