@@ -175,6 +175,7 @@ def test_a_store_from_a_newer_version(tmp_path: Path, empty: str, command: str) 
 def test_a_file_that_is_no_store(tmp_path: Path, url: str, command: str) -> None:
     path = tmp_path / "drumbeat.db"
     path.write_bytes(b"this is a poem, not a database, and long enough to be looked at" * 100)
+    path.chmod(0o600)
     before = path.read_bytes()
 
     line = complaint(tried(*command.split(), cwd=tmp_path, DRUMBEAT_STORE=url), 1)

@@ -142,6 +142,9 @@ async def test_the_reaper_gives_up_silent_workers_and_releases_their_jobs(
     work, registry = DrumbeatWorkBackend(store), DrumbeatRegistrationBackend(store)
     ids = [await work.pool(name).push({"n": 1}) for name in ("papers", "images")]
     await registry.register(PoolWorkerRegistration(worker_id="dead", pool_id="papers"))
+    holder = registry.holder("dead")
+    assert holder is not None
+    work.register(holder)
     for name in ("papers", "images"):
         await work.pool(name).claim("dead")
     await clock.advance(timedelta(seconds=61))

@@ -94,7 +94,7 @@ def _silent(row: Worker, pool: Pool, threshold: timedelta | None, now: datetime)
 def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job], now: datetime) -> list[Stale]:
     found: dict[WorkerId, Stale] = {}
     for job in claimed:
-        owner = name_of(job.holder, job.pool_id, rows) if job.holder else None
+        owner = _owner(job, rows)
         row = rows.get(owner) if owner else None
         if owner is None or (row is not None and row.is_live):
             continue
@@ -109,6 +109,14 @@ def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job],
                 reason="its lease has run out, and it has no row",
             )
     return list(found.values())
+
+
+def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
+    """Who holds a job: what was claimed by a worker's id alone, without being registered here, counts as that worker's."""
+    if job.holder is None:
+        return None
+    by_id_alone = job.lease_pool == job.pool_id and not job.lease_instance
+    return job.lease_owner if by_id_alone else name_of(job.holder, job.pool_id, rows)
 
 
 async def _claimed(desk: Desk, pool_id: str) -> Sequence[Job]:
