@@ -127,7 +127,7 @@ class TestJobs:
         assert answer.json()["errors"][0]["field"] == field
 
     @pytest.mark.parametrize(
-        "text", ["", "{", "[NaN]", '{"payload": Infinity}', "[" * 100_000, '{"payload":' + "[" * 70 + "]" * 70 + "}", "\xff"]
+        "text", ["", "{", "[NaN]", '{"payload": Infinity}', "[" * 100_000, '{"payload":' + "[" * 110 + "]" * 110 + "}", "\xff"]
     )
     async def test_what_is_no_json_is_refused(self, api: httpx.AsyncClient, text: str) -> None:
         answer = await api.post(JOBS, content=text, headers={"Content-Type": "application/json"})
