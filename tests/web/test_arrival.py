@@ -156,7 +156,7 @@ async def nobody(scope: Any, receive: Any, send: Any) -> None:
 @pytest.fixture
 def connection() -> tuple[Any, Timers, Wire]:
     timers, wire = Timers(), Wire()
-    made = protocol_within(timedelta(seconds=20))(uvicorn.Config(nobody), ServerState(), {}, _loop=timers)
+    made = protocol_within(timedelta(seconds=20))(uvicorn.Config(nobody, log_config=None), ServerState(), {}, _loop=timers)
     made.connection_made(wire)
     return made, timers, wire
 
