@@ -53,6 +53,7 @@ class Soak:
     chance: random.Random
     size: int  #: how many workers there shall be
     pool_id: PoolId
+    unfenced: bool = False  #: late results are taken
     pushed: list[JobId] = field(default_factory=list)
     started: int = 0
 
@@ -76,8 +77,11 @@ class Soak:
             self.started += 1
             await self.crew.start(f"w{self.started}")
 
-    async def bring_late_result(self) -> None:
-        """One worker is frozen with a job in hand until another has it; thawed, it brings its result while that one works."""
+    async def bring_late_result(self) -> bool:
+        """One worker is frozen with a job in hand until another has it; thawed, it brings its result while that one works.
+
+        Whether it did: it may hear that the job is gone, or that it was given up itself, before it tells its result.
+        """
         gate = str(self.journal.with_name(f"gate-{self.pool_id}-{len(self.pushed)}"))
         job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"{self.pool_id}-{len(self.pushed)}"))
         self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, [job]))
@@ -85,9 +89,17 @@ class Soak:
         await self._frozen_until_another_has_it(first["worker"], self.pushed[-1])
         Path(f"{gate}-1").touch()
         self.crew.thaw(first["worker"])
-        with contextlib.suppress(TimeoutError):  # it may hear that the job is gone before it tells its result
-            await self._word(self.pushed[-1], "refused", 1, within=3)
+        came = await self._told(self.pushed[-1])
         Path(f"{gate}-2").touch()
+        return came
+
+    async def _told(self, job_id: JobId) -> bool:
+        """Whether the first claim's result came within a while, taken or not."""
+        try:
+            await self._word(job_id, "accepted" if self.unfenced else "refused", 1, within=10 if self.unfenced else 3)
+        except TimeoutError:
+            return False
+        return True
 
     async def _frozen_until_another_has_it(self, worker: str, job_id: JobId) -> None:
         """On SQLite it may be frozen with the lock that others need; then it is thawed for a moment, and frozen again."""
@@ -208,7 +220,7 @@ async def soaking(
             else ProcessCrew(url, name, journal, fenced=fenced)
         )
         plane = ControlPlane(Settings(store=url, state_dir=folder / "state"), store, SystemClock())
-        soak = Soak(store, crew, journal, plane, random.Random(seed), size, made.pool_id)
+        soak = Soak(store, crew, journal, plane, random.Random(seed), size, made.pool_id, unfenced=not fenced)
         try:
             await soak.fill()
             yield soak

@@ -6,6 +6,7 @@ from datetime import timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
+from drumbeat.core.recovery import may_run
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Action, AskToDrain, EndOverdue, EndStray, FleetView, MarkFailed, MarkLost, Reap, Seen, Spawn
@@ -101,8 +102,8 @@ def test_never_more_stay_than_the_policy_asks_for(seen: FleetView) -> None:
 
 @given(views().filter(lambda seen: seen.paused_until is None))
 def test_without_a_pause_as_many_stay_as_the_policy_asks_for(seen: FleetView) -> None:
-    """Unless the breaker is open: this policy has none that would be."""
-    seen = replace(seen, policy=replace(seen.policy, failure_min=1_000_000))
+    """Unless the breaker is open or the maximum reached: this policy has neither."""
+    seen = replace(seen, policy=replace(seen.policy, failure_min=1_000_000, max_workers=100_000))
     slots = {each.worker_id: each.slot for each in seen.workers}
     actions = list(decide(seen).actions)
     kept = staying(seen) - closed(actions)
@@ -110,6 +111,15 @@ def test_without_a_pause_as_many_stay_as_the_policy_asks_for(seen: FleetView) ->
     new = [action for action in actions if isinstance(action, Spawn) and action.is_new]
 
     assert len(kept) + len(new) >= min(seen.policy.workers, seen.policy.workers - clashes)
+
+
+@given(views(), st.integers(0, 8))
+def test_nobody_is_started_beside_as_many_as_may_run_at_all(seen: FleetView, most: int) -> None:
+    """Whoever drains, was given up or is not known to be gone counts until its instance is."""
+    seen = replace(seen, policy=replace(seen.policy, min_workers=0, max_workers=most))
+    new = [action for action in decide(seen).actions if isinstance(action, Spawn) and action.is_new]
+
+    assert not new or len(may_run(seen.sight)) + len(new) <= max(most, seen.policy.workers)
 
 
 @given(views())

@@ -40,7 +40,7 @@ async def test_a_payload_that_is_no_json_is_named_at_its_field_and_a_right_one_i
     await form.get_by_label("Payload (JSON)").fill("{to:")
     await form.get_by_role("button", name="Push").click()
 
-    await expect(form.locator(".q-field--error")).to_contain_text("expected JSON")
+    await expect(form.locator(".q-field--error")).to_contain_text("expected the payload in JSON, got line 1, column 2")
     await check_accessible(page)
 
     await form.get_by_label("Payload (JSON)").fill('{"to": "pushed-by-hand@example.org"}')

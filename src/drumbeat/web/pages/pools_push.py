@@ -50,8 +50,11 @@ async def push_form(house: House, pool_id: str | None) -> Pushed | None:
 
 
 def parsed(text: str) -> Any:
-    """JSON somebody typed. Raises InvalidInput."""
-    return read_json(text, "the payload")
+    """JSON somebody typed. Raises InvalidInput, which names the field."""
+    try:
+        return read_json(text, "the payload")
+    except InvalidInput as exc:
+        raise InvalidInput(f"payload: {exc}") from exc
 
 
 def whole(name: str, element: Any) -> int:
