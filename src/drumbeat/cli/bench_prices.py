@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from drumbeat.bench.model import Prices
-from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
+from drumbeat.cli.options import JsonOption, StoreOption, number, with_control_plane
 from drumbeat.cli.render import say, show_json
 from drumbeat.control_plane import ControlPlane
 
@@ -15,9 +15,12 @@ app = typer.Typer()
 
 @app.command("prices")
 def prices(
-    worker_hour: Annotated[float | None, typer.Option("--worker-hour", min=0, help="What an hour of a worker costs.")] = None,
+    worker_hour: Annotated[
+        float | None, typer.Option("--worker-hour", callback=number, min=0, help="What an hour of a worker costs.")
+    ] = None,
     target_hour: Annotated[
-        float | None, typer.Option("--target-hour", min=0, help="What an hour of the database under test costs.")
+        float | None,
+        typer.Option("--target-hour", callback=number, min=0, help="What an hour of the database under test costs."),
     ] = None,
     currency: Annotated[str | None, typer.Option("--currency", help="What they are counted in. At first: USD")] = None,
     forget: Annotated[bool, typer.Option("--forget", help="First forget those that were set.")] = False,

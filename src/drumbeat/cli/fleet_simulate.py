@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from drumbeat.cli.fleet_options import FileOption, SetOption, parse_settings
-from drumbeat.cli.options import JsonOption, parse_age
+from drumbeat.cli.options import JsonOption, number, parse_age
 from drumbeat.cli.render import say, show_json
 from drumbeat.offline import simulate_trace
 
@@ -25,9 +25,11 @@ def simulate(
         ),
     ] = None,
     spawn_lag: Annotated[str, typer.Option("--spawn-lag", help="From asking for a worker to its being ready.")] = "120s",
-    jitter: Annotated[float, typer.Option("--jitter", min=0, max=0.99, help="A start takes 1 ± this many lags.")] = 0.0,
+    jitter: Annotated[
+        float, typer.Option("--jitter", callback=number, min=0, max=0.99, help="A start takes 1 ± this many lags.")
+    ] = 0.0,
     granule: Annotated[str, typer.Option("--granule", help="Paid time is rounded up to this.")] = "1s",
-    price: Annotated[float, typer.Option("--price", min=0, help="Money per worker and hour.")] = 0.0,
+    price: Annotated[float, typer.Option("--price", callback=number, min=0, help="Money per worker and hour.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, another course of chance.")] = 0,
     settings: SetOption = None,
     file: FileOption = None,

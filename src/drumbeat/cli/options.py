@@ -1,5 +1,6 @@
 """Options that many commands share, and what becomes of them."""
 
+from math import isnan
 from typing import Annotated
 
 import typer
@@ -13,6 +14,7 @@ __all__ = [
     "PoolArgument",
     "StoreOption",
     "control_plane",
+    "number",
     "parse_age",
     "run",
     "settings_for",
@@ -31,3 +33,10 @@ StoreOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, help="How many rows at the most.")]
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="A pool's name, or a run's id.")]
+
+
+def number(value: float | None) -> float | None:
+    """For an option that takes a number: ``nan`` is within no bounds, and Typer lets it pass. Raises BadParameter."""
+    if value is not None and isnan(value):
+        raise typer.BadParameter("expected a number, got nan")
+    return value

@@ -112,10 +112,15 @@ class Listener(Generic[Seen]):
 
     def text(self, frame: Frame[Seen]) -> bytes:
         """The frame with every log line this listener was not told yet."""
+        lines = self.lines(frame)
+        return frame.text if lines is frame.told.logs else frame.text_with(lines)
+
+    def lines(self, frame: Frame[Seen]) -> Sequence[Line]:
+        """Every log line up to the frame that this listener was not told yet: it may come new, or have missed a frame."""
         known, self._logs_to = self._logs_to, max(frame.logs_to, self._logs_to or 0)
         if known is not None and known == frame.logs_before:
-            return frame.text
-        return frame.text_with(self._feed.logs_after(known, frame.logs_to))
+            return frame.told.logs
+        return self._feed.logs_after(known, frame.logs_to)
 
     def close(self) -> None:
         """Watch no more. Harmless to repeat."""

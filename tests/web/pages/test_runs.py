@@ -81,6 +81,7 @@ async def test_a_day_that_is_none_is_told_not_read(page: Page) -> None:
 
 async def test_a_result_tells_kinds_errors_server_cost_and_decisions(page: Page) -> None:
     await opened(page, f"/runs/{QUICK}", "checkout, before")
+    await opened(page, f"/runs/{QUICK}", "checkout, before")  # who comes later is told no less
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed")
     for words in (
@@ -226,7 +227,8 @@ async def test_a_run_that_is_not_there_is_said_not_to_be(browser: Browser, readi
 
 
 async def test_a_run_is_deleted_once_that_is_confirmed(page: Page, runs: Runs) -> None:
-    await opened(page, f"/runs/{STOPPED}", "search, stopped")
+    unwanted = await runs.asked(lambda plane: recorded(plane, "run-unwanted", "unwanted", status=RunStatus.CANCELLED))
+    await opened(page, f"/runs/{unwanted}", "unwanted")
     await expect(page.locator(".bubble.bad")).to_have_text("Cancelled")
     dialog = page.get_by_role("alertdialog")
     await page.get_by_role("button", name="Delete", exact=True).click()
@@ -237,4 +239,4 @@ async def test_a_run_is_deleted_once_that_is_confirmed(page: Page, runs: Runs) -
     await page.wait_for_url("**/runs")
 
     left = await runs.asked(lambda plane: plane.store.runs.list())
-    assert {run.run_id for run in left} == {QUICK, SLOW}
+    assert {run.run_id for run in left} == {QUICK, SLOW, STOPPED}

@@ -1,5 +1,6 @@
 """A run's page: live while it is under way, its result afterwards; everything on it comes from the store and the URL."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from nicegui import ui
@@ -7,7 +8,7 @@ from nicegui import ui
 from drumbeat.bench.model import Watched
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, RunId
-from drumbeat.web.feeds import Frame
+from drumbeat.web.feeds import Frame, Line
 from drumbeat.web.feeds_run import RunSource, run_feed
 from drumbeat.web.house import House
 from drumbeat.web.pages.frame import page, trouble
@@ -41,12 +42,14 @@ def add(house: House) -> None:
             return
         ui.page_title(f"{first.told.seen.run.name or run_id} · Drumbeat")
         view = RunView(house, source, first.told.seen)
+        view.log(listener.lines(first))
 
         def tick() -> None:
             if not client.has_socket_connection:
                 return  # nobody looks now; whoever comes back is shown everything at once
             while (frame := listener.take()) is not None:
                 view.take(frame)
+                view.log(listener.lines(frame))
             view.tick()
             if view.is_complete:
                 timer.cancel()
@@ -72,7 +75,6 @@ class RunView:
         self._decisions = Decisions()
         self._logs = Logs()
         self._show(seen)
-        self._logs.add(seen.logs)
         self._decisions.show(seen.decisions)
 
     @property
@@ -86,7 +88,10 @@ class RunView:
             self._banner.warn(f"This is what was last known. {frame.told.data.get('message', '')}")
             return
         self._show(frame.told.seen)
-        self._logs.add(frame.told.seen.logs)
+
+    def log(self, lines: Sequence[Line]) -> None:
+        """Log lines that were not shown yet."""
+        self._logs.add(lines)
 
     def _show(self, seen: Watched) -> None:
         parts = (self._banner, self._heading, self._progress, self._figures, self._objectives, self._workers)

@@ -1,11 +1,12 @@
 """What was decided and why, and what was logged."""
 
 from collections import deque
+from collections.abc import Sequence
 
 from nicegui import ui
 
 from drumbeat.bench.model import Decided
-from drumbeat.core.log import Log
+from drumbeat.web.feeds import Line
 from drumbeat.web.pages.parts import Column, Table
 
 MOST_LINES = 500
@@ -45,8 +46,7 @@ class Logs:
     """Log lines by level and source."""
 
     def __init__(self) -> None:
-        self._lines: deque[Log] = deque(maxlen=MOST_LINES)
-        self._last = 0
+        self._lines: deque[Line] = deque(maxlen=MOST_LINES)
         ui.label("Log").classes("text-h6").props("role=heading aria-level=2")
         with ui.row().classes("items-center"):
             self._level = ui.select(list(_LEVELS), value="INFO", label="at least", on_change=self._again).classes("w-32")
@@ -54,28 +54,25 @@ class Logs:
             self._source.classes("w-48")
         self._log = ui.log(max_lines=_SHOWN).classes("run-log w-full").props('role=log tabindex=0 aria-label="Log lines"')
 
-    def add(self, lines: tuple[Log, ...]) -> None:
-        """Lines that may have been added before."""
-        fresh = [line for line in lines if line.log_id > self._last]
-        for line in fresh:
-            self._last = line.log_id
+    def add(self, lines: Sequence[Line]) -> None:
+        for line in lines:
             self._lines.append(line)
             self._note_source(line)
             if self._is_shown(line):
                 self._push(line)
 
-    def _note_source(self, line: Log) -> None:
-        if line.worker_id and line.worker_id not in self._source.options:
-            self._source.set_options([*self._source.options, line.worker_id])
+    def _note_source(self, line: Line) -> None:
+        if line["worker_id"] and line["worker_id"] not in self._source.options:
+            self._source.set_options([*self._source.options, line["worker_id"]])
 
-    def _is_shown(self, line: Log) -> bool:
+    def _is_shown(self, line: Line) -> bool:
         wanted = self._source.value
-        from_there = wanted == _EVERYBODY or line.worker_id == (None if wanted == _CONTROLLER else wanted)
-        return from_there and _rank(line.level) >= _rank(str(self._level.value))
+        from_there = wanted == _EVERYBODY or line["worker_id"] == (None if wanted == _CONTROLLER else wanted)
+        return from_there and _rank(line["level"]) >= _rank(str(self._level.value))
 
-    def _push(self, line: Log) -> None:
-        who = line.worker_id or _CONTROLLER
-        self._log.push(f"{line.at:%H:%M:%S} {line.level:<7} {who}: {line.message}", classes=line.level)
+    def _push(self, line: Line) -> None:
+        who = line["worker_id"] or _CONTROLLER
+        self._log.push(f"{line['timestamp']:%H:%M:%S} {line['level']:<7} {who}: {line['message']}", classes=line["level"])
 
     def _again(self) -> None:
         self._log.clear()
