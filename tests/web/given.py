@@ -129,11 +129,12 @@ async def ended_run(made: Web, name: str) -> str:
     return str(run.run_id)
 
 
-async def fleet(made: Web) -> None:
+async def fleet(made: Web, name: str = "fleet") -> None:
+    """One with a worker at work."""
     from drumbeat.offline import fleet_policy
 
     await made.plane.scale_pool(
-        "fleet", fleet_policy(None, {"policy": "lag_aware", "min_workers": "0", "max_workers": "1", "price_per_hour": "2"})
+        name, fleet_policy(None, {"policy": "lag_aware", "min_workers": "0", "max_workers": "1", "price_per_hour": "2"})
     )
-    home = await made.plane.store.pools.get(PoolId("fleet"))
+    home = await made.plane.store.pools.get(PoolId(name))
     await moved(made.plane.store, await joined(made.plane.store, home), WorkerStatus.WAITING, WorkerStatus.ACTIVE)

@@ -14,7 +14,7 @@ from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.offline import fleet_policy
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.contract.given import joined, moved
-from web.given import Web
+from web.given import Web, fleet
 
 JOBS = "/api/v1/pools/jobs/jobs"
 
@@ -150,11 +150,12 @@ class TestFleet:
         assert (await api.get("/api/v1/fleet/fleet/deeds")).json() == []
         assert (await api.get("/api/v1/fleet/nowhere")).status_code == 404
 
-    async def test_a_worker_is_drained_and_killed(self, api: httpx.AsyncClient) -> None:
-        unknown = await api.post("/api/v1/fleet/fleet/drain", json={"workers": ["nobody"]})
-        drained = await api.post("/api/v1/fleet/fleet/drain", json={"within": 60})
-        killed = await api.post("/api/v1/fleet/fleet/workers/w1/kill")
-        again = await api.post("/api/v1/fleet/fleet/workers/w1/kill")
+    async def test_a_worker_is_drained_and_killed(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        await fleet(furnished, "leaving")
+        unknown = await api.post("/api/v1/fleet/leaving/drain", json={"workers": ["nobody"]})
+        drained = await api.post("/api/v1/fleet/leaving/drain", json={"within": 60})
+        killed = await api.post("/api/v1/fleet/leaving/workers/w1/kill")
+        again = await api.post("/api/v1/fleet/leaving/workers/w1/kill")
 
         assert unknown.status_code == 404
         assert (drained.status_code, drained.json()) == (202, {"workers": ["w1"]})

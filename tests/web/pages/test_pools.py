@@ -1,5 +1,6 @@
 """Pools and jobs in a browser."""
 
+import re
 from urllib.parse import quote
 
 from playwright.async_api import Page, expect
@@ -27,7 +28,8 @@ async def test_a_poisoned_job_is_found_explained_and_requeued(page: Page, served
     await picture(page, "job")
     await page.get_by_role("button", name="Requeue").click()
 
-    await expect(page.get_by_role("region", name="Why it is where it is")).to_contain_text("busy")
+    # the only worker holds another job; by now it may have been silent for so long that it is none
+    await expect(page.get_by_role("region", name="Why it is where it is")).to_contain_text(re.compile("busy|no live worker"))
     async with open_store(served.store) as store:
         jobs = {each.job_id: each for each in await store.jobs.list(MAIL)}
     assert jobs[job_id].status is JobStatus.PENDING  # type: ignore[index]
