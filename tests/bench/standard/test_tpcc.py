@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from bench.standard.given import TARGETS, drive, empty_database, empty_file
@@ -13,8 +14,10 @@ from drumbeat.bench.prepare import prepare
 from drumbeat.bench.standard import check_consistency, standard
 from drumbeat.bench.standard.tpcc import Size
 from drumbeat.bench.standard.tpcc.names import LAST_NAMES
+from drumbeat.bench.standard.tpcc.statements import delivered
 from drumbeat.bench.standard.tpcc.transactions import DELIVERY, NEW_ORDER, PAYMENT, PAYMENT_BY_NAME, STOCK_LEVEL
 from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.targets.open import open_target
 
 SMALL = 0.01
 
@@ -128,6 +131,36 @@ def test_a_new_orders_items_are_asked_for_in_ascending_order() -> None:
 
 async def test_what_is_loaded_holds_all_conditions(target: Target) -> None:
     assert await check_consistency(target, standard("tpcc", SMALL)) == ()
+
+
+async def test_an_order_that_comes_in_the_middle_of_a_delivery_is_left_to_the_next(postgres_url: str) -> None:
+    """The district had none when the delivery began; what it does in four steps must not be done in three."""
+    workload = standard("tpcc", 0.01)
+    first, *others = [sql.replace(":w", "1").replace(":carrier", "1").replace(":now", "now()") for sql in delivered(1)]
+    async with open_target(postgres_url) as target:
+        await prepare(target, workload)
+        deliverer, customer = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+        await customer.execute("UPDATE tpcc_orders SET o_carrier_id = 1 WHERE o_d_id = 1 AND o_carrier_id IS NULL")
+        await customer.execute("UPDATE tpcc_order_line SET ol_delivery_d = now() WHERE ol_d_id = 1 AND ol_delivery_d IS NULL")
+        await customer.execute("DELETE FROM tpcc_new_order WHERE no_d_id = 1")
+        async with deliverer.transaction():
+            await deliverer.execute(first)
+            async with customer.transaction():
+                await customer.execute("UPDATE tpcc_orders SET o_carrier_id = NULL WHERE o_d_id = 1 AND o_id = 1")
+                await customer.execute("UPDATE tpcc_order_line SET ol_delivery_d = NULL WHERE ol_d_id = 1 AND ol_o_id = 1")
+                await customer.execute("INSERT INTO tpcc_new_order (no_w_id, no_d_id, no_o_id) VALUES (1, 1, 1)")
+            for sql in others:
+                await deliverer.execute(sql)
+        new = await customer.fetchval("SELECT count(*) FROM tpcc_new_order WHERE no_d_id = 1")
+        broken = [each.condition for each in await check_consistency(target, workload)]
+        for sql in (first, *others):
+            await deliverer.execute(sql)
+        new_later = await customer.fetchval("SELECT count(*) FROM tpcc_new_order WHERE no_d_id = 1")
+        await deliverer.close()
+        await customer.close()
+
+    assert not any(each.startswith(("5:", "7:")) for each in broken), broken
+    assert (new, new_later) == (1, 0)
 
 
 async def test_all_conditions_hold_after_a_load_from_many_connections(target: Target) -> None:

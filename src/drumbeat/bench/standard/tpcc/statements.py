@@ -64,15 +64,22 @@ _NAMESAKE = (
 NEXT_DELIVERY = "UPDATE tpcc_delivery SET dl_count = dl_count + 1 WHERE dl_w_id = :w"
 
 _OLDEST = "(SELECT MIN(no_o_id) FROM tpcc_new_order WHERE no_w_id = :w AND no_d_id = {district})"
+# The first statement gives the oldest order its carrier. Where a district has none, one may come before the next statement,
+# and must be left alone: it has no carrier. MySQL will not delete from a table that a subquery reads, but for a derived one.
 _DELIVERED = (
     "UPDATE tpcc_orders SET o_carrier_id = :carrier WHERE o_w_id = :w AND o_d_id = {district} AND o_id = {oldest}",
     "UPDATE tpcc_customer SET c_delivery_cnt = c_delivery_cnt + 1, c_balance = c_balance + (SELECT SUM(ol_amount)"
     " FROM tpcc_order_line WHERE ol_w_id = :w AND ol_d_id = {district} AND ol_o_id = {oldest})"
     " WHERE c_w_id = :w AND c_d_id = {district} AND c_id ="
-    " (SELECT o_c_id FROM tpcc_orders WHERE o_w_id = :w AND o_d_id = {district} AND o_id = {oldest})",
-    "UPDATE tpcc_order_line SET ol_delivery_d = :now WHERE ol_w_id = :w AND ol_d_id = {district} AND ol_o_id = {oldest}",
+    " (SELECT o_c_id FROM tpcc_orders WHERE o_w_id = :w AND o_d_id = {district} AND o_id = {oldest}"
+    " AND o_carrier_id IS NOT NULL)",
+    "UPDATE tpcc_order_line SET ol_delivery_d = :now WHERE ol_w_id = :w AND ol_d_id = {district} AND ol_o_id = {oldest}"
+    " AND EXISTS (SELECT 1 FROM tpcc_orders WHERE o_w_id = ol_w_id AND o_d_id = ol_d_id AND o_id = ol_o_id"
+    " AND o_carrier_id IS NOT NULL)",
     "DELETE FROM tpcc_new_order WHERE no_w_id = :w AND no_d_id = {district} AND no_o_id = (SELECT oldest FROM"
-    " (SELECT MIN(no_o_id) AS oldest FROM tpcc_new_order WHERE no_w_id = :w AND no_d_id = {district}) AS waiting)",
+    " (SELECT MIN(no_o_id) AS oldest FROM tpcc_new_order WHERE no_w_id = :w AND no_d_id = {district}) AS waiting)"
+    " AND EXISTS (SELECT 1 FROM tpcc_orders WHERE o_w_id = no_w_id AND o_d_id = no_d_id AND o_id = no_o_id"
+    " AND o_carrier_id IS NOT NULL)",
 )
 
 STOCK_LEVEL = (
