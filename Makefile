@@ -25,10 +25,10 @@ demo: $(BIN)/.ready ## how many connections does a database take? Found in a min
 
 test: $(BIN)/.ready ## every test, on real servers it starts itself
 	@echo "drumbeat: running the tests (PostgreSQL comes from a wheel and is started on a free loopback port)"
-	@$(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q
+	@$(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q
 
 soak: $(BIN)/.ready ## the tests with all the rounds of chance there are: in random order, many more seeds and examples
-	@DRUMBEAT_THOROUGH=1 DRUMBEAT_ORDER_SEED=$${DRUMBEAT_ORDER_SEED:-$$(date +%s)} $(BIN)/python -m pytest -n 5 --dist loadscope --no-loadscope-reorder -q
+	@DRUMBEAT_THOROUGH=1 DRUMBEAT_ORDER_SEED=$${DRUMBEAT_ORDER_SEED:-$$(date +%s)} $(BIN)/python -m pytest -n 4 --dist loadscope --no-loadscope-reorder -q
 
 sanitize: $(BIN)/.ready ## the compiled driver core under AddressSanitizer: its tests, and ten million messages of chance
 	@$(BIN)/python tests/bench/driver/sanitize.py --messages $(MESSAGES)

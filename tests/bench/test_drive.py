@@ -127,10 +127,10 @@ async def driven(tmp_path: Path, settings: DriveSettings, *operations: Operation
 
 
 async def test_operations_that_were_due_and_never_sent_are_told(tmp_path: Path) -> None:
-    result = await driven(tmp_path, replace(BRIEF, rate=10_000_000))
+    result = await driven(tmp_path, replace(BRIEF, rate=1_000_000))
 
     told = result.to_json()
-    assert told["skipped"] > 1_000_000
+    assert told["skipped"] > 100_000
     assert any("operations were due and never sent by the end" in warning for warning in told["warnings"])
     assert told["response"]["min_ms"] >= told["service"]["min_ms"] > 0
 

@@ -187,7 +187,7 @@ async def test_a_workload_whose_rows_its_load_changes_cannot_change_its_scale(sq
 async def test_what_a_load_made_of_its_tables_is_left_alone(target: Target) -> None:
     workload = standard("tpcc", SMALL)
     await prepare(target, workload)
-    await drive(target, workload.load, operations=100, connections=1)
+    await drive(target, workload.load, operations=40, connections=1)
     before = await content(target, workload)
 
     report = await prepare(target, workload)

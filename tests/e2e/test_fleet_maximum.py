@@ -1,5 +1,6 @@
 """A fleet never runs more workers at once than its maximum, whoever drains them and however much is queued."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence, Set
 from contextlib import asynccontextmanager
@@ -52,6 +53,7 @@ class Watched:
         while time.monotonic() < deadline:
             await self.count()
             await self.loop.beat()
+            await asyncio.sleep(0.05)  # the workers need the processor too
             rows = [row for row in await self.plane.store.workers.list(POOL) if row.worker_id not in besides]
             if sum(row.status is WorkerStatus.ACTIVE and row.drain_deadline is None for row in rows) == MOST:
                 return

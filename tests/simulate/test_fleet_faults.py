@@ -1,6 +1,7 @@
 """Controllers that die at any call, a provider that lies, clocks that jump: some of the runs of benchmarks/fleet_faults.py."""
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -46,9 +47,7 @@ def test_a_safeguard_that_is_taken_away_is_missed(
     """With it these runs are as promised, or the benchmark would say so."""
     taken_away(monkeypatch)
 
-    wrong = [fault for seed in seeds for fault in judged(seed).wrong]
-
-    assert any(fault.startswith(found) for fault in wrong), wrong
+    assert any(fault.startswith(found) for seed in seeds for fault in judged(seed).wrong)
 
 
 def test_pods_that_nobody_ends_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,5 +56,6 @@ def test_pods_that_nobody_ends_are_found_out(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(RunPodSpawner, "terminate", forget)
     monkeypatch.setattr("simulate.fleet_crew.Crew.end", lambda self, pod: None)
+    monkeypatch.setattr("simulate.fleet_verdict.SETTLES_WITHIN", timedelta(minutes=30))
 
     assert any(fault.startswith(("orphans", "not over")) for fault in judged(2).wrong)
