@@ -8,7 +8,7 @@ from drumbeat.store import open_store
 from e2e.processes import cleared_away, finished, start
 from thorough import some
 
-WRITERS, EACH, READERS = 8, some(2400), 4
+WRITERS, EACH, READERS = 8, some(1200), 4
 
 
 async def test_readers_that_poll_while_eight_processes_write_see_every_event_once_and_in_order(url: str) -> None:
