@@ -27,6 +27,7 @@ from drumbeat.store.interface import Joining
 from drumbeat.store.memory import MemoryStore
 from fleet.living import LivingSpawner
 from simulate.bench_line import Line
+from simulate.bystanders import add_bystanders, bystanders
 
 LIMITS = Thresholds(
     heartbeat_every=timedelta(seconds=1),
@@ -264,9 +265,12 @@ async def unwatched(run: Run) -> AsyncIterator[Callable[[], Probe | None]]:
 async def simulated(
     database: Database | None = None, *, limits: Thresholds = LIMITS, line: Line | None = None
 ) -> AsyncIterator[World]:
-    """A world without a run, for as long as the block lasts."""
+    """A world without a run, for as long as the block lasts. Whatever happens there, pools beside it are left as they were."""
     async with asyncio.TaskGroup() as group:
         world = World(group, database or Database(), limits, line or Line())
+        await add_bystanders(world.store)
+        before = await bystanders(world.store)
         yield world
+        assert await bystanders(world.store) == before
         for life in world.spawner.lives.values():
             life.cancel()

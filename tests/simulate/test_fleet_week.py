@@ -11,6 +11,7 @@ from drumbeat.control_plane import ControlPlane
 from drumbeat.core.job import NewJob
 from drumbeat.fleet.replay import Replay
 from drumbeat.settings import Settings
+from simulate.bystanders import add_bystanders, bystanders
 from simulate.fleet_purse import Purse
 from simulate.fleet_weather import Weather
 from simulate.fleet_world import POOL, World, seconds
@@ -27,6 +28,8 @@ async def _recorded(seed: int) -> tuple[Replay, Replay]:
         world = World(seed, group, every=timedelta(minutes=15), may_spend=Purse(), stops=False)
         world.weather = world.crew.weather = WEATHER
         await world.open()
+        await add_bystanders(world.store)
+        before = await bystanders(world.store)
         tasks = [group.create_task(each) for each in (world.control(0), world.trouble())]
         chance = Random(seed)
         while world.clock.elapsed() < RECORDED:
@@ -35,6 +38,7 @@ async def _recorded(seed: int) -> tuple[Replay, Replay]:
             await world.clock.sleep(seconds(chance.uniform(3600, 8 * 3600)))
         desk = ControlPlane(Settings(), world.store, world.clock).fleet(POOL)
         same, other = await desk.replay(RECORDED * 2, {}), await desk.replay(RECORDED * 2, {"max_workers": 0})
+        assert await bystanders(world.store) == before
         for task in (*tasks, *world.crew.lives.values()):
             task.cancel()
     return same, other
