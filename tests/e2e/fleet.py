@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from bystanders import add_bystanders, bystanders
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.event import EventType
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds
@@ -53,9 +54,14 @@ class Fleet:
 async def fleet(
     url: str, folder: Path, *, workers: int, thresholds: Thresholds = BENCH, controlled: bool = True
 ) -> AsyncIterator[Fleet]:
-    """Workers that all hold 1, under a controller that beats each second (or, not controlled, under none any more)."""
+    """Workers that all hold 1, under a controller that beats each second (or, not controlled, under none any more).
+
+    Whatever befalls them, two pools beside them, whose workers have their ids, are left as they were.
+    """
     settings = Settings(store=url, state_dir=folder / "state")
     async with open_control_plane(settings) as plane, plane.local_spawner() as spawner:
+        await add_bystanders(plane.store)
+        before = await bystanders(plane.store)
         await plane.create_fleet(POOL, FleetPolicy(workers=workers, target=1), thresholds)
         loop = plane.fleet_loop(POOL, spawner, timedelta(seconds=1))
         running = Fleet(plane)
@@ -65,6 +71,7 @@ async def fleet(
             try:
                 await eventually(lambda: _all_here(running, workers), 90, f"{workers} workers hold 1")
                 yield running
+                assert await bystanders(plane.store) == before
             finally:
                 stop.set()
 

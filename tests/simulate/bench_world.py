@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bystanders import add_bystanders, bystanders
 from drumbeat.bench.model import Action, Probe, RunPlan, RunView
 from drumbeat.bench.orchestrator import OrchestratorService
 from drumbeat.core.beat import Beat
@@ -27,7 +28,6 @@ from drumbeat.store.interface import Joining
 from drumbeat.store.memory import MemoryStore
 from fleet.living import LivingSpawner
 from simulate.bench_line import Line
-from simulate.bystanders import add_bystanders, bystanders
 
 LIMITS = Thresholds(
     heartbeat_every=timedelta(seconds=1),

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from bystanders import add_bystanders, bystanders
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.job import NewJob
 from drumbeat.fleet.replay import Replay
 from drumbeat.settings import Settings
-from simulate.bystanders import add_bystanders, bystanders
 from simulate.fleet_purse import Purse
 from simulate.fleet_weather import Weather
 from simulate.fleet_world import POOL, World, seconds

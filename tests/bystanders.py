@@ -1,4 +1,4 @@
-"""Two more pools in a simulation's store, whose workers have the ids of those under test: nothing there may change."""
+"""Two more pools in the store of a fault test, whose workers have the ids of those under test: nothing there may change."""
 
 from datetime import timedelta
 from typing import Any
