@@ -5,7 +5,7 @@ import contextlib
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -85,42 +85,47 @@ class Soak:
         gate = str(self.journal.with_name(f"gate-{self.pool_id}-{len(self.pushed)}"))
         job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"{self.pool_id}-{len(self.pushed)}"))
         self.pushed += await insist(lambda: self.store.queue.push(self.pool_id, [job]))
-        first = await self._word(self.pushed[-1], "began", 1)
-        await self._frozen_until_another_has_it(first["worker"], self.pushed[-1])
-        Path(f"{gate}-1").touch()
+        first = await self._word(self.pushed[-1], "began")
+        await self._frozen_until_another_has_it(first)
+        Path(f"{gate}-{first['epoch']}").touch()
         self.crew.thaw(first["worker"])
-        came = await self._told(self.pushed[-1])
-        Path(f"{gate}-2").touch()
+        came = await self._told(first)
+        Path(f"{gate}-all").touch()
         return came
 
-    async def _told(self, job_id: JobId) -> bool:
-        """Whether the first claim's result came within a while, taken or not."""
+    async def _told(self, began: Mapping[str, Any]) -> bool:
+        """Whether this claim's result came within a while, taken or not."""
+        what, within = ("accepted", 10) if self.unfenced else ("refused", 3)
         try:
-            await self._word(job_id, "accepted" if self.unfenced else "refused", 1, within=10 if self.unfenced else 3)
+            await self._word(began["job"], what, [began["epoch"]], within=within)
         except TimeoutError:
             return False
         return True
 
-    async def _frozen_until_another_has_it(self, worker: str, job_id: JobId) -> None:
+    async def _frozen_until_another_has_it(self, began: Mapping[str, Any]) -> None:
         """On SQLite it may be frozen with the lock that others need; then it is thawed for a moment, and frozen again."""
+        worker = began["worker"]
         for _ in range(10):
             self.crew.freeze(worker)
             with contextlib.suppress(TimeoutError):
-                await self._word(job_id, "began", 2, within=12)
+                await self._word(began["job"], "began", range(began["epoch"] + 1, 100), within=12)
                 return
             self.crew.thaw(worker)
             await asyncio.sleep(0.2)
-        raise SystemExit(f"{worker} was frozen with job {job_id}, and nobody else took it")
+        raise SystemExit(f"{worker} was frozen with job {began['job']}, and nobody else took it")
 
-    async def _word(self, job_id: JobId, what: str, epoch: int, within: float = PATIENCE) -> Mapping[str, Any]:
-        """The journal's line about a claim, once it is there."""
+    async def _word(
+        self, job_id: JobId, what: str, epochs: Container[int] = range(1, 100), within: float = PATIENCE
+    ) -> Mapping[str, Any]:
+        """The journal's line about one of these claims, once it is there. Who has left meanwhile is replaced."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             for line in Journal(self.journal).lines():
-                if (line["job"], line["what"], line["epoch"]) == (job_id, what, epoch):
+                if (line["job"], line["what"]) == (job_id, what) and line["epoch"] in epochs:
                     return line
+            await self.fill()
             await asyncio.sleep(0.05)
-        raise TimeoutError(f"expected within {within:g} s that claim {epoch} of {job_id} {what}")
+        raise TimeoutError(f"expected within {within:g} s that a claim of {job_id} {what}")
 
     async def reap(self) -> None:
         await insist(lambda: self.plane.checker().reap(self.pool_id))

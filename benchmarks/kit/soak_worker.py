@@ -127,10 +127,10 @@ async def live(
 
 
 async def _until(payload: Mapping[str, Any], context: JobContext) -> None:
-    """Work for so long; or until there is a file that lets this attempt go on: one for the first, one for all that follow."""
+    """Work for so long; or until there is a file that lets this claim go on, or one that lets all."""
     await asyncio.sleep(payload["seconds"])
     gate = payload.get("gate")
-    while gate is not None and not Path(f"{gate}-{min(context.attempt, 2)}").exists():
+    while gate is not None and not any(Path(f"{gate}-{whose}").exists() for whose in (context.job.lease_epoch, "all")):
         await asyncio.sleep(0.01)
 
 

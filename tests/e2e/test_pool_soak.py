@@ -25,7 +25,7 @@ def soak(script: str, store: str, *options: str, code: int = 0) -> dict[str, Any
             pytest.skip(f"Redis is not available: {exc}")
     command = [sys.executable, str(BENCHMARKS / f"{script}.py"), "--stores", store, *options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == code, ended.stdout + ended.stderr
+    assert ended.returncode == code and ended.stdout, ended.stdout + ended.stderr
     figures: dict[str, Any] = json.loads(ended.stdout)["figures"][store]
     return figures
 
@@ -45,7 +45,7 @@ def test_every_job_of_killed_workers_is_done_once_or_poisoned(store: str, new_da
 def test_without_fencing_the_judge_sees_late_results(store: str) -> None:
     came = soak("kill_rounds", store, "--rounds", "1", "--unfenced", code=1)
 
-    assert any("claim 1 finished it, though claim " in fault for fault in came["faults"])
+    assert any(" finished it, though claim " in fault for fault in came["faults"])
 
 
 @pytest.mark.parametrize("store", ["postgresql", "redis"])
