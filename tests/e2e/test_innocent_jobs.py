@@ -89,7 +89,7 @@ async def nothing_is_stranded(store: Store, pool_id: PoolId) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("concurrency", [1, 8, 100])
+@pytest.mark.parametrize("concurrency", [1, 8, 100] if THOROUGH else [8])
 async def test_of_many_jobs_only_the_one_that_kills_its_workers_is_poisoned(
     store: Store, url: str, tmp_path: Path, concurrency: int
 ) -> None:

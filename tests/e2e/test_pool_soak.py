@@ -25,7 +25,7 @@ def soak(script: str, store: str, *options: str, code: int = 0) -> dict[str, Any
             pytest.skip(f"Redis is not available: {exc}")
     command = [sys.executable, str(BENCHMARKS / f"{script}.py"), "--stores", store, *options]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert ended.returncode == code and ended.stdout, ended.stdout + ended.stderr
+    assert (ended.returncode, bool(ended.stdout)) == (code, True), ended.stdout + ended.stderr
     figures: dict[str, Any] = json.loads(ended.stdout)["figures"][store]
     return figures
 

@@ -3,11 +3,22 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, BrowserContext, Page, expect
 
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.run import RunId, RunStatus
-from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tabbed_to
+from web.pages.browsing import (
+    DESK,
+    PHONE,
+    browsing,
+    check_accessible,
+    check_fits,
+    new_context,
+    opened,
+    picture,
+    tab,
+    tabbed_to,
+)
 from web.pages.run_recorded import recorded
 from web.pages.run_scene import Runs
 from web.pages.served import Served, filled, serving
@@ -34,9 +45,15 @@ async def reading(runs: Runs) -> AsyncIterator[Served]:
         yield server
 
 
+@pytest.fixture(scope="module")
+async def desk(browser: Browser, reading: Served) -> AsyncIterator[BrowserContext]:
+    async with new_context(browser, reading.address, DESK) as context:
+        yield context
+
+
 @pytest.fixture
-async def page(browser: Browser, reading: Served) -> AsyncIterator[Page]:
-    async with browsing(browser, reading.address) as (made, _):
+async def page(desk: BrowserContext, reading: Served) -> AsyncIterator[Page]:
+    async with tab(desk, reading.address) as (made, _):
         yield made
 
 
