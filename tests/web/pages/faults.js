@@ -45,8 +45,13 @@ async what => {
   const backdrops = [...document.querySelectorAll('.q-dialog__backdrop')];
   const glassy = cards.filter(card => parsed(getComputedStyle(card).backgroundColor)[3] < 1);
   backdrops.forEach(each => { each.style.visibility = 'hidden'; });
-  const inks = await axe.run(cards.length ? {include: cards} : document,
+  const looked = () => axe.run(cards.length ? {include: cards} : document,
     {runOnly: ['color-contrast'], resultTypes: ['violations', 'incomplete'], elementRef: true, preload: false});
+  let inks = await looked();
+  for (let again = 0; again < 3 && inks.violations.length; again++) {  // while it was being drawn, perhaps
+    await new Promise(drawn => setTimeout(drawn, 500));
+    inks = await looked();
+  }
   backdrops.forEach(each => { each.style.visibility = ''; });
 
   const of = results => results.flatMap(each => each.nodes.map(node => node.element));

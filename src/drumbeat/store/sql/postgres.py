@@ -83,7 +83,7 @@ class PostgresDatabase:
         schema: str = "drumbeat",
         connections: int = 4,
         command_timeout: timedelta = timedelta(seconds=10),
-        connect_timeout: timedelta = timedelta(seconds=5),
+        connect_timeout: timedelta = timedelta(seconds=10),
     ) -> None:
         self._url = url
         self._schema = schema
