@@ -33,7 +33,7 @@ POOLS = ("soak", "soak-b", "soak-c")
 WORKERS, JOBS = 2, 5  #: of each pool
 LEASE = 0.9  #: seconds
 _LIMITS = thresholds(heartbeat=0.4, lost=20)  #: seconds; on a busy machine SQLite may keep a worker waiting
-_TRIES = 5  #: for a late result to come where it is to be taken
+_TRIES = 5  #: to get one late result accepted, without fencing
 _REAP_EVERY = 5  #: rounds; in between workers take back what has expired
 
 

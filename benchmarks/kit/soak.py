@@ -51,9 +51,9 @@ class Soak:
     journal: Path
     plane: ControlPlane
     chance: random.Random
-    size: int  #: how many workers there shall be
+    size: int  #: how many workers to keep
     pool_id: PoolId
-    unfenced: bool = False  #: late results are taken
+    unfenced: bool = False  #: late results are accepted
     pushed: list[JobId] = field(default_factory=list)
     started: int = 0
 
@@ -72,7 +72,7 @@ class Soak:
         return {"seconds": self.chance.uniform(0, 0.08), "fate": fate}
 
     async def fill(self) -> None:
-        """As many workers as there shall be."""
+        """Start workers until the pool has as many as it is to keep."""
         while len(self.crew.alive) < self.size:
             self.started += 1
             await self.crew.start(f"w{self.started}")
@@ -80,7 +80,7 @@ class Soak:
     async def bring_late_result(self) -> bool:
         """One worker is frozen with a job in hand until another has it; thawed, it brings its result while that one works.
 
-        Whether it did: it may hear that the job is gone, or that it was given up itself, before it tells its result.
+        Returns whether the result came: the worker may learn first that it has lost the job, and then sends none.
         """
         gate = str(self.journal.with_name(f"gate-{self.pool_id}-{len(self.pushed)}"))
         job = NewJob(payload={"seconds": 0, "fate": "done", "gate": gate}, job_id=JobId(f"{self.pool_id}-{len(self.pushed)}"))
@@ -94,7 +94,7 @@ class Soak:
         return came
 
     async def _told(self, began: Mapping[str, Any]) -> bool:
-        """Whether this claim's result came within a while, taken or not."""
+        """Whether this claim's result came in time: accepted without fencing, refused with it."""
         what, within = ("accepted", 10) if self.unfenced else ("refused", 3)
         try:
             await self._word(began["job"], what, [began["epoch"]], within=within)
@@ -117,7 +117,7 @@ class Soak:
     async def _word(
         self, job_id: JobId, what: str, epochs: Container[int] = range(1, 100), within: float = PATIENCE
     ) -> Mapping[str, Any]:
-        """The journal's line about one of these claims, once it is there. Who has left meanwhile is replaced."""
+        """The journal's line about one of these claims, once it is there. Workers that have left meanwhile are replaced."""
         deadline = time.monotonic() + within
         while time.monotonic() < deadline:
             for line in Journal(self.journal).lines():

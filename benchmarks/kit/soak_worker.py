@@ -64,7 +64,7 @@ class WatchedQueue:
 
 
 class UnfencedQueue:
-    """As if claims had no number: whoever brings a result is taken for the job's present holder. The judge must see it."""
+    """A queue without fencing: any worker's result is accepted as the present holder's. The judge must see it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -40,9 +40,9 @@ def test_the_demo_tells_its_story(told: Said) -> None:
 
     assert [re.sub(r"\d+", "N", line) for line in story] == [
         "• a controller starts N workers; each row exists before its process",
-        "• they joined, got START and beat; now each shall hold N instead of N, over N seconds",
+        "• they joined, got START and beat; now each is told to hold N instead of N, over N seconds",
         "• kill -N of worker-N (pid N)",
-        "• noticed, closed and replaced by worker-N; now all shall drain",
+        "• noticed, closed and replaced by worker-N; now all are told to drain",
         "• all have left; no process is left behind",
     ]
 

@@ -48,12 +48,12 @@ class Rented:
         self.heard: list[str] = []
 
     async def command(self, *arguments: str, code: int = 0) -> Said:
-        said = await self.heard_of(*arguments)
+        said = await self.run_command(*arguments)
         assert said.code == code, said
         return said
 
-    async def heard_of(self, *arguments: str) -> Said:
-        """A command, whatever comes of it."""
+    async def run_command(self, *arguments: str) -> Said:
+        """Run a command, whatever its exit code."""
         said = await asyncio.to_thread(drumbeat, *arguments, cwd=self.folder, **self.variables)
         self.heard += [said.output, said.errors]
         return said
@@ -142,7 +142,7 @@ async def test_single_beats_do_the_same_and_a_plan_or_a_kill_reach_the_same_pods
         assert "drumbeat.gpus.worker-0" not in simulator.alive_names()
 
         async def beaten() -> bool:
-            said = await rented.heard_of("fleet", "beat", POOL)
+            said = await rented.run_command("fleet", "beat", POOL)
             assert said.code == 0 or "is the store up?" in said.output, said  # on a busy machine; the next one makes up for it
             return await rented.all_done() and await all_gone(rented, simulator)
 

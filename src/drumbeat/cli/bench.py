@@ -14,7 +14,7 @@ from drumbeat import offline
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, ms
 from drumbeat.cli import bench_prices, bench_results, bench_runs, bench_templates
 from drumbeat.cli.live import sparkline
-from drumbeat.cli.options import JsonOption, number, run
+from drumbeat.cli.options import JsonOption, refuse_nan, run
 from drumbeat.cli.render import Columns, console, errors, show_json, table
 from drumbeat.cli.worker import worker
 from drumbeat.control_plane import until_stopped
@@ -34,7 +34,7 @@ _CAME_TO_NOTHING = 3  #: as of bench run
 UrlArgument = Annotated[str, typer.Argument(metavar="URL", help="The database under test, such as postgresql://host/db.")]
 WorkloadOption = Annotated[str, typer.Option("--workload", help="A standard workload, such as tpcb, ycsb-a or mixed.")]
 ScaleOption = Annotated[
-    float, typer.Option("--scale", callback=number, min=0.001, max=1_000_000, help="The workload's scale factor.")
+    float, typer.Option("--scale", callback=refuse_nan, min=0.001, max=1_000_000, help="The workload's scale factor.")
 ]
 
 
@@ -56,9 +56,9 @@ def drive(
     url: UrlArgument,
     connections: Annotated[int, typer.Option("--connections", "-c", min=1, max=20_000, help="How many to hold.")] = 8,
     duration: Annotated[
-        float, typer.Option("--duration", "-T", callback=number, min=0.1, max=_YEAR, help="Seconds to measure.")
+        float, typer.Option("--duration", "-T", callback=refuse_nan, min=0.1, max=_YEAR, help="Seconds to measure.")
     ] = 30,
-    warmup: Annotated[float, typer.Option("--warmup", callback=number, min=0, max=_YEAR, help="Seconds before that.")] = 2,
+    warmup: Annotated[float, typer.Option("--warmup", callback=refuse_nan, min=0, max=_YEAR, help="Seconds before that.")] = 2,
     workload: WorkloadOption = "mixed",
     scale: ScaleOption = 1,
     rate: Annotated[
@@ -66,7 +66,7 @@ def drive(
         typer.Option(
             "--rate",
             "-R",
-            callback=number,
+            callback=refuse_nan,
             min=0.1,
             max=1_000_000_000,
             help="Operations a second, whatever the database does (open loop).",
@@ -76,7 +76,7 @@ def drive(
     record: Annotated[str | None, typer.Option("--record", help="A folder for every operation, as Parquet files.")] = None,
     timeout: Annotated[
         float,
-        typer.Option("--timeout", callback=number, min=0.001, max=_DAY, help="Seconds until an operation is given up."),
+        typer.Option("--timeout", callback=refuse_nan, min=0.001, max=_DAY, help="Seconds until an operation is given up."),
     ] = 30,
     as_json: JsonOption = False,
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from drumbeat.bench.model import Prices
-from drumbeat.cli.options import JsonOption, StoreOption, number, with_control_plane
+from drumbeat.cli.options import JsonOption, StoreOption, refuse_nan, with_control_plane
 from drumbeat.cli.render import say, show_json
 from drumbeat.control_plane import ControlPlane
 
@@ -16,11 +16,11 @@ app = typer.Typer()
 @app.command("prices")
 def prices(
     worker_hour: Annotated[
-        float | None, typer.Option("--worker-hour", callback=number, min=0, help="What an hour of a worker costs.")
+        float | None, typer.Option("--worker-hour", callback=refuse_nan, min=0, help="What an hour of a worker costs.")
     ] = None,
     target_hour: Annotated[
         float | None,
-        typer.Option("--target-hour", callback=number, min=0, help="What an hour of the database under test costs."),
+        typer.Option("--target-hour", callback=refuse_nan, min=0, help="What an hour of the database under test costs."),
     ] = None,
     currency: Annotated[str | None, typer.Option("--currency", help="What they are counted in. At first: USD")] = None,
     forget: Annotated[bool, typer.Option("--forget", help="First forget those that were set.")] = False,

@@ -42,7 +42,7 @@ _COLOURS = {
 
 
 def demo_thresholds() -> Thresholds:
-    """Faster than usual, so that a silence shows within seconds; but nobody gives up because the machine is busy."""
+    """Faster than usual, so that a silence shows within seconds; no worker gives up because the machine is busy."""
     return Thresholds(
         heartbeat_every=timedelta(milliseconds=500),
         stale_after=timedelta(seconds=3),
@@ -74,7 +74,7 @@ class _Stage:
     now: datetime | None = None
 
     async def look(self) -> None:
-        """Read everything anew: the screen shows the store and nothing else."""
+        """Read everything from the store again: the screen shows nothing else."""
         store, pool_id = self.plane.store, self.pool.pool_id
         self.now = await store.now()
         self.workers = await store.workers.list(pool_id)
@@ -164,7 +164,7 @@ async def _story(stage: _Stage, workers: int) -> None:
     plane, pool_id = stage.plane, stage.pool.pool_id
     stage.say(f"a controller starts {workers} workers; each row exists before its process")
     await _until(stage, lambda: _active(stage) == workers and all(worker.active == 2 for worker in _living(stage)))
-    stage.say("they joined, got START and beat; now each shall hold 5 instead of 2, over 2 seconds")
+    stage.say("they joined, got START and beat; now each is told to hold 5 instead of 2, over 2 seconds")
     await plane.set_fleet_policy(pool_id, FleetPolicy(workers=workers, target=5, ramp=timedelta(seconds=2)))
     await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
     victim = _living(stage)[-1]
@@ -172,7 +172,7 @@ async def _story(stage: _Stage, workers: int) -> None:
     _kill(victim)
     await _until(stage, lambda: victim.worker_id not in _names(stage) and _active(stage) == workers)
     await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
-    stage.say(f"noticed, closed and replaced by {_living(stage)[-1].worker_id}; now all shall drain")
+    stage.say(f"noticed, closed and replaced by {_living(stage)[-1].worker_id}; now all are told to drain")
     await plane.set_fleet_policy(pool_id, FleetPolicy(workers=0, target=5))
     await _until(stage, lambda: not _living(stage) and all(worker.reaped_at for worker in stage.workers))
     stage.say("all have left; no process is left behind")

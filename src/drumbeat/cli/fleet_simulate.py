@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from drumbeat.cli.fleet_options import FileOption, SetOption, parse_settings
-from drumbeat.cli.options import JsonOption, number, parse_age
+from drumbeat.cli.options import JsonOption, parse_age, refuse_nan
 from drumbeat.cli.render import say, show_json
 from drumbeat.offline import simulate_trace
 
@@ -20,16 +20,14 @@ def simulate(
     ],
     policy: Annotated[
         str | None,
-        typer.Option(
-            "--policy", help="lag_aware, queue_cover, queue_ratio (seed 004) or fixed. At first: the file's, or lag_aware"
-        ),
+        typer.Option("--policy", help="lag_aware, queue_cover, queue_ratio or fixed. Default: the file's, or lag_aware"),
     ] = None,
     spawn_lag: Annotated[str, typer.Option("--spawn-lag", help="From asking for a worker to its being ready.")] = "120s",
     jitter: Annotated[
-        float, typer.Option("--jitter", callback=number, min=0, max=0.99, help="A start takes 1 ± this many lags.")
+        float, typer.Option("--jitter", callback=refuse_nan, min=0, max=0.99, help="A start takes 1 ± this many lags.")
     ] = 0.0,
     granule: Annotated[str, typer.Option("--granule", help="Paid time is rounded up to this.")] = "1s",
-    price: Annotated[float, typer.Option("--price", callback=number, min=0, help="Money per worker and hour.")] = 0.0,
+    price: Annotated[float, typer.Option("--price", callback=refuse_nan, min=0, help="Money per worker and hour.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, another course of chance.")] = 0,
     settings: SetOption = None,
     file: FileOption = None,

@@ -14,8 +14,8 @@ __all__ = [
     "PoolArgument",
     "StoreOption",
     "control_plane",
-    "number",
     "parse_age",
+    "refuse_nan",
     "run",
     "settings_for",
     "with_control_plane",
@@ -35,8 +35,8 @@ LimitOption = Annotated[int, typer.Option("--limit", min=1, help="How many rows 
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="A pool's name, or a run's id.")]
 
 
-def number(value: float | None) -> float | None:
-    """For an option that takes a number: ``nan`` is within no bounds, and Typer lets it pass. Raises BadParameter."""
+def refuse_nan(value: float | None) -> float | None:
+    """Callback for options that take a number: Typer lets ``nan`` pass any bounds. Raises BadParameter."""
     if value is not None and isnan(value):
         raise typer.BadParameter("expected a number, got nan")
     return value

@@ -134,7 +134,7 @@ async def test_what_is_loaded_holds_all_conditions(target: Target) -> None:
 
 
 async def test_an_order_that_comes_in_the_middle_of_a_delivery_is_left_to_the_next(postgres_url: str) -> None:
-    """The district had none when the delivery began; what it does in four steps must not be done in three."""
+    """The district has no new order when the delivery begins, and gets one between its first and second statement."""
     workload = standard("tpcc", 0.01)
     first, *others = [sql.replace(":w", "1").replace(":carrier", "1").replace(":now", "now()") for sql in delivered(1)]
     async with open_target(postgres_url) as target:

@@ -32,8 +32,11 @@ class Stale:
 
 
 async def find_stale(desk: Desk, pool_id: str, threshold: timedelta | None) -> Sequence[Stale]:
-    """Live workers silent for longer than the threshold (the pool's own: twice its heartbeat), and whoever holds a job
-    though its row has ended, or though it has no row and its lease has run out (C54)."""
+    """Workers to give up, of two kinds.
+
+    Live workers that were silent for longer than the threshold (default: twice the pool's heartbeat), and workers that hold a
+    job although their row has ended, or although they have no row and the lease has run out.
+    """
     registry = await desk.registration.place.store()
     pool = await registry.pools.get(await desk.registration.place.pool(pool_id))
     now = await registry.now()
@@ -112,7 +115,7 @@ def _holders(pool_id: str, rows: dict[WorkerId, Worker], claimed: Sequence[Job],
 
 
 def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
-    """Who holds a job: what was claimed by a worker's id alone, without being registered here, counts as that worker's."""
+    """The worker that holds a job. A claim made with a worker id alone, by an unregistered worker, belongs to that id."""
     if job.holder is None:
         return None
     by_id_alone = job.lease_pool == job.pool_id and not job.lease_instance
