@@ -9,9 +9,10 @@ import pytest
 
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 from drumbeat.core.job import LONGEST_WAIT, JobStatus, NewJob, Outcome
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
 from drumbeat.pool.context import JobContext, JobFailure
+from drumbeat.pool.desk import PoolDesk
 from drumbeat.pool.work import ExecutorKind, Mode
 from drumbeat.pool.workload import IDLE
 from drumbeat.store.interface import Claiming
@@ -63,6 +64,26 @@ async def test_once_is_one_job(shop: Shop) -> None:
 
     assert (code, workload.figures.operations) == (ExitCode.CLEAN, 1)
     assert (await shop.status(first), await shop.status(second)) == (JobStatus.DONE, JobStatus.PENDING)
+
+
+async def silent_claims(desk: PoolDesk, count: int, worker_id: str) -> None:
+    """Jobs that a worker claimed for 20 s and is never heard of again."""
+    await desk.push_many(range(count))
+    await desk.claim_many(count, lease=seconds(20), worker_id=worker_id)
+
+
+async def test_what_it_takes_back_is_told_with_the_pool_it_belongs_to(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    await shop.store.pools.create(pool(PoolId("letters"), PoolKind.JOBS))
+    await silent_claims(PoolDesk(shop.store, shop.clock, "letters", "somebody"), 3, ME)
+    await silent_claims(shop.desk, 2, "silent")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(shop.life(shop.workload(double)).run())
+        for _ in range(120):
+            await shop.passes(1)
+        task.cancel()
+
+    said = sorted(record.getMessage() for record in caplog.records if "took back" in record.getMessage())
+    assert [each.partition(":")[0] for each in said] == ["took back 2 jobs of pool papers", "took back 3 jobs of pool letters"]
 
 
 @pytest.mark.parametrize("mode", [Mode.ONCE, Mode.DRAIN])

@@ -17,6 +17,7 @@ from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MOST_TOLD = 20  #: unknown fields named in one refusal
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
@@ -153,7 +154,8 @@ def read_policy(settings: Mapping[str, Any]) -> FleetPolicy:
 def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(settings.keys() - _NAMES)
     if unknown:
-        raise InvalidSettings(f"a fleet's policy has no {', '.join(unknown)}; expected some of {', '.join(sorted(_NAMES))}")
+        told = ", ".join(unknown[:_MOST_TOLD])
+        raise InvalidSettings(f"a fleet's policy has no {told}; expected some of {', '.join(sorted(_NAMES))}")
     return dict(_field(name, value) for name, value in settings.items())
 
 
