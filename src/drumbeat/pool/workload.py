@@ -216,7 +216,7 @@ class JobWorkload:
     async def _took_back(self) -> bool:
         """Whether the leases of silent workers brought jobs back: a worker that finds no other job looks before it leaves."""
         try:
-            self._may_claim = await self._claims.expire() > 0
+            self._may_claim = bool(await self._claims.expire())
         except StoreUnavailable as exc:
             log.warning("%s; what silent workers held could not be taken back", exc)
         return self._may_claim
