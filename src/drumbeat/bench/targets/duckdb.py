@@ -63,7 +63,9 @@ _CONFINED = {
     "python_enable_replacements": False,  # no variable of this program is read as a table
     "lock_configuration": True,  # no statement takes any of this back
 }  #: under test are statements that somebody else wrote: they reach their own database and nothing besides
-_HOME = "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"  #: none where it is no database's file
+_HOME = (
+    "SELECT path FROM duckdb_databases() WHERE database_name = current_database()"  #: NULL: opened from another kind of file
+)
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable FROM duckdb_columns()
  WHERE table_name = $1 AND schema_name = $2 AND database_name = current_database() ORDER BY column_index
@@ -248,10 +250,10 @@ def driver() -> Any:
 
 
 def connect(path: Path) -> "DuckDBPyConnection":
-    """A connection whose statements reach this database and no other file. Raises InvalidSettings for a file that is none.
+    """A connection whose statements reach this database and no other file. Raises InvalidSettings for any other file.
 
-    DuckDB also opens CSV, JSON and Parquet files, as views of a database without a file, and would show what they hold. It is
-    asked, and the file is not read here: closing it would give up the lock by which DuckDB keeps other processes away.
+    DuckDB also opens CSV, JSON and Parquet files, as views in a database without a file, and would show their content. The
+    check asks DuckDB and does not read the file: closing it would release DuckDB's lock, which keeps other processes out.
     """
     try:
         connection: DuckDBPyConnection = driver().connect(str(path), config=dict(_CONFINED))

@@ -17,7 +17,7 @@ from drumbeat.yaml_text import read_yaml
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: a text that is not closed ends with its line
 _EXPECTED = "a template in YAML or JSON"
 _MOST_SETTINGS = 1000
-_MOST_PROBLEMS = 20  #: told at once
+_MOST_PROBLEMS = 20  #: listed in one refusal
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
     """A template from YAML or JSON (comments allowed), or from plain data.
 
-    Raises one InvalidInput that lists every field that is wrong: its path, what was expected and what was got.
+    Raises one InvalidInput that counts the fields that are wrong and lists the first 20: path, what was expected, what was got.
     """
     fields = source if isinstance(source, Mapping) else read(source)
     check_size(fields, "a template")
