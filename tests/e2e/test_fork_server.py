@@ -18,7 +18,7 @@ triggers:
   - name: kept_warm
     type: subprocess
     on: work_added
-    keep_warm_seconds: 20
+    keep_warm_seconds: 30
 """
 
 
@@ -64,6 +64,7 @@ async def test_a_trigger_keeps_a_server_for_the_pushes_that_follow(url: str, tmp
         (tmp_path / "triggers.yml").write_text(WARM)
         first = await family_of_next_worker(here)
         await eventually(lambda: serves(here), 60, "a server listens")
+        await eventually(lambda: _has_left(here), 60, "the first worker has left and calls for no successor")
 
         second = await family_of_next_worker(here)
         await eventually(lambda: here.all_done(2), 60, "both jobs are done")
@@ -71,6 +72,10 @@ async def test_a_trigger_keeps_a_server_for_the_pushes_that_follow(url: str, tmp
         assert not any("drumbeat.cli.forks" in parent for parent in first)
         assert "drumbeat.cli.forks" in second[0]
         await eventually(lambda: _is_gone(here), 60, "nobody asked, and it has left")
+
+
+async def _has_left(here: Place) -> bool:
+    return await here.all_done(1) and not any(row.pid and psutil.pid_exists(row.pid) for row in await here.workers())
 
 
 async def _is_gone(here: Place) -> bool:
