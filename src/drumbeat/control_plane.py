@@ -118,8 +118,9 @@ class ControlPlane:
         if provider != "runpod":
             raise InvalidSettings(f"expected the provider local or runpod, got {provider!r}")
         if not self.store.traits.networked:
-            kind = self.store.traits.name
-            raise InvalidSettings(f"expected a store that RunPod's pods can reach, got one of kind {kind}; use PostgreSQL")
+            from drumbeat.fleet.keeping import unreachable
+
+            raise InvalidSettings(unreachable(self.store.traits.name, provider))
         runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
         environment, folder = {STORE_VARIABLE: self.settings.store}, self.settings.state_dir

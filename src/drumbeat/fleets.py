@@ -44,7 +44,7 @@ async def keep_fleet(
 async def scale_pool(
     plane: ControlPlane, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
 ) -> Pool:
-    keeping.check_price(policy)
+    keeping.check_new(plane.store, policy)
     made = await plane.pool(name).create(exist_ok=True)
     await keeping.check_policy(plane.store, made, policy)
     work = replace(plan or plan_of(made), mode=Mode.LOOP)

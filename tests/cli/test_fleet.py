@@ -106,7 +106,7 @@ def policy_of(url: str) -> Any:
 
 
 def test_a_fleet_changes_only_in_what_is_given_and_says_in_what(url: str) -> None:
-    invoke("fleet", "create", "p", "--provider", "runpod", *PRICED, store=url)
+    invoke("fleet", "create", "p", "--set", "needs_gpu=true", *PRICED, store=url)
     before = policy_of(url)
 
     said = invoke("fleet", "create", "p", "--set", "max_workers=5", "--set", "idle_timeout=5m", store=url).output
@@ -134,6 +134,8 @@ def test_a_pool_that_nobody_made_a_fleet_keeps_its_workers(url: str, command: st
     ("settings", "said"),
     [
         (["file=x"], "has no file"),
+        (["max_worker=1"], r"has no max_worker; did you mean max_workers\?"),
+        (["provider=runpod"], "got one of kind sqlite, which only this machine has; use PostgreSQL or Redis"),
         (["max_per_day=0.01"], "set price_per_hour, or drop the ceiling"),
         (["provider=gcp"], "expected the provider local or runpod"),
         (["needs_gpu=perhaps"], "needs_gpu to be true or false"),
