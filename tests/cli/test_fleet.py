@@ -1,5 +1,6 @@
 """drumbeat fleet: simulate, plan, beat, explain, replay and people's hands, from the command line."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,10 @@ import pytest
 
 from cli.given import Said, drumbeat, eventually, invoke, ran
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.store import open_store
+from drumbeat.store.contract.given import active
 
 FIGURES = {
     "policy",
@@ -252,3 +257,27 @@ def test_a_fleet_beats_explains_itself_and_lets_go(tmp_path: Path) -> None:
     finally:
         fleet("drain", "p", "--within", "1s")
         eventually(ended, "no worker is left")
+
+
+def test_whoever_is_told_to_leave_is_shown_as_terminating(url: str) -> None:
+    """At once, while its row still says active; its namesakes in two other pools stay as they are."""
+
+    async def prepare() -> None:
+        async with open_store(url) as store:
+            for name in ("p", "q", "r"):
+                await active(store, await store.pools.get(PoolId(name)), WorkerId("worker-0"))
+
+    for name in ("p", "q", "r"):
+        invoke("fleet", "create", name, "--policy", "fixed", "--set", "workers=1", store=url)
+    asyncio.run(prepare())
+    invoke("fleet", "drain", "p", "worker-0", "--within", "1h", store=url)
+
+    for name, standing, leaves in (("p", "terminating", True), ("q", "active", False), ("r", "active", False)):
+        said = invoke("fleet", "status", name, store=url).output
+        (told,) = json.loads(invoke("fleet", "status", name, "--json", store=url).output)["workers"]
+        (row,) = json.loads(invoke("fleet", "workers", name, "--json", store=url).output)
+        assert f"worker-0 {standing} (healthy, 0 jobs" in said
+        assert ("1 live workers, 1 of them terminating" in said, ", leaves by 2" in said) == (leaves, leaves)
+        assert (told["status"], told["terminating"], row["terminating"]) == ("active", leaves, leaves)
+        assert standing in invoke("fleet", "workers", name, store=url).output
+        assert f"fleet {name} · 1 {standing}" in invoke("fleet", "watch", name, "--once", store=url).output

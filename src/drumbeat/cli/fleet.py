@@ -97,14 +97,21 @@ def _status_json(found: "FleetStatus") -> dict[str, Any]:
     last = found.last
     beat = None if last is None else {"n": last.n, "at": last.at, "why_not": last.why_not, "error": last.error}
     summary = {name: value for name, value in (last.summary if last else {}).items() if name not in UNSEEN}
-    workers = [asdict(each) | {"health": judge(each, found.now, found.pool.thresholds)} for each in found.workers]
+    workers = [_worker_json(each, judge(each, found.now, found.pool.thresholds)) for each in found.workers]
     return {"pool_id": found.pool.pool_id, "policy": found.pool.policy, "workers": workers, "beat": beat, "summary": summary}
 
 
+def _worker_json(worker: Worker, health: str | None) -> dict[str, Any]:
+    return asdict(worker) | {"health": health, "terminating": worker.is_terminating}
+
+
 def _print_status(found: "FleetStatus") -> None:
-    say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {len(found.workers)} live workers")
+    leaving = sum(each.is_terminating for each in found.workers)
+    live = f"{len(found.workers)} live workers" + (f", {leaving} of them terminating" if leaving else "")
+    say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {live}")
     for each in found.workers:
-        say(f"  {each.worker_id} {each.status} ({judge(each, found.now, found.pool.thresholds)}, {each.active} jobs)")
+        by = f", leaves by {text(each.drain_deadline)} UTC" if each.is_terminating and each.drain_deadline else ""
+        say(f"  {each.worker_id} {each.standing} ({judge(each, found.now, found.pool.thresholds)}, {each.active} jobs{by})")
     last = found.last
     if last is None:
         say(f"no beat yet; make one with: drumbeat fleet beat {found.pool.pool_id}")
@@ -120,7 +127,7 @@ def _print_status(found: "FleetStatus") -> None:
 
 _WORKER: Columns = {
     "worker": lambda row: row[0].worker_id,
-    "status": lambda row: row[0].status,
+    "status": lambda row: row[0].standing,
     "health": lambda row: row[1],
     "made": lambda row: row[0].created_at,
     "ready": lambda row: row[0].ready_at,
@@ -147,7 +154,7 @@ def list_workers(
 
     rows = with_control_plane(store, read)
     if as_json:
-        show_json([asdict(worker) | {"health": health} for worker, health in rows])
+        show_json([_worker_json(worker, health) for worker, health in rows])
     else:
         show(rows, _WORKER, as_json=False, nothing=f"pool {pool} has no workers; see: drumbeat fleet explain {pool}")
 

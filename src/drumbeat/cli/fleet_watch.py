@@ -21,7 +21,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
 from drumbeat.core.job import JobCounts
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
+from drumbeat.core.worker import TERMINATING, Health, Worker, WorkerStatus, judge
 from drumbeat.store.interface import Store
 
 app = typer.Typer()
@@ -102,8 +102,8 @@ class FleetScreen:
         return Group(*lines, Text(), Text("last decisions", style="bold"), *(recent or [Text("none yet", style="dim")]))
 
     def _states(self) -> str:
-        by = Counter(worker.status for worker in self.workers)
-        return ", ".join(f"{by[status]} {status}" for status in WorkerStatus if by[status]) or "no workers"
+        by = Counter(worker.standing for worker in self.workers)
+        return ", ".join(f"{by[each]} {each}" for each in (*WorkerStatus, TERMINATING) if by[each]) or "no workers"
 
     def _demand(self) -> str:
         oldest = self.counts.oldest_ready
@@ -143,7 +143,7 @@ class FleetScreen:
     def _columns(self) -> Columns:
         return {
             "worker": lambda worker: worker.worker_id,
-            "status": lambda worker: worker.status,
+            "status": lambda worker: worker.standing,
             "health": self._health,
             "age": lambda worker: self.now - worker.created_at if self.now and worker.created_at else None,
             "jobs": lambda worker: worker.active,

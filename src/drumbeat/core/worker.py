@@ -11,6 +11,7 @@ from drumbeat.core.pool import PoolId, Thresholds
 
 WorkerId = NewType("WorkerId", str)
 
+TERMINATING = "terminating"  #: what a fleet calls a live worker that is to leave
 DISK = "disk"  #: where, in what a worker says of its GPUs, it tells of the disk of its volume
 
 
@@ -127,6 +128,16 @@ class Worker:
     @property
     def is_live(self) -> bool:
         return self.status in LIVE
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether it lives and was told to leave, or leaves of itself; its row may say ``active`` until it hears of it."""
+        return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
+
+    @property
+    def standing(self) -> str:
+        """Its status as a fleet tells it: ``terminating`` from the moment it is told to leave."""
+        return TERMINATING if self.is_terminating else self.status.value
 
     @property
     def tells_of_gpu(self) -> bool:

@@ -75,7 +75,8 @@ async def show(pool_id: Id, plane: Plane) -> PoolStanding:
 def worker_shape(worker: Worker, now: datetime, home: Pool) -> WorkerShape:
     """A worker with its health by the store's clock."""
     told = {each.name: getattr(worker, each.name) for each in fields(worker)}
-    return WorkerShape.model_validate({**told, "health": judge(worker, now, home.thresholds) if worker.is_live else None})
+    health = judge(worker, now, home.thresholds) if worker.is_live else None
+    return WorkerShape.model_validate({**told, "health": health, "terminating": worker.is_terminating})
 
 
 @router.post(f"{_POOL}/pause", operation_id="pause_pool", responses=problems(404))

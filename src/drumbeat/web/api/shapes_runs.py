@@ -274,6 +274,9 @@ class WorkerShape(Shape):
     worker_id: str
     slot: int
     status: WorkerStatus
+    terminating: bool = Field(
+        default=False, description="Whether it lives and was told to leave; its status may not say so yet."
+    )
     health: Health | None = Field(description="Null once it has ended.")
     phase: str | None
     host: str | None

@@ -30,7 +30,7 @@ _SHOWN = 20
 
 _WORKERS = (
     Column(name="worker", read=lambda row: row[1].worker_id),
-    Column(name="status", read=lambda row: row[1].status, is_status=True),
+    Column(name="status", read=lambda row: row[1].standing, is_status=True),
     Column(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
     Column(name="silent", label="last heard", read=lambda row: silence(row[1], row[0].now), number=True),
     Column(name="jobs", read=lambda row: row[1].active, number=True),

@@ -36,7 +36,9 @@ _BUTTONS = """<q-btn v-for="deed in DEEDS" :key="deed.name" dense flat no-caps c
 :label="deed.label" :aria-label="deed.label + ' ' + props.row.called" @click="$parent.$emit(deed.name, props.row.key)" />"""
 _DEEDS = {"name": "deeds", "label": "", "field": "key", "align": "right"}
 _FALLING = frozenset({"poisoned", "error", "lost", "FAILED"})
-_TURNING = frozenset({"draining", "claimed", "stale", "CANCELLING", "STOPPING", "STARTING", "spawning", "starting", "delayed"})
+_TURNING = frozenset(
+    {"draining", "terminating", "claimed", "stale", "CANCELLING", "STOPPING", "STARTING", "spawning", "starting", "delayed"}
+)
 _GOING = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"})
 
 
