@@ -196,6 +196,7 @@ class ControlPlane:
         from drumbeat.fleet.act import FleetActor
         from drumbeat.fleet.decide import decide
         from drumbeat.fleet.observe import observe
+        from drumbeat.fleet.outcome import with_outcome
         from drumbeat.runtime.beat import ControlLoop
         from drumbeat.runtime.lease import Leadership
 
@@ -215,6 +216,7 @@ class ControlPlane:
             decide=decide,
             act=FleetActor(self.store, spawner, pool_id).act,
             on_beat=on_beat,
+            sum_up=with_outcome,
         )
 
     def fleet(self, name: str) -> "FleetDesk":

@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 
 from cli.given import Said, drumbeat, eventually, invoke, ran
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.fake import FakeSpawner, ListFails
 from drumbeat.store import open_store
 from drumbeat.store.contract.given import active
 
@@ -281,3 +284,23 @@ def test_whoever_is_told_to_leave_is_shown_as_terminating(url: str) -> None:
         assert (told["status"], told["terminating"], row["terminating"]) == ("active", leaves, leaves)
         assert standing in invoke("fleet", "workers", name, store=url).output
         assert f"fleet {name} · 1 {standing}" in invoke("fleet", "watch", name, "--once", store=url).output
+
+
+@pytest.mark.parametrize("how", ["for people", "--json"])
+def test_a_plan_and_a_beat_never_hide_a_failing_provider(url: str, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    invoke("fleet", "create", "p", "--policy", "fixed", "--set", "workers=0", store=url)
+    spawner = FakeSpawner(SystemClock(), [ListFails(reason="HTTP 401: invalid bearer token", times=2)])
+    monkeypatch.setattr(ControlPlane, "spawner", lambda plane, provider: spawner)
+    words = () if how == "for people" else (how,)
+
+    plan = invoke("fleet", "plan", "p", *words, store=url)
+    beat = invoke("fleet", "beat", "p", store=url)
+    after = invoke("fleet", "plan", "p", *words, store=url)
+
+    assert (plan.code, beat.code, after.code) == (1, 1, 0)
+    assert "HTTP 401: invalid bearer token" in plan.output
+    assert json.loads(beat.output)["provider_error"] == "pool p: HTTP 401: invalid bearer token"
+    assert (
+        "alarm: the provider gave no list of its instances: pool p: HTTP 401"
+        in invoke("fleet", "status", "p", store=url).output
+    )

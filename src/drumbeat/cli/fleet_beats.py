@@ -106,7 +106,7 @@ def beat(
 
     found = with_control_plane(store, work)
     show_json(found)
-    if found["failed"] or any(action.get("error") for action in found["done"]):
+    if found["failed"] or found.get("provider_error") or any(action.get("error") for action in found["done"]):
         raise typer.Exit(1)
 
 

@@ -14,7 +14,7 @@ from drumbeat.fleet.explain import Explanation, explain
 from drumbeat.fleet.keeping import check_scaled
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, spend, tariff
-from drumbeat.fleet.observe import observe
+from drumbeat.fleet.observe import observe, retry_note
 from drumbeat.fleet.recorded import is_fleets, recorded, view_of
 from drumbeat.fleet.replay import Replay, Spell, replay
 from drumbeat.fleet.settings import with_settings
@@ -127,6 +127,14 @@ class FleetDesk:
             raise NotFound(f"no live worker {', '.join(unknown)} in {self._pool_id}")
         usual = FleetPolicy.from_json(home.policy).limits(home.thresholds).drain_within
         return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, usual if within is None else within)
+
+    async def retry(self) -> datetime:
+        """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open.
+
+        Answers with when it was asked. Raises NotFound, InvalidInput.
+        """
+        await self.policy()
+        return (await self._store.notes.put(retry_note(self._pool_id), {"by": _BY_HAND})).updated_at
 
     async def kill(self, worker: str, spawner: Spawner) -> Worker:
         """End a worker now: its row is closed, its jobs go back, its instance is ended.

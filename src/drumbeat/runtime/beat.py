@@ -112,7 +112,8 @@ class ControlLoop(Generic[V, A]):
     ``observe`` is told how long this controller could not see before this beat (zero at its first), so that it may judge
     nobody by a silence that was its own. ``decide`` is pure. ``act`` does one action, carries the fence, and is safe to
     repeat. An ``observe`` or an action that does not end within ``patience`` is given up. ``on_beat`` hears what came of each
-    beat of ``run``. ``keep`` makes of a view what its row holds.
+    beat of ``run``. ``keep`` makes of a view what its row holds, ``sum_up`` of a decision's summary and what became of its
+    actions the summary that its row holds.
     """
 
     def __init__(
@@ -129,6 +130,7 @@ class ControlLoop(Generic[V, A]):
         patience: timedelta = timedelta(seconds=60),
         on_beat: Callable[[BeatReport], None] | None = None,
         keep: Callable[[V], Mapping[str, Any] | None] = encode,
+        sum_up: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
     ) -> None:
         self._store = store
         self._pool_id = pool_id
@@ -141,6 +143,7 @@ class ControlLoop(Generic[V, A]):
         self._patience = patience
         self._on_beat = on_beat
         self._keep = keep
+        self._sum_up = sum_up
         self._last_seen: timedelta | None = None
         self._store_time: datetime | None = None  #: of then, if it was a whole look
 
@@ -231,8 +234,8 @@ class ControlLoop(Generic[V, A]):
             error = str(exc)
             draft.note(f"act: {error}", exc)
         except Exception as exc:
-            log.exception("%s failed", type(action).__name__)
             error = describe(exc)
+            log.error("%s failed: %s", type(action).__name__, error, exc_info=not isinstance(exc, DrumbeatError))
         draft.actions.append(encode_action(action, error=error))
         return not draft.fenced
 
@@ -271,7 +274,7 @@ class ControlLoop(Generic[V, A]):
             why_not=decision.why_not,
             error=draft.error,
             duration=duration,
-            summary=decision.summary,
+            summary=decision.summary if self._sum_up is None else self._sum_up(decision.summary, draft.actions),
         )
 
     async def run(self, stop: asyncio.Event) -> None:

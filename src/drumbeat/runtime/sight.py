@@ -39,8 +39,7 @@ async def look(
     far apart looks at this pool are. A provider that gives no list in time raises SpawnError; with ``unlisted_too`` the look
     goes on without one, and is ``partial``. Rows of workers that were gone before ``gone_since`` are not read.
     """
-    listed = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
-    instances = listed or ()
+    instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     now = await store.now()
     last = last or await last_look(store, pool)
     workers = await store.workers.list(pool.pool_id, gone_since=gone_since)
@@ -57,19 +56,21 @@ async def look(
             )
             for instance in instances
         ),
-        partial=listed is None,
+        partial=unlisted is not None,
+        unlisted=unlisted,
         unnoted={} if spawner.traits.unique_names else unnoted(workers, instances),
     )
 
 
-async def _listed(spawner: Spawner, pool: Pool, clock: Clock, *, unlisted_too: bool) -> Sequence[Instance] | None:
+async def _listed(spawner: Spawner, pool: Pool, clock: Clock, *, unlisted_too: bool) -> tuple[Sequence[Instance], str | None]:
+    """The instances; or none, and why there is no list."""
     try:
-        return await _in_time(spawner, pool, clock)
+        return await _in_time(spawner, pool, clock), None
     except SpawnError as exc:
         if not unlisted_too:
             raise
         log.warning("the instances of %s could not be listed; going by the rows alone: %s", pool.pool_id, exc)
-        return None
+        return (), str(exc) or type(exc).__name__
 
 
 async def _in_time(spawner: Spawner, pool: Pool, clock: Clock) -> Sequence[Instance]:

@@ -61,6 +61,7 @@ class Traits:
     usual_start: timedelta = timedelta(seconds=1)  #: from spawn to a process that runs
     settle: timedelta = timedelta()  #: so long may an instance still turn up whose spawn was never answered
     expands_volumes: bool = False  #: it is an ``ExpandsVolumes`` as well
+    asked_with: str = ""  #: another one once the key or the settings it asks its provider with have changed; not the key
 
 
 @runtime_checkable
@@ -70,6 +71,15 @@ class ExpandsVolumes(Protocol):
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         """Make a volume so large, unless it is already, and answer with its size in GB. It never shrinks, nor grows twice for
         one size that is asked twice. Raises SpawnError, also if it is far smaller than what its workers see (``seen_gb``)."""
+        ...
+
+
+@runtime_checkable
+class ForgetsRefusals(Protocol):
+    """A spawner that remembers what its provider refused, and can be told to try all of it again."""
+
+    def forget_refusals(self, pool_id: PoolId) -> None:
+        """Ask for this pool as if nothing had been refused; what other pools of the account met with is forgotten too."""
         ...
 
 

@@ -167,7 +167,7 @@ class TestFleet:
     ) -> None:
         fleet, store = "elsewhere", furnished.plane.store
         policy = fleet_policy(None, {"policy": "lag_aware", "provider": "runpod", "price_per_hour": "2"})
-        home = await furnished.plane.create_fleet(fleet, policy)
+        home = await store.pools.create(pool(fleet, PoolKind.FLEET, **policy.to_json()))
         await moved(store, await joined(store, home, WorkerId("w1")), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
         answers = [
             await api.get(f"/api/v1/fleet/{fleet}/plan"),
@@ -176,7 +176,7 @@ class TestFleet:
         ]
 
         assert {answer.status_code for answer in answers} == {422}
-        assert {"RunPod's pods can reach" in answer.json()["detail"] for answer in answers} == {True}
+        assert {"workers of runpod can reach" in answer.json()["detail"] for answer in answers} == {True}
         assert [each.status for each in await store.workers.list(PoolId(fleet))] == [WorkerStatus.ACTIVE]
 
     async def test_a_trace_of_jobs_that_take_no_time_is_simulated_too(self, api: httpx.AsyncClient) -> None:

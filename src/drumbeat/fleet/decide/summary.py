@@ -39,8 +39,10 @@ def summary(view: FleetView, crew: Crew, verdict: Verdict, actions: Sequence[Act
         "limits": plain(verdict.limits),
         "state": plain(state),
     }
-    if found := alarms(view, actions):
+    if found := alarms(view, state):
         told["alarms"] = found
+    if view.unlisted is not None:
+        told["provider_error"] = view.unlisted
     if view.provider.price_per_hour or view.policy.price_per_hour:
         told["spend"] = {"burn_per_hour": burn(view.workers, tariff(view.policy, view.provider)), **plain(view.spent)}
     return told

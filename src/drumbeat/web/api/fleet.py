@@ -71,6 +71,7 @@ class Explained(Shape):
     wanted: int
     actions: list[str]
     why_not: str | None
+    provider_error: str | None = Field(description="Why the provider could not be asked, or is not asked now.")
     sentences: list[str]
 
 
@@ -109,6 +110,13 @@ class Asked(Shape):
     """Workers that were newly asked."""
 
     workers: list[str]
+
+
+class RetryShape(Shape):
+    """When the provider was asked to be tried again."""
+
+    pool_id: str
+    retry_at: datetime
 
 
 class TraceJob(Body):
@@ -175,7 +183,7 @@ async def explain(
 
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", dependencies=OPERATORS, responses=problems(404, 409, 502))
 async def plan(pool_id: Id, plane: Plane) -> Explained:
-    """What a beat would do now. Nothing is written or changed."""
+    """What a beat would do now. Nothing is written or changed. A provider that fails is in ``provider_error``."""
     async with plane.fleet_spawner(pool_id) as spawner:
         return _explained(await (await _desk(plane, pool_id)).plan(spawner))
 
@@ -197,6 +205,12 @@ async def drain(pool_id: Id, plane: Plane, body: Drain = EVERYBODY) -> Asked:
     """Ask workers to finish what they hold and leave."""
     limit = None if body.within is None else timedelta(seconds=body.within)
     return Asked(workers=list(await (await _desk(plane, pool_id)).drain(body.workers, limit)))
+
+
+@router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
+async def retry(pool_id: Id, plane: Plane) -> RetryShape:
+    """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open."""
+    return RetryShape(pool_id=pool_id, retry_at=await (await _desk(plane, pool_id)).retry())
 
 
 @router.post(f"{_FLEET}/workers/{{worker_id}}/kill", operation_id="kill_worker", responses=problems(404, 409, 502))
