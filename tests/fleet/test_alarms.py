@@ -47,7 +47,7 @@ def deeds(*errors: str | None) -> list[dict[str, Any]]:
         (
             deeds("worker-0: HTTP 401: no", "not tried: it failed", "not tried: it failed"),
             ["3 workers could not be started: worker-0: HTTP 401: no"],
-            (0, 3),
+            (0, 1),
         ),
         (
             [*deeds(None, "worker-1: full"), {"type": "Reap", "worker_id": "worker-7", "error": "the provider refused"}],

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from drumbeat.core.beat import Beat
 from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import InvalidInput, NotFound
@@ -152,8 +154,19 @@ class FleetDesk:
 
     async def spend(self, spawner: Spawner) -> Spent:
         """Money, by the prices of now."""
+        return await self._spent(_provider(spawner))
+
+    async def last_beat(self) -> Beat | None:
+        """The fleet's last beat; those of checkers are passed over."""
+        return await self._last_beat(None)
+
+    async def spent_by(self, last: Beat | None) -> Spent:
+        """Money, by the provider's prices as a beat saw them: no provider is asked."""
+        return await self._spent(_provider_in(last))
+
+    async def _spent(self, provider: Provider) -> Spent:
         policy, now = await self.policy(), await self._store.now()
-        at = tariff(policy, _provider(spawner))
+        at = tariff(policy, provider)
         workers = await self._store.workers.list(self._pool_id, gone_since=billed_since(now))
         return Spent(
             price_per_hour=at.price,
@@ -167,6 +180,14 @@ class FleetDesk:
 
 def _changed(settings: Mapping[str, Any]) -> Callable[[FleetPolicy], FleetPolicy] | None:
     return (lambda policy: with_settings(policy, settings)) if settings else None
+
+
+def _provider_in(last: Beat | None) -> Provider:
+    """The provider as a beat saw it; what cannot be read has no price."""
+    try:
+        return msgspec.convert(((last.view or {}) if last else {}).get("provider") or {}, Provider)
+    except msgspec.ValidationError:
+        return Provider()
 
 
 def _provider(spawner: Spawner) -> Provider:

@@ -14,15 +14,15 @@ def with_outcome(summary: Mapping[str, Any], deeds: Sequence[Deed]) -> dict[str,
     if "actions" not in summary:
         return dict(summary)
     spawned = [deed for deed in deeds if deed["type"] == "Spawn"]
-    failed = sum("error" in deed for deed in spawned)
-    counted = {**summary["actions"], "workers_spawned": len(spawned) - failed, "spawns_failed": failed}
+    done = sum("error" not in deed for deed in spawned)
+    counted = {**summary["actions"], "workers_spawned": done, "spawns_failed": sum(map(was_refused, spawned))}
     alarms = [*summary.get("alarms", ()), *_starts(spawned), *_failures(deeds)]
     return {**summary, "actions": counted, **({"alarms": alarms} if alarms else {})}
 
 
-def is_whole(summary: Mapping[str, Any], deeds: Sequence[Deed], error: str | None) -> bool:
-    """Whether nothing of a beat failed: no stage, no action, and its provider gave a list."""
-    return error is None and not summary.get("provider_error") and not any("error" in deed for deed in deeds)
+def was_refused(deed: Deed) -> bool:
+    """Whether the provider was asked for it in vain; what was not tried was not asked."""
+    return "error" in deed and not str(deed["error"]).startswith("not ")
 
 
 def _starts(spawned: Sequence[Deed]) -> Iterator[str]:

@@ -7,12 +7,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from drumbeat.control_plane import ControlPlane
-from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.offline import fleet_policy
-from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.contract.given import joined, moved
 from web.given import Web, fleet
 
@@ -238,23 +235,6 @@ class TestHealth:
         assert any(line.startswith('drumbeat_spent{pool="fleet",period="month"} ') for line in lines)
         helped = {line.split()[2] for line in lines if line.startswith("# HELP")}
         assert {line.partition("{")[0].split()[0] for line in lines if not line.startswith("#")} == helped
-
-    async def test_money_is_asked_of_the_provider_that_has_the_workers(
-        self, furnished: Web, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked: list[str] = []
-
-        def spawner(plane: ControlPlane, provider: str) -> FakeSpawner:
-            asked.append(provider)
-            return FakeSpawner(SystemClock())
-
-        monkeypatch.setattr(ControlPlane, "spawner", spawner)
-        await furnished.plane.store.pools.create(pool("rented", PoolKind.FLEET, price_per_hour=2, provider="runpod"))
-
-        answer = await api.get("/metrics")
-
-        assert 'drumbeat_burn_per_hour{pool="rented"} 0' in answer.text.splitlines()
-        assert sorted(set(asked)) == ["local", "runpod"]
 
     async def test_its_description_is_whole(self, api: httpx.AsyncClient) -> None:
         found = (await api.get("/api/v1/openapi.json")).json()

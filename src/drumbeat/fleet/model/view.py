@@ -160,6 +160,7 @@ class FleetState:
     missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers not listed, and since when
     backoff: BackoffState = BackoffState()
     breaker: BreakerState = BreakerState()
+    failed_spawns: int = 0  #: how often the provider failed to start a worker, before the beat that left this
     services: tuple[ServiceTime, ...] = ()
     counted_from: datetime | None = None  #: arrivals are known since then; the seconds below count from there
     arrivals: tuple[tuple[float, int], ...] = ()  #: when a beat was, and how many came since the one before; oldest first
