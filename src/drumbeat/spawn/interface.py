@@ -97,7 +97,8 @@ class Spawner(Protocol):
         ...
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
-        """Every instance of the pool that is pending or running, and those that exited while this spawner watched."""
+        """Every instance of the pool that is pending or running, and those that exited while this spawner watched; where it can
+        know of them, also those that exited before and were not terminated since."""
         ...
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
