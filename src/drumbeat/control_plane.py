@@ -77,8 +77,9 @@ class WorkDone:
 
     worker_id: str
     code: ExitCode
-    finished: int
-    failed: int
+    ended: int = 0  #: attempts that are over: finished, failed, cancelled or given back
+    finished: int = 0  #: jobs that are done
+    failed: int = 0
 
 
 @asynccontextmanager

@@ -25,6 +25,7 @@ from drumbeat.store.interface import Joining
 if TYPE_CHECKING:
     from drumbeat.pool.handlers import Handlers
     from drumbeat.pool.work import WorkPlan
+    from drumbeat.pool.workload import JobWorkload
 
 
 class Lives:
@@ -58,8 +59,8 @@ class Lives:
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
         workload = self._job_workload(home, identity, plan, handlers)
         code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
-        figures = workload.figures
-        return WorkDone(worker_id=me, code=code, finished=figures.operations, failed=figures.errors)
+        tally = workload.hand.tally
+        return WorkDone(worker_id=me, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
     def _workload(self, home: Pool, identity: Joining) -> Workload:
         if home.kind is PoolKind.FLEET:
@@ -76,7 +77,7 @@ class Lives:
 
     def _job_workload(
         self, home: Pool, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
-    ) -> Workload:
+    ) -> "JobWorkload":
         from drumbeat.pool.work import plan_of
         from drumbeat.pool.worker import job_workload
 

@@ -47,7 +47,7 @@ def be_job_worker(
     with logging_to_stderr(logging.WARNING):
         done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id))
     _tell(done, as_json=as_json)
-    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.finished else int(done.code)
+    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.ended else int(done.code)
 
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,6 +75,14 @@ def _tell(done: WorkDone, *, as_json: bool) -> None:
     if as_json:
         from drumbeat.cli.render import show_json
 
-        show_json({"worker_id": done.worker_id, "finished": done.finished, "failed": done.failed, "exit_code": done.code})
+        counts = {"ended": done.ended, "finished": done.finished, "failed": done.failed}
+        show_json({"worker_id": done.worker_id, **counts, "exit_code": done.code})
     elif done.code is ExitCode.CLEAN:
-        print(f"worked on {done.finished} jobs, {done.failed} failed", file=sys.stderr)
+        print(_summary(done), file=sys.stderr)
+
+
+def _summary(done: WorkDone) -> str:
+    others = done.ended - done.finished - done.failed
+    more = f", {others} cancelled, given back or taken over by others" if others else ""
+    jobs = "1 job" if done.ended == 1 else f"{done.ended} jobs"
+    return f"worked on {jobs}: {done.finished} finished, {done.failed} failed{more}"

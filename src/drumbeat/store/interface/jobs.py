@@ -24,6 +24,10 @@ class Claiming:
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()  #: only jobs of these types; none named: of every type
 
+    def could_have(self, job_type: str, capability: str | None) -> bool:
+        """Whether a job of this type that needs this capability may be this worker's."""
+        return (not self.types or job_type in self.types) and (not capability or capability in self.capabilities)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
@@ -158,6 +162,13 @@ class Jobs(Protocol):
 
     async def wait_alone(self, pool_id: PoolId) -> bool:
         """Whether ready jobs of the pool wait for a worker that runs nothing else."""
+        ...
+
+    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        """How long until ``expire`` can take back a claim that has run out, among jobs this worker could claim; zero: now.
+
+        None: every claim on such jobs is kept by its holder. One that ran out and was renewed since is.
+        """
         ...
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:

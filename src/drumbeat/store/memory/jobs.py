@@ -10,6 +10,7 @@ from drumbeat.core.errors import NotFound
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.store.interface import Claiming
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import Table, operation
 
@@ -100,6 +101,19 @@ class MemoryJobs(Table):
     @operation
     def wait_alone(self, pool_id: PoolId) -> bool:
         return any(job.must_run_alone for job in self._ready(pool_id))
+
+    @operation
+    def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        now = self.state.now()
+        ends = [
+            job.lease_until
+            for job in self._rows(claiming.pool_id).jobs.values()
+            if job.status is JobStatus.CLAIMED
+            and job.lease_until is not None
+            and (job.lease_extended or job.lease_until <= now)
+            and claiming.could_have(job.type, job.capability)
+        ]
+        return max(min(ends) - now, timedelta()) if ends else None
 
     @operation
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:

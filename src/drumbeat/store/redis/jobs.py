@@ -8,9 +8,10 @@ from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.job_rows import attempts_of, holder_word, job_of, jobs_of
+from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_word, job_of, jobs_of
 from drumbeat.store.redis.rows import moment, to_us
 
 _PAGE = 500  #: how many jobs one script looks at, so that the server is free for others in between
@@ -83,6 +84,10 @@ class RedisJobs:
 
     async def wait_alone(self, pool_id: PoolId) -> bool:
         return bool(await self._database.run("job_wait_alone", pool_id))
+
+    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        left = await self._database.run("job_overdue", *claiming_words(claiming))
+        return None if left is None else timedelta(microseconds=int(left))
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))

@@ -9,6 +9,7 @@ from drumbeat.core.errors import NotFound
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
@@ -96,6 +97,11 @@ class SqlJobs:
 
     async def wait_alone(self, pool_id: PoolId) -> bool:
         return bool(await self._database.read("any_alone", {"pool_id": pool_id}))
+
+    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        rows = await self._database.read("list_overdue", {"pool_id": claiming.pool_id})
+        left = [row["lease_until"] - row["now"] for row in rows if claiming.could_have(row["type"], row["capability"])]
+        return timedelta(microseconds=max(min(left), 0)) if left else None
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         requeued = await self._database.transact(_requeue(pool_id, job_ids))

@@ -5,7 +5,7 @@ local pool, most, at, demand, counted, answer = ARGV[1], tonumber(ARGV[2]), now(
 promote(pool, at)
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
   local lane = string.sub(head, NUMBER + 1)
-  local needs = lane == '' and PLAIN or cjson.decode(lane)
+  local needs = needs_of(lane)
   local capability, group, jobs = needs[1], needs[3], call('ZCARD', lane_key(pool, lane))
   if capability == cjson.null then capability = '' end
   if group ~= cjson.null and (needs[4] ~= cjson.null or needs[5] ~= cjson.null) then

@@ -519,6 +519,12 @@ SELECT @now AS now,
 -- name: any_expired
 SELECT 1 AS expired FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
 
+-- name: list_overdue
+-- Claims that have run out and were not renewed since: when the first of each kind of job can be taken back.
+SELECT type, capability, MIN(lease_until) AS lease_until, @now AS now FROM drumbeat.jobs
+ WHERE pool_id = :pool_id AND status = 'claimed' AND (lease_until <= @now OR lease_extended = 1)
+ GROUP BY type, capability;
+
 -- name: any_alone
 SELECT 1 AS alone FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'pending' AND alone = 1 AND delayed = 0 LIMIT 1;
 
