@@ -130,6 +130,19 @@ def test_status_shows_counts_and_pause(url: str) -> None:
     assert "is paused until it is resumed" in invoke("pool", "pause", "p", store=url).output
 
 
+def test_status_and_explain_name_jobs_without_a_handler(url: str) -> None:
+    invoke("pool", "create", "p", "--handler", "resize=m:f", store=url)
+    ids = [invoke("pool", "push", "p", "1", "--type", "x", store=url).output.strip() for _ in range(2)]
+    invoke("pool", "push", "p", "1", "--type", "resize", store=url)
+
+    add = "drumbeat pool create p --update --handler x=module:function"
+    assert f"2 jobs of type 'x' wait: no handler; add one with: {add}" in invoke("pool", "status", "p", store=url).output
+    assert told(url, "status", "p")["unhandled"] == {"x": 2}
+    assert told(url, "explain", "p", ids[0])["reasons"][0]["says"] == (
+        f"the pool has no handler for type 'x'; it has: resize; add one with: {add}"
+    )
+
+
 def test_a_job_is_shown_explained_cancelled_and_requeued(url: str) -> None:
     (job_id,) = pushed(url, {"a": 1})
 

@@ -109,7 +109,7 @@ def _status_json(found: PoolStatus) -> dict[str, object]:
     health = [asdict(worker) | {"health": _health(found, worker)} for worker in found.workers]
     counts = asdict(found.counts) | {"pending": found.counts.pending}
     told = {"pool_id": found.pool.pool_id, "paused": found.is_paused, "trouble": found.trouble, "now": found.now}
-    return {**told, "jobs": counts, "workers": health}
+    return {**told, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
 
 
 def _health(found: PoolStatus, worker: Worker) -> Health:
@@ -124,6 +124,8 @@ def _print(found: PoolStatus) -> None:
     waiting = f"{counts.ready} ready{oldest}, {counts.delayed} delayed, {counts.claimed} claimed"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
+    if found.no_handler is not None:
+        say(found.no_handler, style="yellow")
     if found.trouble is not None:
         say(f"nobody is started: {found.trouble}", style="red")
 

@@ -1,7 +1,7 @@
 """A pool's desk: everything a caller may ask of one pool of jobs. The client, the command line and adapters all stand here."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +35,14 @@ class PoolStatus:
     workers: tuple[Worker, ...]  #: the live ones
     now: datetime
     trouble: str | None = None  #: what keeps workers from being started
+    unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
+
+    @property
+    def no_handler(self) -> str | None:
+        """What to tell of jobs that wait for a handler."""
+        from drumbeat.pool.model import no_handler
+
+        return no_handler(self.pool.pool_id, self.unhandled)
 
     @property
     def is_paused(self) -> bool:
@@ -216,14 +224,17 @@ class PoolDesk:
         """Counts, workers and whether it is paused."""
         from drumbeat.pool.breaker import streak, trouble
         from drumbeat.pool.model import PoolPolicy
+        from drumbeat.pool.observe import unhandled
 
         home, workers = await self.get(), await self._store.workers.list(self.pool_id)
+        policy = PoolPolicy.from_json(home.policy)
         return PoolStatus(
             pool=home,
             counts=await self._store.jobs.counts(self.pool_id),
             workers=tuple(worker for worker in workers if worker.is_live),
             now=await self._store.now(),
-            trouble=trouble(streak(workers, PoolPolicy.from_json(home.policy).mended_at)),
+            trouble=trouble(streak(workers, policy.mended_at)),
+            unhandled=await unhandled(self._store, self.pool_id, policy),
         )
 
     async def explain(self, job_id: str) -> "Explanation":

@@ -8,6 +8,7 @@ from enum import StrEnum
 from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
+from drumbeat.pool.model import handler_command
 
 MOST_NAMED = 5
 
@@ -170,9 +171,9 @@ def _group(facts: Facts, group: str) -> Iterator[Reason]:
 def _short_of_workers(facts: Facts) -> Iterator[Reason]:
     job, able = facts.job, _able(facts)
     if facts.types and job.type not in facts.types:
-        yield Reason(
-            why=Why.NO_HANDLER, says=f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
-        )
+        add = handler_command(facts.pool.pool_id, job.type)
+        had = f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
+        yield Reason(why=Why.NO_HANDLER, says=f"{had}; add one with: {add}")
     if facts.trouble is not None:
         yield Reason(why=Why.WORKERS_FAIL, says=facts.trouble)
     if not facts.workers:

@@ -30,7 +30,7 @@ async def observe(
     most = policy.slots + _MORE
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
     rows = {row.worker_id: row for row in sight.workers}
-    claims = tuple(_claim(job, rows, sight.now) for job in claimed)
+    claims = tuple(_claim(job, rows, sight.now, policy) for job in claimed)
     return PoolView(
         pool_id=pool_id,
         now=sight.now,
@@ -40,13 +40,20 @@ async def observe(
         policy=policy,
         workers=concerned(sight, claims),
         instances=sight.instances,
-        demand=await store.jobs.demand(pool_id, most),
+        demand=await store.jobs.demand(pool_id, most, policy.types),
+        unhandled=await unhandled(store, pool_id, policy),
         claims=claims,
         more_claims=len(claimed) == most,
         next_number=next_number(pool_id, sight),
         streak=streak(sight.workers, policy.mended_at),
         is_scaled=pool.is_scaled,
     )
+
+
+async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mapping[str, int]:
+    """Ready jobs that no worker of the pool has a handler for, by type."""
+    waiting = await store.jobs.by_type(pool_id) if policy.types else {}
+    return {kind: jobs for kind, jobs in waiting.items() if not policy.handles(kind)}
 
 
 def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
@@ -78,7 +85,7 @@ def next_number(pool_id: PoolId, sight: Sight) -> int:
     return max(numbers, default=-1) + 1
 
 
-def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime) -> Claim:
+def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:
     if job.holder is None:
         raise ValueError(f"job {job.job_id} is claimed by nobody; expected the store to name its holder")
     return Claim(
@@ -86,5 +93,5 @@ def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime) -> Claim:
         expired=job.lease_until is not None and job.lease_until <= now,
         extended=job.lease_extended,
         capability=job.capability or "",
-        comes_back=job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes,
+        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes) and policy.handles(job.type),
     )

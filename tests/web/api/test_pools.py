@@ -28,7 +28,17 @@ class TestPools:
         }  # fmt: skip
         shown = (await api.get(made.headers["Location"])).json()
         assert (shown["jobs"]["ready"], shown["workers"], shown["paused"]) == (0, [], False)
+        assert (shown["unhandled"], shown["no_handler"], shown["trouble"]) == ({}, None, None)
         assert "made" in [each["pool_id"] for each in (await api.get("/api/v1/pools", params={"kind": "jobs"})).json()]
+
+    async def test_jobs_without_a_handler_are_told(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        await furnished.plane.pool("typed").create(handlers={"resize": "m:f"})
+        await api.post("/api/v1/pools/typed/jobs", json={"payload": 1, "type": "x"})
+
+        shown = (await api.get("/api/v1/pools/typed")).json()
+
+        assert shown["unhandled"] == {"x": 1}
+        assert shown["no_handler"].startswith("1 job of type 'x' waits: no handler; add one with: drumbeat pool create typed")
 
     async def test_what_its_workers_run_is_not_said_over_http(self, api: httpx.AsyncClient) -> None:
         answer = await api.post("/api/v1/pools", json={"pool_id": "evil", "handlers": {"": "command:rm -rf /"}})

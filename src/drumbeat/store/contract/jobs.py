@@ -6,7 +6,7 @@ import pytest
 
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, Given, new_pool, unique
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
@@ -170,6 +170,39 @@ class JobsContract(Given):
         await pushed(store, pool, "plain", "plain")
 
         assert dict(await store.jobs.demand(pool.pool_id, most=3)) == {"": 3, "gpu": 3}
+
+    async def test_demand_counts_jobs_of_the_types_asked_for(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, *range(15), type='odd, "type"')
+        await pushed(store, pool, 1, 2, type="handled", capability="gpu")
+        await pushed(store, pool, *range(30), type="other", group="g", group_limit=40)
+        await pushed(store, pool, *range(3), type="handled", group="g", group_limit=40)
+        await pushed(store, pool, 1, type="late", delay=MINUTE)
+        await pushed(store, pool, 1)
+
+        async def demand(*types: str) -> dict[str, int]:
+            return dict(await store.jobs.demand(pool.pool_id, 2, types))
+
+        assert (await demand("handled"), await demand('odd, "type"'), await demand("")) == (
+            {"": 2, "gpu": 2},
+            {"": 2},
+            {"": 1},
+        )
+        assert (await demand("late"), await demand("none"), await demand()) == ({}, {}, {"": 2, "gpu": 2})
+        await elapse(2 * MINUTE)
+        assert await demand("late", "none") == {"": 1}
+
+    async def test_ready_jobs_are_counted_by_type(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, *range(5), type="a")
+        await pushed(store, pool, 1, 2, group="g", group_limit=1, capability="gpu", type="b")
+        await pushed(store, pool, 3, type="late", delay=MINUTE)
+        await pushed(store, pool, 4, priority=-1)
+        assert dict(await store.jobs.by_type(pool.pool_id)) == {"a": 5, "b": 2, "": 1}
+
+        await claimed(store, pool)
+        await elapse(2 * MINUTE)
+        assert dict(await store.jobs.by_type(pool.pool_id)) == {"a": 4, "b": 2, "": 1, "late": 1}
+        assert (await store.jobs.by_type(pool.pool_id, most=3))["a"] == 3
+        assert dict(await store.jobs.by_type(PoolId(unique("nowhere")))) == {}
 
     async def test_a_pending_job_is_cancelled_at_once(self, store: Store, pool: Pool) -> None:
         ids = [*await pushed(store, pool, 1), *await pushed(store, pool, 2, delay=MINUTE)]

@@ -147,9 +147,14 @@ class Jobs(Protocol):
         """How the queue stands, each count up to ``most``."""
         ...
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
         """Ready jobs by the capability they need ('' for none), each up to ``most``; of a group no more than its limit and its
-        rate have room for now. Jobs of which nobody may claim any more count for nothing."""
+        rate have room for now. Jobs of which nobody may claim any more count for nothing. ``types`` limits it to jobs of these
+        types; none named: every type."""
+        ...
+
+    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        """How many jobs of each type are ready. Of a longer queue only about ``most`` jobs are looked at, the first in line."""
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:

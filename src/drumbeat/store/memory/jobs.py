@@ -76,9 +76,9 @@ class MemoryJobs(Table):
         )
 
     @operation
-    def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+    def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
         rows = self._rows(pool_id)
-        in_order = sorted(self._ready(pool_id), key=lambda job: (-job.priority, rows.numbers[job.job_id]))
+        in_order = [job for job in self._in_order(pool_id) if not types or job.type in types]
         running = Counter(job.group for job in rows.jobs.values() if job.status is JobStatus.CLAIMED)
         places, needed = Counter[str | None](), Counter[str]()
         for job in in_order:
@@ -87,6 +87,10 @@ class MemoryJobs(Table):
             if not limited or rows.has_room(job, running[job.group], self.state.now(), places[job.group]):
                 needed[job.capability or ""] += 1
         return {capability: min(count, most) for capability, count in needed.items()}
+
+    @operation
+    def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        return Counter(job.type for job in self._in_order(pool_id)[:most])
 
     @operation
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
@@ -170,6 +174,10 @@ class MemoryJobs(Table):
         rows = self._rows(pool_id)
         rows.promote(self.state.now())
         return rows.ready()
+
+    def _in_order(self, pool_id: PoolId) -> Sequence[Job]:
+        rows = self._rows(pool_id)
+        return sorted(self._ready(pool_id), key=lambda job: (-job.priority, rows.numbers[job.job_id]))
 
     def _cancel(self, job: Job) -> Job:
         pending = job.status is JobStatus.PENDING

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import isfinite
+from typing import Any
 
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
@@ -68,9 +69,11 @@ class RedisJobs:
             oldest_ready=moment(oldest),
         )
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        flat = await self._database.run("job_demand", pool_id, most)
-        return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
+    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
+        return _counts(await self._database.run("job_demand", pool_id, most, *types))
+
+    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        return _counts(await self._database.run("job_types", pool_id, most))
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return jobs_of(await self._database.run("job_cancel", *dict.fromkeys(job_ids)))
@@ -112,6 +115,10 @@ class RedisJobs:
         if number is None:
             raise NotFound(f"no job {job_id} in this pool to list from; start from the first")
         return number
+
+
+def _counts(flat: Sequence[Any]) -> dict[str, int]:
+    return {name.decode(): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def _no_job(job_id: JobId) -> NotFound:

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, Token
@@ -13,7 +14,7 @@ from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
-from drumbeat.store.sql.rows import moment, to_us
+from drumbeat.store.sql.rows import dump, moment, to_us
 
 _AS_MANY = 10  #: times what is asked for is looked at before the whole queue is
 _ALL = 2_000_000_000
@@ -67,26 +68,31 @@ class SqlJobs:
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
         return await self._database.transact(_count(pool_id, most))
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        rows = await self._counted(pool_id, most)
+    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
+        asked = {"pool_id": pool_id, "most": most, "types": dump([*types])}
+        rows = await self._counted(asked)
         needed = Counter[str]()
         for row in rows:
             needed[row["capability"]] += 0 if row["limited"] else row["jobs"]
         if any(row["limited"] and row["due"] for row in rows):
             await self._database.transact(_promote(pool_id))
         if any(row["limited"] for row in rows):
-            for group in await self._database.read("list_limited", {"pool_id": pool_id, "most": most}):
+            for group in await self._database.read("list_limited", asked):
                 needed.update(with_room(group))
         return {capability: min(count, most) for capability, count in needed.items() if count}
 
-    async def _counted(self, pool_id: PoolId, most: int) -> Sequence[Row]:
+    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        rows = await self._database.read("count_types", {"pool_id": pool_id, "most": most})
+        return {row["type"]: int(row["jobs"]) for row in rows}
+
+    async def _counted(self, asked: Mapping[str, Any]) -> Sequence[Row]:
         """The first of the queue tell enough where they are as many and all alike; else all of it is looked through."""
-        some = most * _AS_MANY
-        rows = await self._database.read("count_demand", {"pool_id": pool_id, "most": some})
+        some = asked["most"] * _AS_MANY
+        rows = await self._database.read("count_demand", {**asked, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]
         if not others or all(sum(row["jobs"] for row in rows if row["due"] == due) < some for due in (0, 1)):
             return rows
-        return await self._database.read("count_demand", {"pool_id": pool_id, "most": _ALL})
+        return await self._database.read("count_demand", {**asked, "most": _ALL})
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return await self._database.transact(_cancel(job_ids))

@@ -59,6 +59,7 @@ def dialect(schema: str) -> Dialect:
             "for_update": "FOR UPDATE",
         },
         calls={
+            "texts": lambda given: f"json_array_elements_text(CAST(CAST({given} AS text) AS json)) AS texts(value)",
             "time": lambda us: f"to_timestamp(({us}) / 1000000.0)",
             "json_object": lambda *parts: f"jsonb_build_object({', '.join(parts)})",
             "json_filled": lambda document, *pairs: f"(jsonb_build_object({', '.join(pairs)}) || {document})",

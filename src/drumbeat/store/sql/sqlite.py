@@ -76,6 +76,7 @@ DIALECT = Dialect(
         "for_update": "",
     },
     calls={
+        "texts": lambda given: f"json_each({given})",
         "time": lambda us: f"strftime('%Y-%m-%d %H:%M:%f', ({us}) / 1000000.0, 'unixepoch')",
         "json_object": lambda *parts: f"json_object({', '.join(parts)})",
         "json_filled": lambda document, *pairs: f"json_insert({document}, {_paths(pairs)})",

@@ -67,6 +67,9 @@ async def show(pool_id: Id, plane: Plane) -> PoolStanding:
         paused=found.is_paused,
         jobs=counts,
         oldest_waits=found.oldest_waits.total_seconds() if found.oldest_waits is not None else None,
+        unhandled=dict(found.unhandled),
+        no_handler=found.no_handler,
+        trouble=found.trouble,
         workers=[worker_shape(each, found.now, found.pool) for each in found.workers],
         now=found.now,
     )

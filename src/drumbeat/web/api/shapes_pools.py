@@ -66,6 +66,9 @@ class PoolStanding(Shape):
     paused: bool
     jobs: Counts
     oldest_waits: Seconds | None
+    unhandled: dict[str, int]
+    no_handler: str | None
+    trouble: str | None
     workers: list[WorkerShape]
     now: datetime
 

@@ -597,14 +597,24 @@ SELECT capability, limited, due, COUNT(*) AS jobs
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
-                        LIMIT CAST(:most AS INTEGER)) a
+                          AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types))) LIMIT CAST(:most AS INTEGER)) a
          UNION ALL
         SELECT * FROM (SELECT COALESCE(j.capability, '') AS capability, 1 AS due,
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-                          AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) c
+                          AND j.not_before <= @now AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types))) LIMIT CAST(:most AS INTEGER)) b) c
  GROUP BY capability, limited, due;
+
+-- name: count_types
+-- Of so many jobs at the head of the queue, and of as many that came due before anybody has promoted them.
+SELECT type, COUNT(*) AS jobs
+  FROM (SELECT * FROM (SELECT j.type FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                        ORDER BY j.priority DESC, j.seq LIMIT CAST(:most AS INTEGER)) a
+         UNION ALL
+        SELECT * FROM (SELECT j.type FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                          AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) c
+ GROUP BY type;
 
 -- name: note_progress
 UPDATE drumbeat.jobs SET progress = CAST(:share AS @real), progress_note = :note

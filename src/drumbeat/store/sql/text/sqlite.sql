@@ -127,11 +127,11 @@ RETURNING *;
 -- how many run, how many were claimed within its rate's time, and the first of its jobs.
 WITH RECURSIVE groups (group_key) AS (
     SELECT MIN(j.group_key) FROM jobs j
-     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
        AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
     UNION ALL
     SELECT (SELECT MIN(j.group_key) FROM jobs j
-             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key > groups.group_key)
       FROM groups WHERE groups.group_key IS NOT NULL
 )
@@ -141,12 +141,12 @@ SELECT (SELECT COUNT(*) FROM jobs j
          WHERE c.pool_id = :pool_id AND c.group_key = groups.group_key AND c.at > @now - (
                SELECT MAX(first.rate_us)
                  FROM (SELECT j.rate_us FROM jobs j
-                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                           AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                         LIMIT 1) first)) AS recent,
        (SELECT json_group_array(json_array(first.capability, first.group_limit, first.rate_count))
           FROM (SELECT j.capability, j.group_limit, j.rate_count FROM jobs j
-                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                    AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                  LIMIT :most) first) AS firsts
   FROM groups WHERE groups.group_key IS NOT NULL LIMIT :most * 10 + 100;
