@@ -192,6 +192,35 @@ def test_a_pool_is_changed_only_when_asked_to(url: str) -> None:
     assert policy == {"concurrency": 4, "handlers": {"": "m:f"}}
 
 
+def test_an_update_changes_what_is_given_though_it_is_the_usual_value(url: str) -> None:
+    usual = ("--mode", "drain", "--concurrency", "1", "--executor", "async", "--max-workers", "10", "--heartbeat", "30s")
+    invoke("pool", "create", "p", "--mode", "loop", "--concurrency", "4", "--executor", "threads", "--lease", "5m",
+           "--max-workers", "3", "--heartbeat", "5s", store=url)  # fmt: skip
+
+    kept, made = told(url, "create", "p", "--update"), told(url, "create", "p", "--update", *usual)
+
+    assert (kept["policy"]["concurrency"], kept["thresholds"]["heartbeat_every"]) == (4, "PT5S")
+    assert made["policy"] == {
+        "mode": "drain", "concurrency": 1, "executor": "async", "lease": 300.0, "max_workers": 10,
+    }  # fmt: skip
+    found = made["thresholds"]
+    assert [found[name] for name in ("heartbeat_every", "stale_after", "lost_after")] == ["PT30S", "PT60S", "PT120S"]
+
+
+def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
+    invoke("pool", "create", "p", "--handler", "a=m:f", "--handler", "b=m:f", "--handler", "m:any", store=url)
+
+    changed = told(url, "create", "p", "--update", "--handler", "a=m:g", "--handler", "c=m:h", "--remove-handler", "b")
+    specific = told(url, "create", "p", "--update", "--remove-handler", "")
+
+    assert changed["policy"]["handlers"] == {"a": "m:g", "c": "m:h", "": "m:any"}
+    assert specific["policy"]["handlers"] == {"a": "m:g", "c": "m:h"}
+    with pytest.raises(InvalidInput, match="expected to remove the handler of a type that has one \\('a', 'c'\\), got 'b'"):
+        invoke("pool", "create", "p", "--update", "--remove-handler", "b", store=url)
+    with pytest.raises(InvalidInput, match="expected --remove-handler together with --update"):
+        invoke("pool", "create", "q", "--remove-handler", "b", store=url)
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

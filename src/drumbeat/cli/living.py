@@ -52,11 +52,12 @@ def be_job_worker(
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given on a command line, as the fields of a WorkPlan. Raises InvalidInput."""
-    from drumbeat.client import ExecutorKind, parse_handlers
+    from drumbeat.client import ExecutorKind, Mode, parse_handlers
 
     readers: Mapping[str, Any] = {
         "handlers": parse_handlers,
         "executor": ExecutorKind,
+        "mode": Mode,
         "capabilities": tuple,
         "lease": parse_age,
         "timeout": parse_age,

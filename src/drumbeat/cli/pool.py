@@ -1,9 +1,9 @@
 """drumbeat pool: pools of jobs, made, watched and stopped for a while; what their workers do."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,9 +23,10 @@ from drumbeat.cli.pool_work import (
     work,
 )
 from drumbeat.cli.render import brief, say, show_json, text
-from drumbeat.client import Mode, PoolStatus, WorkPlan
+from drumbeat.client import Mode, PoolDesk, PoolStatus, WorkPlan
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.pool import PRESETS, Pool, PoolKind, Thresholds
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, with_heartbeat
 from drumbeat.core.worker import Health, Worker, judge
 
 app = typer.Typer(no_args_is_help=True, help="Pools of jobs: push, work, look, decide.")
@@ -56,21 +57,47 @@ def create(
     heartbeat: Annotated[
         str | None, typer.Option("--heartbeat", help="How often workers beat; silent for 4 of them, one is lost. At first: 30s")
     ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Change the pool if it is there already.")] = False,
+    remove_handler: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove-handler",
+            metavar="TYPE",
+            help="With --update: remove the handler of this type; '' is the one for every other type. May be given more than "
+            "once.",
+        ),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Change the pool if it is there already: what is given, and nothing else. A handler joins those it has.",
+        ),
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a pool, and keep how its workers work: those that are started for it read it here."""
-    how = {"handlers": handler, "executor": executor, "concurrency": concurrency, "capabilities": capability}
+    how = {"handlers": handler, "mode": mode, "executor": executor, "concurrency": concurrency, "capabilities": capability}
     limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory}
-    plan = WorkPlan(**plan_changes({**how, **limits}), mode=mode or Mode.DRAIN)
-    policy = {} if max_workers is None else {"max_workers": max_workers}
+    changes = plan_changes({**how, **limits}) | ({} if max_workers is None else {"max_workers": max_workers})
+    every = None if heartbeat is None else parse_age(heartbeat)
+    if remove_handler and not update:
+        raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
 
-    silence = _thresholds(heartbeat)
-    made = with_control_plane(
-        store, lambda plane: plane.pool(pool).create(plan, silence, exist_ok=update, **policy), create=True
-    )
-    _tell_made(made, as_json=as_json)
+    async def make(plane: ControlPlane) -> Pool:
+        desk = plane.pool(pool)
+        if update and await plane.store.pools.find(PoolId(pool)) is not None:
+            return await desk.update(remove_handlers=remove_handler or (), heartbeat=every, **changes)
+        return await _created(desk, changes, every, exist_ok=update)
+
+    _tell_made(with_control_plane(store, make, create=True), as_json=as_json)
+
+
+async def _created(desk: PoolDesk, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> Pool:
+    policy = {name: value for name, value in changes.items() if name == "max_workers"}
+    plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
+    silence = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
+    return await desk.create(plan, silence, exist_ok=exist_ok, **policy)
 
 
 def _tell_made(made: Pool, *, as_json: bool) -> None:
@@ -78,21 +105,6 @@ def _tell_made(made: Pool, *, as_json: bool) -> None:
         show_json(made)
     else:
         say(f"pool {made.pool_id}: " + (", ".join(f"{name} {value}" for name, value in made.policy.items()) or "as usual"))
-
-
-def _thresholds(heartbeat: str | None) -> Thresholds | None:
-    """The usual ones, with every silence in proportion."""
-    if heartbeat is None:
-        return None
-    usual, every = PRESETS[PoolKind.JOBS], parse_age(heartbeat)
-    share = every / usual.heartbeat_every
-    return replace(
-        usual,
-        heartbeat_every=every,
-        stale_after=usual.stale_after * share,
-        lost_after=usual.lost_after * share,
-        give_up_after=usual.give_up_after * share,
-    )
 
 
 @app.command()

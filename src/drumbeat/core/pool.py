@@ -1,7 +1,7 @@
 """A pool: a named set of workers, and what is expected of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
@@ -87,6 +87,20 @@ class Pool:
     def is_scaled(self) -> bool:
         """Whether its workers are a fleet's: only that starts them and lets them go, and counts what they cost."""
         return self.kind is PoolKind.FLEET or (self.kind is PoolKind.JOBS and "policy" in self.policy)
+
+
+def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
+    """The same with another heartbeat, and every silence in proportion. Raises InvalidInput for one of no time."""
+    if every <= timedelta():
+        raise InvalidInput(f"expected a heartbeat above 0, got {every.total_seconds():g} s")
+    share = every / usual.heartbeat_every
+    return replace(
+        usual,
+        heartbeat_every=every,
+        stale_after=usual.stale_after * share,
+        lost_after=usual.lost_after * share,
+        give_up_after=usual.give_up_after * share,
+    )
 
 
 def check_pool_name(name: str) -> None:

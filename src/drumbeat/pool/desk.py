@@ -1,19 +1,19 @@
 """A pool's desk: everything a caller may ask of one pool of jobs. The client, the command line and adapters all stand here."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, StaleWrite
+from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
-from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
+from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool, with_heartbeat
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.asking import how_far, how_many, moment, names, time_span, told, words
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.pushing import new_job, new_jobs, one_job
-from drumbeat.pool.work import WorkPlan, plan_of
+from drumbeat.pool.work import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.store.interface import Claiming, PoolChange, Store
 
 if TYPE_CHECKING:
@@ -84,17 +84,64 @@ class PoolDesk:
         exist_ok: bool = False,
         **policy: Any,
     ) -> Pool:
-        """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy."""
+        """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy.
+
+        The plan is the whole: what it has as usual becomes so. To change single fields of it, use ``update``.
+        """
         wanted = {**(plan.to_json() if plan else {}), **policy}
         try:
             return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **wanted))
         except AlreadyExists:
             if not exist_ok:
                 raise
+        return await self._change(wanted, PLAN_FIELDS if plan else (), await self.get(), thresholds)
+
+    async def update(
+        self,
+        *,
+        handlers: Mapping[str, str] | None = None,
+        remove_handlers: Sequence[str] = (),
+        heartbeat: timedelta | None = None,
+        **changes: Any,
+    ) -> Pool:
+        """Change what is given, be it the usual value or not, and leave everything else as it is.
+
+        ``handlers`` join those that are there, by type; ``changes`` are fields of a WorkPlan, and max_workers. Raises NotFound,
+        InvalidInput, Refused for a heartbeat that live workers do not keep.
+        """
         kept = await self.get()
-        if "handlers" in wanted:
-            wanted |= await self._mended()
-        return await self._store.pools.change(kept.pool_id, PoolChange(policy=wanted)) if wanted else kept
+        given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
+        more = {name: how_many(name, value) for name, value in changes.items() if name == "max_workers"}
+        if unknown := sorted(changes.keys() - given.keys() - more.keys()):
+            raise InvalidInput(f"expected one of {', '.join([*PLAN_FIELDS, 'max_workers'])}, got {unknown[0]!r}")
+        if handlers or remove_handlers:
+            added = parse_handlers(handlers or {})
+            given["handlers"] = changed_handlers(plan_of(kept).handlers, added, remove_handlers)
+        wanted = replace(plan_of(kept), **given).to_json(given) | more
+        return await self._change(wanted, (), kept, await self._paced(kept, heartbeat))
+
+    async def _change(
+        self, policy: Mapping[str, Any], dropped: Collection[str], kept: Pool, thresholds: Thresholds | None
+    ) -> Pool:
+        if not policy and not dropped and thresholds is None:
+            return kept
+        mended = await self._mended() if "handlers" in policy else {}
+        change = PoolChange(policy={**policy, **mended}, dropped=dropped, thresholds=thresholds)
+        return await self._store.pools.change(kept.pool_id, change)
+
+    async def _paced(self, kept: Pool, heartbeat: timedelta | None) -> Thresholds | None:
+        """The pool's thresholds with another heartbeat. Raises Refused where workers that run would be called silent by it."""
+        if heartbeat is None:
+            return None
+        paced = with_heartbeat(kept.thresholds, heartbeat)
+        live = await self._store.workers.list(self.pool_id, live=True)
+        if live and paced.stale_after <= kept.thresholds.heartbeat_every:
+            every = kept.thresholds.heartbeat_every.total_seconds()
+            raise Refused(
+                f"{len(live)} live workers of {self.pool_id} beat every {every:g} s and would be called silent after "
+                f"{paced.stale_after.total_seconds():g} s; let them leave first, or choose a heartbeat above {every / 2:g} s"
+            )
+        return paced
 
     async def _mended(self) -> dict[str, str]:
         """For the pool's policy: what workers failed at until now is mended, so others need not be held back."""
