@@ -17,20 +17,21 @@ from drumbeat.bench.enrichment import enrich
 from drumbeat.bench.execution_pages import Wanted, read_executions
 from drumbeat.bench.executions import Loaded, load_executions
 from drumbeat.bench.frequent import FrequentError, most_frequent
-from drumbeat.bench.model import Curves, Decided, Operation, Prices, Probe, RunErrors, RunRecord, Second
+from drumbeat.bench.model import Curves, Decided, Gate, Operation, Prices, Probe, RunErrors, RunJudgement, RunRecord, Second
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
 from drumbeat.bench.parts import read_errors, read_seconds
 from drumbeat.bench.preflight import Preflight
 from drumbeat.bench.prices import read_usual, set_usual
-from drumbeat.bench.record import read_candidates, read_decisions, read_record
+from drumbeat.bench.record import read_candidates, read_decisions, read_judgement, read_record
 from drumbeat.bench.removal import Removed, remove_run
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.revisions import revision, row_of, save_if, whole
+from drumbeat.bench.run_verdict import judge_run
 from drumbeat.bench.server_watch import watching
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
 from drumbeat.bench.vault import Vault
-from drumbeat.bench.verdicts import Gate, Verdict, came_to_nothing, gate_of, judged_at, verdicts_of
+from drumbeat.bench.verdicts import Verdict, judged_at, verdicts_of
 from drumbeat.bench.watch import RunWatch, read_worker_curves
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
@@ -231,9 +232,13 @@ class BenchDesk:
         return judged_at(record)
 
     @staticmethod
-    def came_to_nothing(record: RunRecord) -> str | None:
-        """Why a completed run is no success; None: it may be one."""
-        return came_to_nothing(record)
+    def judge(record: RunRecord) -> RunJudgement:
+        """The verdict on a whole run, with its reason and the exit code of ``bench run`` and ``--exit-status``."""
+        return judge_run(record)
+
+    async def judgements(self, runs: Sequence[Run]) -> dict[RunId, RunJudgement]:
+        """The verdicts on several runs, for a list of them: by their rows, else by their results."""
+        return {run.run_id: await read_judgement(self._store, run) for run in runs}
 
     @staticmethod
     def most_frequent_error(record: RunRecord) -> FrequentError | None:
@@ -244,11 +249,6 @@ class BenchDesk:
     def warnings(record: RunRecord) -> list[str]:
         """What a reader must know before believing a run's figures."""
         return report.warnings(record)
-
-    @staticmethod
-    def gate(record: RunRecord) -> Gate:
-        """The exit code of ``bench run``."""
-        return gate_of(record)
 
     @staticmethod
     def regressed(comparison: Comparison | None) -> Gate:

@@ -16,9 +16,11 @@ from drumbeat.bench.model.record import (
     ServerSecond,
     WorkerRecord,
 )
+from drumbeat.bench.model.verdict import RunJudgement, kept_judgement
+from drumbeat.bench.model.view import Ending
+from drumbeat.bench.run_verdict import judge_run
 from drumbeat.bench.timeline import Counting, Timeline
 from drumbeat.bench.turns import in_turns
-from drumbeat.bench.verdicts import Gate, gate_of
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
@@ -99,8 +101,13 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
         statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * 10
     ):
         if other.run_id != run.run_id and len(found) < most:
-            found.append(Candidate(run=other, passed=gate_of(await _short_record(store, other)) is Gate.PASSED))
+            found.append(Candidate(run=other, passed=(await read_judgement(store, other)).is_success))
     return found
+
+
+async def read_judgement(store: Store, run: Run) -> RunJudgement:
+    """A run's verdict: what its row keeps, or what its results tell where the row keeps none."""
+    return kept_judgement(run) or judge_run(await _short_record(store, run))
 
 
 async def _short_record(store: Store, run: Run) -> RunRecord:
@@ -112,6 +119,12 @@ async def _short_record(store: Store, run: Run) -> RunRecord:
 def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
     """A record by what a run's results and steps alone tell."""
     return RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
+
+
+def ended_record(record: RunRecord, whole: Sequence[Result], ending: Ending) -> RunRecord:
+    """A run's record as it will be once the rows of its whole result and its end have been kept."""
+    run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
+    return replace(record, run=run, results=(*whole, *record.results), totals=totals_of(whole, record.phases))
 
 
 async def samples_between(

@@ -1,8 +1,8 @@
 """Whether a run kept its objectives: p95, p99 and errors, of each kind and of all together. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
 from drumbeat.bench.model.best import best_of, measured_at_best
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective
@@ -27,16 +27,6 @@ class Measure(StrEnum):
     P95 = "p95_ms"
     P99 = "p99_ms"
     ERRORS = "error_pct"
-
-
-class Gate(IntEnum):
-    """How ``bench run`` and ``bench regress`` end, for whoever gates on it."""
-
-    PASSED = 0
-    RUN_FAILED = 3  #: it did not complete, or came to nothing
-    OBJECTIVES_MISSED = 4
-    REGRESSED = 5
-    INCONCLUSIVE = 6  #: nothing to compare with, or nothing comparable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,13 +79,6 @@ def _found(measured: Measured | None, measure: Measure) -> float | None:
     return found[measure]
 
 
-def passed(status: RunStatus, found: Sequence[Verdict]) -> Gate:
-    """The exit code of ``bench run``: it completed, and every limit was kept."""
-    if status is not RunStatus.COMPLETED:
-        return Gate.RUN_FAILED
-    return Gate.PASSED if all(verdict.kept for verdict in found) else Gate.OBJECTIVES_MISSED
-
-
 def verdicts_of(record: RunRecord) -> tuple[Verdict, ...]:
     """A search is judged at the level it found: that is its answer, and it went beyond it on purpose."""
     return verdicts(record.plan.objectives, measured_at_best(record) if _is_search(record) else record.totals)
@@ -118,10 +101,6 @@ def came_to_nothing(record: RunRecord) -> str | None:
     if record.whole.errors >= record.whole.operations:
         return "every operation failed"
     return "no stable level" if _is_search(record) and best_of(record) is None else None
-
-
-def gate_of(record: RunRecord) -> Gate:
-    return Gate.RUN_FAILED if came_to_nothing(record) else passed(record.run.status, verdicts_of(record))
 
 
 def _is_search(record: RunRecord) -> bool:

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.bench.model import RunRecord, ms, number
+from drumbeat.bench.model import RunRecord, RunVerdict, ms, number
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.run import RunStatus
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import BenchDesk
@@ -23,6 +22,7 @@ _FORMS = {
 }
 
 
+_STYLES = {RunVerdict.PASSED: "bold green", RunVerdict.NO_OBJECTIVE: "bold", RunVerdict.PENDING: "bold"}
 _ESTIMATE = "less if the search ends early, more where it has to look at a level again"
 
 
@@ -71,11 +71,10 @@ def print_notes(found: Any) -> None:
 
 def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> None:
     """How a run ended, and what it measured."""
-    ended, whole = record.run, record.whole
-    nothing = desk.came_to_nothing(record)
-    style = "bold green" if ended.status is RunStatus.COMPLETED and not nothing else "bold red"
+    ended, whole, judgement = record.run, record.whole, desk.judge(record)
     reason = f" ({ended.completion_reason})" if ended.completion_reason else ""
-    say(f"{ended.run_id} {ended.status}{reason}" + (f": {nothing}" if nothing else ""), style=style)
+    say(f"{ended.run_id} {ended.status}{reason}", style="bold")
+    say(f"verdict: {judgement.headline}", style=_STYLES.get(judgement.verdict, "bold red"))
     failure = record.result.failure_reason if record.result else None
     if failure:
         say(failure, style="red")

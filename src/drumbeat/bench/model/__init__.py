@@ -71,6 +71,7 @@ from drumbeat.bench.model.record import (
     WorkerSecond,
 )
 from drumbeat.bench.model.steering import FindMaxState, FindMaxStatus, Finish, ModeView, QpsState, Steer, StepFigures, Window
+from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, kept_judgement
 from drumbeat.bench.model.view import (
     Action,
     AskToDrain,
@@ -122,6 +123,7 @@ __all__ = [
     "FindMaxState",
     "FindMaxStatus",
     "Finish",
+    "Gate",
     "GuardAction",
     "GuardFailure",
     "GuardState",
@@ -161,8 +163,10 @@ __all__ = [
     "RandomUuid",
     "Remember",
     "RunErrors",
+    "RunJudgement",
     "RunPlan",
     "RunRecord",
+    "RunVerdict",
     "RunView",
     "SameAs",
     "SaveStep",
@@ -192,6 +196,7 @@ __all__ = [
     "check_placeholders",
     "check_references",
     "find_max_steps",
+    "kept_judgement",
     "knee_of",
     "ms",
     "number",

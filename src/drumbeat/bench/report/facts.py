@@ -12,11 +12,11 @@ from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
 from drumbeat.bench.report import words
 from drumbeat.bench.report.table import Table
-from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, came_to_nothing, gate_of, judged_at, verdicts_of
+from drumbeat.bench.run_verdict import judge_run
+from drumbeat.bench.verdicts import Measure, Standing, Verdict, judged_at, verdicts_of
 from drumbeat.core.run import RunStatus, Step
 
 MOST_DECISIONS = 300
-_PASSED = {Gate.PASSED: "PASSED", Gate.OBJECTIVES_MISSED: "OBJECTIVES MISSED"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +33,8 @@ def title(record: RunRecord) -> str:
 
 
 def verdict(record: RunRecord) -> str:
-    """One word for the whole run, or why it is no success."""
-    nothing = came_to_nothing(record)
-    return nothing.upper() if nothing else _PASSED.get(gate_of(record), str(record.run.status))
+    """One word for the whole run, and why it is no success."""
+    return judge_run(record).headline
 
 
 def header(record: RunRecord) -> Mapping[str, str]:

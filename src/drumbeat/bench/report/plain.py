@@ -10,7 +10,8 @@ from drumbeat.bench.cost import cost_of
 from drumbeat.bench.frequent import most_frequent
 from drumbeat.bench.model.record import Measured, PhaseRecord, RunRecord, Second, WorkerRecord
 from drumbeat.bench.report import facts
-from drumbeat.bench.verdicts import Gate, gate_of, judged_at, verdicts_of
+from drumbeat.bench.run_verdict import judge_run
+from drumbeat.bench.verdicts import judged_at, verdicts_of
 
 
 def as_json(record: RunRecord) -> str:
@@ -20,10 +21,13 @@ def as_json(record: RunRecord) -> str:
 def as_dict(record: RunRecord) -> Mapping[str, Any]:
     """The report as plain values; histograms are left to the store."""
     slowest95, slowest99 = facts.slowest(record)
+    judgement = judge_run(record)
     return {
         "run": _run(record),
-        "passed": gate_of(record) is Gate.PASSED,
-        "verdict": facts.verdict(record),
+        "passed": judgement.passed,
+        "verdict": judgement.verdict,
+        "verdict_reason": judgement.reason,
+        "exit_code": int(judgement.gate),
         "judged_at": judged_at(record),
         "verdicts": [asdict(each) | {"standing": each.standing} for each in verdicts_of(record)],
         "client_limited": record.client_limited,
