@@ -103,6 +103,23 @@ async def test_a_worker_killed_means_what_the_policy_says(new_database: Callable
     )
 
 
+async def test_a_missed_throughput_ends_run_and_watch_with_the_same_code(postgres_url: str, tmp_path: Path) -> None:
+    """Eight connections that sleep between operations never reach a million operations a second."""
+    missed = document(
+        await fill(postgres_url), load_mode="QPS", target_qps=1_000_000, timing={"warmup_seconds": 0, "duration_seconds": 3}
+    )
+    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path) as made:
+        attached, told, err = await output(made.run(missed, "--json"))
+        started, out, _ = await output(made.run(missed, "--json", "--detach"))
+        watching = made.command("watch", json.loads(out)["run_id"], "--exit-status")
+        await output(made.command("orchestrate", "--once"))
+        detached, shown, _ = await output(watching)
+
+    assert (attached, started, detached) == (4, 0, 4), err
+    assert json.loads(told)["verdict"] == "MISSED"
+    assert "verdict: MISSED: throughput: " in shown
+
+
 async def test_a_store_that_is_away_in_the_middle_and_at_the_end_costs_no_operation(
     private_postgres: PostgresServer, postgres_url: str, tmp_path: Path
 ) -> None:

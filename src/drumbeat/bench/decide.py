@@ -77,7 +77,7 @@ def _starting(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _begin(view: RunView, ready: int) -> Begin:
-    phase = Phase.WARMUP if view.plan.warmup else Phase.MEASUREMENT
+    phase = Phase.WARMUP if view.plan.warmup or qps.settles_first(view.plan) else Phase.MEASUREMENT
     return Begin(phase=phase, workers=ready, reason=f"all {ready} workers are ready")
 
 
@@ -105,9 +105,8 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
         return [*facts, *steps, *shown, *_stop(view, state, ending)]
     actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
     state = told(staffing.state, actions)
-    if _warmed_up(view):
+    if reason := _why_measure(view, steer):
         state = _snapshot(state, "after_warmup", view)
-        reason = f"warmed up for {view.plan.warmup.total_seconds():g} s"
         actions.append(EnterPhase(phase=Phase.MEASUREMENT, reason=reason))
     return [*actions, *_remember(view, state)]
 
@@ -133,9 +132,19 @@ def _why_end(view: RunView, recovered: Recovered, guarded: Guarded, steer: Steer
     return None
 
 
-def _warmed_up(view: RunView) -> bool:
-    since = view.warmup_started_at
-    return view.phase == Phase.WARMUP and since is not None and view.now - since >= view.plan.warmup
+def _why_measure(view: RunView, steer: Steer) -> str | None:
+    """Why the measurement begins now; None: it does not."""
+    since, plan = view.warmup_started_at, view.plan
+    if view.phase != Phase.WARMUP or since is None or view.now - since < plan.warmup:
+        return None
+    lasted = f"warmed up for {(view.now - since).total_seconds():.0f} s"
+    if not qps.settles_first(plan):
+        return f"warmed up for {plan.warmup.total_seconds():g} s"
+    if qps.has_settled(plan, steer.qps_state):
+        return f"{lasted}; the throughput has settled: {steer.reason}"
+    if view.now - since >= plan.warmup + qps.SETTLE_WITHIN * plan.qps.interval:
+        return f"{lasted}; the throughput has not settled within {qps.SETTLE_WITHIN} intervals and is measured as it is"
+    return None
 
 
 def _measured_enough(view: RunView) -> bool:

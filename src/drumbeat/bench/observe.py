@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from drumbeat.bench.gather import Gathering
 from drumbeat.bench.kept import kept_plan, kept_state
 from drumbeat.bench.model import ControllerState, Figures, Probe, RunPlan, RunView, Window
+from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
 from drumbeat.runtime.sight import look
@@ -13,7 +14,6 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 RECENT = timedelta(seconds=3)
-SETTLING = timedelta(milliseconds=1500)  #: after a window's end, until its last samples are written
 _SLICE = timedelta(seconds=10)
 _MOST_SAMPLES = 100_000
 
@@ -66,10 +66,10 @@ class Observer:
 
     async def _figures(self, window: Window | None, now: datetime) -> Figures | None:
         """What a window came to, once it has passed and its last samples can be expected."""
-        if window is None or now < window.until + SETTLING:
+        if window is None or now < window.until + SAMPLES_ARRIVE_WITHIN:
             return None
         gathering = Gathering(window.since, window.until)
-        since, last = window.since, window.until + SETTLING * 2
+        since, last = window.since, window.until + SAMPLES_ARRIVE_WITHIN * 2
         while since < last:
             until = min(since + _SLICE, last)
             gathering.add(await self._store.samples.list(self._pool_id, since=since, until=until, limit=_MOST_SAMPLES))

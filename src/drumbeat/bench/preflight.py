@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from drumbeat.bench.config import load_of
 from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan
 from drumbeat.bench.modes.allocate import allocate, workers_for
+from drumbeat.bench.modes.qps import settles_first
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.template.document import PASSWORD_REFUSED, TemplateDocument, holds_password
@@ -117,7 +118,7 @@ def phases(plan: RunPlan) -> tuple[PlannedPhase, ...]:
     lasts = measured(plan)
     return (
         PlannedPhase(phase=Phase.PREPARING),
-        PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup),
+        PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup, is_estimate=settles_first(plan)),
         PlannedPhase(phase=Phase.MEASUREMENT, duration=lasts, is_estimate=lasts is not None and _searches(plan)),
         PlannedPhase(phase=Phase.COOLDOWN),
         PlannedPhase(phase=Phase.PROCESSING),

@@ -7,6 +7,7 @@ from drumbeat.bench.model import RunRecord, RunVerdict, ms, number
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import Phase
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import BenchDesk
@@ -23,7 +24,10 @@ _FORMS = {
 
 
 _STYLES = {RunVerdict.PASSED: "bold green", RunVerdict.NO_OBJECTIVE: "bold", RunVerdict.PENDING: "bold"}
-_ESTIMATE = "less if the search ends early, more where it has to look at a level again"
+_ESTIMATES = {
+    Phase.WARMUP: "longer until the throughput has settled",
+    Phase.MEASUREMENT: "less if the search ends early, more where it has to look at a level again",
+}
 
 
 def form_of(path: str) -> str:
@@ -54,7 +58,7 @@ def print_plan(found: Any) -> None:
     say(f"a worker holds at most {found.cap}; all together at most {found.most_connections or 'as many as it takes'}")
     for phase in found.phases:
         if phase.duration is not None:
-            about, more = ("about ", f"; {_ESTIMATE}") if phase.is_estimate else ("", "")
+            about, more = ("about ", f"; {_ESTIMATES[phase.phase]}") if phase.is_estimate else ("", "")
             say(f"{phase.phase}: {about}{round(phase.duration.total_seconds(), 1):g} s{more}")
     if found.estimated_cost is not None:
         say(f"estimated cost: {found.estimated_cost:.2f} {found.currency}")

@@ -159,7 +159,9 @@ def _check_operations(workload: WorkloadBlock) -> None:
 class TimingBlock(Block):
     """How long each phase takes."""
 
-    warmup_seconds: Seconds = Field(default=30.0, description="before anything counts")
+    warmup_seconds: Seconds = Field(
+        default=30.0, description="before anything counts; QPS: at least, and until the throughput has settled"
+    )
     duration_seconds: Annotated[Seconds, Field(gt=0)] = Field(
         default=300.0, description="of the measurement; find-max takes as long as it takes"
     )

@@ -84,7 +84,9 @@ class TemplateDocument(Block):
     target_qps: Annotated[Number, Field(gt=0, le=MOST)] = Field(default=100.0, description="QPS: operations a second")
     starting_threads: ConnectionLimit = Field(default=None, description="QPS: connections in all at the start")
     max_thread_increase: Connections = Field(default=15, description="QPS: connections added in one interval")
-    control_interval_seconds: Annotated[Seconds, Field(gt=0)] = Field(default=5.0, description="QPS: between two looks")
+    control_interval_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+        default=5.0, description="QPS: between two looks of the controller"
+    )
     bounds_patience_intervals: Count = Field(
         default=3, description="QPS, BOUNDED: intervals at the ceiling and under target before the run ends"
     )
