@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from drumbeat.bench.config import load_of
 from drumbeat.bench.generate import PRESETS
@@ -25,9 +25,13 @@ from drumbeat.bench.template.fields import (
     WorkerLimit,
     one_of,
 )
+from drumbeat.bench.value_sources import SOURCES, values_schema
 from drumbeat.core.errors import InvalidInput
 
 CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: the kinds the seeds have SQL of their own for
+
+
+Values = Annotated[list[dict[str, Any]], WithJsonSchema(values_schema())]
 
 
 class Block(BaseModel):
@@ -56,9 +60,7 @@ class StatementBlock(Block):
     """One statement with the values of its placeholders $1, $2 …"""
 
     sql: str
-    values: list[dict[str, Any]] = Field(
-        default=[], description="one for each placeholder: key, new_key, pool, number, text, now, same_as"
-    )
+    values: Values = Field(default=[], description=f"one for each placeholder: {', '.join(SOURCES)}")
 
 
 class OperationBlock(Block):
@@ -68,9 +70,9 @@ class OperationBlock(Block):
         description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a name of your own"
     )
     weight: Annotated[Whole, Field(ge=0)] = Field(description="its share; all of them total 100")
-    sql: str | None = None
-    values: list[dict[str, Any]] | None = None
-    statements: list[StatementBlock] | None = None
+    sql: str | None = Field(default=None, description="one statement, with $1, $2 … for its values")
+    values: Values | None = Field(default=None, description=f"one for each placeholder: {', '.join(SOURCES)}")
+    statements: list[StatementBlock] | None = Field(default=None, description="several statements instead: one transaction")
     reads: bool | None = Field(default=None, description="whether it counts as a read; by default the kind says so")
 
 
