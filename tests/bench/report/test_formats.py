@@ -164,7 +164,7 @@ def test_a_comparison_that_shows_nothing_says_why() -> None:
 
     text, (told,) = comparison_markdown(comparisons), json.loads(comparison_json(comparisons))
 
-    assert told["reason"].startswith("too little was measured: 8 s and 8 s, and it takes 5 batches of 5 s in each run")
+    assert told["reason"].startswith("too little was measured: 8 s and 8 s, and it takes 8 batches of 3 s in each run")
     assert "- inconclusive: too little was measured" in text
 
 

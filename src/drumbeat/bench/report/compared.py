@@ -23,8 +23,9 @@ def figures(comparison: Comparison) -> Table:
     head = ("figure", "before", "after", "Δ", "shift by the test", "p", "change")
     rows = [_figure(delta) for delta in comparison.deltas]
     note = (
-        "Shift: Hodges–Lehmann's between batches of seconds, with its 99 % interval; p: Mann–Whitney's, widened by what "
-        "neighbouring batches have in common. A change must be shown and be large enough; errors are counted, not tested."
+        "Shift with its 99 % interval, and p: Welch's t-test of the logarithms of batches of seconds, widened by what "
+        "neighbouring batches have in common and by what two equal runs differ by. A change must be shown and be large enough; "
+        "errors are counted, not tested."
     )
     return Table(head=head, rows=rows, prose=frozenset({"change"}), note=note)
 
