@@ -7,7 +7,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 
 from drumbeat.bench.config import load_of
 from drumbeat.bench.generate import PRESETS
-from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, ScalingMode
+from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, Queueing, ScalingMode
 from drumbeat.bench.standard import STANDARD
 from drumbeat.bench.template.fields import (
     DAY,
@@ -24,6 +24,7 @@ from drumbeat.bench.template.fields import (
     Whole,
     WorkerLimit,
     one_of,
+    queueing_of,
 )
 from drumbeat.bench.value_sources import SOURCES, values_schema
 from drumbeat.core.errors import InvalidInput
@@ -183,6 +184,13 @@ class FindMaxBlock(Block):
         default=20.0, description="how far p95 may rise above the first step's"
     )
     max_error_rate_pct: Percent = Field(default=1.0, description="more errors than this end the search")
+    queueing: Annotated[Queueing, BeforeValidator(queueing_of)] = Field(
+        default=Queueing.AUTO,
+        description="which sessions that wait in the server end the search: `auto` (those that wait for another transaction's "
+        "lock, and those that wait for the server's own short locks once throughput stops growing), `locks` (only the first), "
+        "`all` (both, whatever throughput does) or `off`",
+    )
+    max_waiting_pct: Percent = Field(default=10.0, description="how many of the connections may wait in the server, on average")
     bisect: bool = Field(default=True, description="go on to the knee between the last stable level and the first unstable one")
     min_operations: Count = Field(default=20, description="a step with fewer is repeated once")
     most_looks: Count = Field(default=5, description="how often a level is measured at the most when its figures scatter")
