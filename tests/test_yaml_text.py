@@ -11,7 +11,7 @@ import drumbeat
 from drumbeat.adapters.flatmachines.machine_files import load_machine
 from drumbeat.bench.template.parse import parse, read, with_settings
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import DEEPEST
+from drumbeat.core.plain import DEEPEST, MOST_VALUES
 from drumbeat.fleet.settings import load_policy
 from drumbeat.triggers.file import load_triggers
 from drumbeat.yaml_text import LARGEST, read_yaml
@@ -33,6 +33,11 @@ GROWING = [
     pytest.param("a: " + "9" * 5_000, "a number of 5000 characters", id="a number of many digits"),
     pytest.param("a: !!float 1" + ":1" * 1_000, "a number of 2001 characters", id="a number that says so"),
     pytest.param("a: 2026-99-99\n", "put quotes around", id="a day that is none"),
+    pytest.param("a: !!bool maybe\n", "put quotes around", id="a truth that is none"),
+    pytest.param("a: !!timestamp x\n", "put quotes around", id="a moment that is none"),
+    pytest.param("a: !!int ''\n", "put quotes around", id="a whole number that is none"),
+    pytest.param("a: !!float ''\n", "put quotes around", id="a number that is none"),
+    pytest.param(f"a: [{'1, ' * MOST_VALUES}1]", f"more than {MOST_VALUES} values", id="too many values"),
     pytest.param("a: b\n" * LARGEST, f"at most {LARGEST} characters", id="too long"),
 ]
 

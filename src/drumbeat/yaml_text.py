@@ -8,11 +8,12 @@ from yaml.constructor import ConstructorError
 from yaml.events import AliasEvent
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import DEEPEST
+from drumbeat.core.plain import DEEPEST, MOST_VALUES
 
 LARGEST = 256 * 1024  #: characters of a text; reading more takes seconds
 _LONGEST_NUMBER = 100  #: characters of a number; YAML counts 1:1:1:… in sixties, which takes ever longer
 _EXPONENT = re.compile(r"[-+]?[0-9]+(?:\.[0-9]*)?[eE][-+]?[0-9]+")
+_NO_VALUE = (ValueError, OverflowError, AttributeError, LookupError, TypeError)  #: raised by PyYAML for a tag on another value
 _NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 
 
@@ -20,6 +21,7 @@ class _Loader(yaml.SafeLoader):
     """Plain data without aliases, each field there once, 1e3 a number; anything refused is refused before it is built."""
 
     depth = 0
+    values = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -27,6 +29,9 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(f"the alias or anchor {event.anchor!r}; write its value out", event)
         if self.depth > DEEPEST:
             raise _refusal(f"something nested more than {DEEPEST} deep; flatten it", event)
+        self.values += 1
+        if self.values > MOST_VALUES:
+            raise _refusal(f"more than {MOST_VALUES} values; leave out what is not needed", event)
         self.depth += 1
         try:
             return super().compose_node(parent, index)
@@ -59,8 +64,8 @@ def read_yaml(text: str, what: str) -> Any:
         return yaml.load(text, Loader=_Loader)  # noqa: S506
     except yaml.YAMLError as exc:
         raise InvalidInput(f"expected {what}, got {_where(exc)}") from None
-    except (ValueError, OverflowError) as exc:
-        raise InvalidInput(f"expected {what}, got a value that cannot be one: {exc}; put quotes around what is text") from None
+    except _NO_VALUE as exc:
+        raise InvalidInput(f"expected {what}, got a value that cannot be one ({exc}); put quotes around what is text") from None
 
 
 def _refusal(problem: str, place: Any) -> ConstructorError:

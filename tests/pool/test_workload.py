@@ -9,9 +9,10 @@ import pytest
 
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 from drumbeat.core.job import LONGEST_WAIT, JobStatus, NewJob, Outcome
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
 from drumbeat.pool.context import JobContext, JobFailure
+from drumbeat.pool.desk import PoolDesk
 from drumbeat.pool.work import ExecutorKind, Mode
 from drumbeat.pool.workload import IDLE
 from drumbeat.store.interface import Claiming
@@ -84,6 +85,21 @@ async def test_a_draining_worker_takes_over_every_claim_that_has_run_out(shop: S
 
     assert (code, {await shop.status(job_id) for job_id in ids}) == (ExitCode.CLEAN, {JobStatus.DONE})
     assert (workload.hand.tally.ended, workload.hand.tally.done, workload.hand.tally.failed) == (501, 501, 0)
+
+
+async def test_what_it_takes_back_is_told_with_the_pool_it_belongs_to(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    await shop.store.pools.create(pool(PoolId("letters"), PoolKind.JOBS))
+    letters = PoolDesk(shop.store, shop.clock, "letters", "somebody")
+    await letters.push_many(range(3))
+    await letters.claim_many(3, lease=seconds(20), worker_id=ME)
+    await silent_claims(shop, 2, lease=20)
+    await shop.store.queue.expire()
+    await shop.passes(21)
+
+    await shop.work(shop.workload(double, mode=Mode.DRAIN))
+
+    said = sorted(record.getMessage() for record in caplog.records if "took back" in record.getMessage())
+    assert [each.partition(":")[0] for each in said] == ["took back 2 jobs of pool papers", "took back 3 jobs of pool letters"]
 
 
 async def test_a_draining_worker_leaves_while_others_keep_their_claims(shop: Shop) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from drumbeat.core.errors import InvalidInput
 
 DEEPEST = 100  #: lists and objects within one another
+MOST_VALUES = 20_000  #: fields, members and values of one document; checking more takes seconds
 _SHOWN = 60  #: characters of a value in a message
 _FEW = 5  #: members of a list or object in a message
 _WIDE = 256  #: bits of a whole number in a message
@@ -45,6 +46,17 @@ def check_depth(value: Any, what: str) -> None:
         if not level:
             return
     raise too_deep(what)
+
+
+def check_size(value: Any, what: str) -> None:
+    """Raise InvalidInput for a document of so many values that checking them would keep everybody else waiting."""
+    found, waiting = 0, [value]
+    while waiting:
+        inside = _inside(waiting.pop())
+        found += len(inside)
+        if found > MOST_VALUES:
+            raise InvalidInput(f"expected {what} of at most {MOST_VALUES} values, got more; leave out what is not needed")
+        waiting += inside
 
 
 def too_deep(what: str) -> InvalidInput:

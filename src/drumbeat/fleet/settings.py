@@ -18,6 +18,7 @@ from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_MOST_TOLD = 20  #: unknown fields named in one refusal
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
@@ -156,7 +157,7 @@ def read_policy(settings: Mapping[str, Any]) -> FleetPolicy:
 def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(settings.keys() - _NAMES)
     if unknown:
-        raise InvalidSettings("; ".join(map(_no_such, unknown)))
+        raise InvalidSettings("; ".join(map(_no_such, unknown[:_MOST_TOLD])))
     return dict(_field(name, value) for name, value in settings.items())
 
 

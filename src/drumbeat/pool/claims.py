@@ -1,5 +1,7 @@
 """One worker's claims: everything it asks of the queue, in its own name."""
 
+import logging
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -9,6 +11,8 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Jobs, Leases, Queue, Renewed, Settled, Workers
+
+log = logging.getLogger(__name__)
 
 _MOST_HELD = 10_000
 
@@ -83,6 +87,9 @@ class Claims:
         """How long until a claim that has run out can be taken back; None: every claim is kept by its holder."""
         return await self.jobs.overdue_in(self._asking(1, alone=True))
 
-    async def expire(self) -> int:
-        """Take back what silent workers held, so that no reaper is needed while somebody works."""
-        return len(await self.queue.expire())
+    async def expire(self) -> Sequence[Job]:
+        """Take back what silent workers held, in every pool, so that no reaper is needed while somebody works."""
+        jobs = await self.queue.expire()
+        for pool_id, count in Counter(job.pool_id for job in jobs).items():
+            log.warning("took back %d jobs of pool %s: their worker stopped renewing the leases", count, pool_id)
+        return jobs

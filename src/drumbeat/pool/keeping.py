@@ -53,8 +53,7 @@ class Keeping:
         self._changed()
 
     async def _take_back(self) -> None:
-        if expired := await self._claims.expire():
-            log.warning("%d jobs were taken back: nobody renewed their leases", expired)
+        await self._claims.expire()
 
     async def _look_for_turn(self) -> None:
         """Make a busy worker finish what it holds when jobs wait to be tried alone; an idle one takes them anyway."""

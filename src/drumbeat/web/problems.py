@@ -38,6 +38,7 @@ _STATUS: Mapping[type[DrumbeatError], int] = {
     MissingExtra: 501,
 }
 _NAMED = re.compile(r"(?:the template is wrong at )?([A-Za-z_][\w.\[\]-]*): (.+)", re.DOTALL)
+_MOST_FIELDS = 100  #: named in one answer
 _LONGEST = 4000  #: characters of a detail
 
 log = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ def problem(
         "detail": _written(detail),
     }
     if errors:
-        body["errors"] = [{name: _written(str(said)) for name, said in each.items()} for each in errors[:100]]
+        body["errors"] = [{name: _written(str(said)) for name, said in each.items()} for each in errors[:_MOST_FIELDS]]
     return JSONResponse(body, status_code=status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
@@ -101,7 +102,7 @@ def naming(field: str) -> Iterator[None]:
 
 async def _invalid(request: Request, exc: Exception) -> JSONResponse:
     assert isinstance(exc, RequestValidationError)
-    errors = [{"field": _place(each["loc"]), "detail": str(each["msg"])} for each in exc.errors()]
+    errors = [{"field": _place(each["loc"]), "detail": str(each["msg"])} for each in exc.errors()[:_MOST_FIELDS]]
     detail = "; ".join(f"{each['field']}: {each['detail']}" for each in errors)
     return problem(422, detail or "the request is not as expected", errors=errors)
 

@@ -1,8 +1,10 @@
 """A statement under test reaches its own database and no other file, on every connection a target opens."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from drumbeat.bench.driver.interface import EngineSettings
@@ -13,7 +15,7 @@ from drumbeat.bench.targets.contract.given import GivenTarget
 from drumbeat.bench.targets.duckdb import DuckdbTarget
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.sqlite import SqliteTarget
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, InvalidSettings
 
 SECRET = "correct horse battery staple"
 CREATE = "CREATE TABLE items (n INTEGER)"
@@ -42,6 +44,8 @@ SQLITE = [
     "VACUUM INTO '{folder}/written.db'",
     "VACUUM main INTO '{folder}/' || 'written.db'",
     "SELECT load_extension('{folder}/secret.csv')",
+    "SELECT fts3_tokenizer('simple')",
+    "SELECT fts3_tokenizer('simple', x'4141414141414141')",
     "PRAGMA temp_store_directory = '{folder}'",
     "PRAGMA hard_heap_limit = 1",
     "PRAGMA soft_heap_limit = 1",
@@ -102,6 +106,30 @@ class TestOtherFiles(GivenTarget):
         assert set(records["outcome"].tolist()) == {FAILED}
         assert {sample.error_class for sample in samples} == {ErrorClass.CONFIGURATION}
         return " ".join(sample.message for sample in samples)
+
+
+@pytest.mark.parametrize("name", ["secret.csv", "secret.json", "secret.parquet", "secret.txt"])
+@pytest.mark.parametrize("kind", [DuckdbTarget, SqliteTarget])
+async def test_a_file_that_is_no_database_is_not_opened_as_one(kind: Callable[[Path], Target], name: str, folder: Path) -> None:
+    (folder / "secret.txt").write_text(SECRET)
+    (folder / "secret.json").write_text(json.dumps({"n": SECRET}))
+    duckdb.sql(f"SELECT '{SECRET}' AS n").write_parquet(str(folder / "secret.parquet"))
+    given = load(operation("READ", 100, Statement(sql="SELECT CAST(n AS INTEGER) FROM secret")))
+
+    async with kind(folder / name) as target:
+        for asked in (
+            target.fetch("SELECT n FROM secret"),
+            target.check(given),
+            target.define([CREATE]),
+            target.describe("secret"),
+        ):
+            with pytest.raises(
+                InvalidSettings, match="as a SQLite database" if kind is SqliteTarget else "DuckDB database"
+            ) as caught:
+                await asked
+            assert SECRET not in str(caught.value)
+        with pytest.raises(InvalidSettings):
+            await target.engine(given, draw(), EngineSettings()).open()
 
 
 @pytest.mark.parametrize("kind", [DuckdbTarget, SqliteTarget])

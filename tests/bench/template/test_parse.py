@@ -14,6 +14,7 @@ from drumbeat.bench.template.parse import json_schema
 from drumbeat.bench.template.problems import FIELDS
 from drumbeat.bench.template.spellings import SPELLINGS
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import MOST_VALUES
 
 
 def refusal(source: Any) -> str:
@@ -232,6 +233,25 @@ def test_every_wrong_field_is_listed_at_once() -> None:
 
     assert said[0] == "the template is wrong in 4 places:"
     assert [line.strip().partition(":")[0] for line in said[1:]] == ["min_concurrency", "scaling.mode", "seed", "tarrget"]
+
+
+def test_of_many_wrong_fields_the_first_are_told() -> None:
+    said = refusal({f"a{n}": 1 for n in range(3000)}).splitlines()
+
+    assert said[0] == "the template is wrong in 3000 places:"
+    assert [line.strip().partition(":")[0] for line in said[1:]] == [*(f"a{n}" for n in range(20)), "and in 2980 more"]
+
+
+@pytest.mark.parametrize(
+    "given", [{f"a{n}": 1 for n in range(MOST_VALUES + 1)}, {"tags": [1] * (MOST_VALUES + 1)}, {"a": [[1] * 300] * 300}]
+)
+def test_a_template_of_too_many_values_is_refused_before_they_are_checked(given: dict[str, Any]) -> None:
+    assert refusal(given) == f"expected a template of at most {MOST_VALUES} values, got more; leave out what is not needed"
+
+
+def test_too_many_settings_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="expected at most 1000 settings, got 1001"):
+        with_settings(parse({"name": "x", "target": {"url": "sqlite:///x"}}), ["seed=1"] * 1001)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,7 @@ _CONFINED = {
     "python_enable_replacements": False,  # no variable of this program is read as a table
     "lock_configuration": True,  # no statement takes any of this back
 }  #: under test are statements that somebody else wrote: they reach their own database and nothing besides
+_MAGIC, _MAGIC_AT = b"DUCK", 8  #: how every DuckDB database begins, after a checksum
 _COLUMNS = """
 SELECT column_name, data_type, is_nullable FROM duckdb_columns()
  WHERE table_name = $1 AND schema_name = $2 AND database_name = current_database() ORDER BY column_index
@@ -247,12 +248,33 @@ def driver() -> Any:
 
 
 def connect(path: Path) -> "DuckDBPyConnection":
-    """A connection whose statements reach this database and no other file."""
+    """A connection whose statements reach this database and no other file. Raises InvalidSettings for a file that is none."""
+    check_kind(path)
     try:
         connection: DuckDBPyConnection = driver().connect(str(path), config=dict(_CONFINED))
     except driver().Error as exc:
         raise InvalidSettings(f"cannot use {path} as a DuckDB database: {exc}") from exc
     return connection
+
+
+def check_kind(path: Path) -> None:
+    """Raise InvalidSettings unless the file is a DuckDB database or is missing.
+
+    DuckDB itself opens CSV, JSON and Parquet files too, and would show what any such file of this machine holds.
+    """
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise InvalidSettings(f"expected a DuckDB database at {path}, got something that is not a file")
+    try:
+        with path.open("rb") as file:
+            head = file.read(_MAGIC_AT + len(_MAGIC))
+    except OSError as exc:
+        raise InvalidSettings(f"cannot read {path}: {exc.strerror}") from exc
+    if head[_MAGIC_AT:] != _MAGIC:
+        raise InvalidSettings(
+            f"expected a DuckDB database at {path}, got a file of another kind; load its rows into a database first"
+        )
 
 
 def compiled(connection: "DuckDBPyConnection", made: Sequence[Script]) -> list[list["Statement"]]:

@@ -28,12 +28,13 @@ _GONE = frozenset({10, 11, 14, 26})  #: read error, corrupt, cannot open, not a 
 _NOT_AUTHORIZED = 23
 _NEVER = frozenset({3, 8, _NOT_AUTHORIZED})  #: permission, read-only, not authorized
 _TEMPORARY = ""  #: the file name by which VACUUM without INTO attaches its own temporary database
+_NATIVE = frozenset({"load_extension", "fts3_tokenizer"})  #: functions that run machine code somebody else names
 _BEYOND = frozenset({"temp_store_directory", "data_store_directory", "hard_heap_limit", "soft_heap_limit"})
 """Pragmas that change the whole process, the server's own store included, and not only their connection."""
 
 _CONFINED = (
-    "a statement under test stays within its own database; leave out ATTACH, DETACH, VACUUM INTO, load_extension "
-    "and pragmas that change the whole process"
+    "a statement under test stays within its own database; leave out ATTACH, DETACH, VACUUM INTO, load_extension, "
+    "fts3_tokenizer and pragmas that change the whole process"
 )
 _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?) ORDER BY cid'
 
@@ -217,7 +218,7 @@ def _confine(action: int, first: str | None, second: str | None, database: str |
         case sqlite3.SQLITE_DETACH:
             is_refused = True
         case sqlite3.SQLITE_FUNCTION:
-            is_refused = (second or "").lower() == "load_extension"
+            is_refused = (second or "").lower() in _NATIVE
         case sqlite3.SQLITE_PRAGMA:
             is_refused = (first or "").lower() in _BEYOND
         case _:

@@ -11,11 +11,13 @@ from drumbeat.bench.template.document import TemplateDocument
 from drumbeat.bench.template.problems import problems_of
 from drumbeat.bench.template.spellings import SPELLINGS, Path, canonical, canonical_path
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.plain import read_json, shown
+from drumbeat.core.plain import check_size, read_json, shown
 from drumbeat.yaml_text import read_yaml
 
 _COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*"?)|//[^\n]*')  #: a text that is not closed ends with its line
 _EXPECTED = "a template in YAML or JSON"
+_MOST_SETTINGS = 1000
+_MOST_PROBLEMS = 20  #: told at once
 
 
 def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -33,13 +35,14 @@ def parse(source: str | bytes | Mapping[str, Any]) -> TemplateDocument:
     Raises one InvalidInput that lists every field that is wrong: its path, what was expected and what was got.
     """
     fields = source if isinstance(source, Mapping) else read(source)
+    check_size(fields, "a template")
     tree, problems = canonical(fields)
     try:
         document = TemplateDocument.model_validate(tree)
     except ValidationError as exc:
-        raise _refused([*problems, *problems_of(exc)]) from None
+        raise _refused([*problems, *problems_of(exc, _MOST_PROBLEMS)], len(problems) + exc.error_count()) from None
     if problems:
-        raise _refused(problems)
+        raise _refused(problems, len(problems))
     return document
 
 
@@ -61,14 +64,19 @@ def _json(text: str) -> Any:
     return read_json(bare, "a template", object_pairs_hook=_once) if '"' in bare else read_yaml(text, _EXPECTED)
 
 
-def _refused(problems: Sequence[str]) -> InvalidInput:
-    if len(problems) == 1:
+def _refused(problems: Sequence[str], count: int) -> InvalidInput:
+    """A refusal that names the first problems of so many."""
+    if count == 1:
         return InvalidInput(f"the template is wrong at {problems[0]}")
-    return InvalidInput("\n  ".join([f"the template is wrong in {len(problems)} places:", *problems]))
+    named = problems[:_MOST_PROBLEMS]
+    others = [f"and in {count - len(named)} more"] if count > len(named) else []
+    return InvalidInput("\n  ".join([f"the template is wrong in {count} places:", *named, *others]))
 
 
 def with_settings(document: TemplateDocument, settings: Sequence[str]) -> TemplateDocument:
     """The document with ``path=value`` settings put in, in turn; a value is YAML, a path may be any spelling of a field's."""
+    if len(settings) > _MOST_SETTINGS:
+        raise InvalidInput(f"expected at most {_MOST_SETTINGS} settings, got {len(settings)}; write them into the template")
     tree = document.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     for setting in settings:
         path, value = _setting(setting)

@@ -44,9 +44,9 @@ def _number(bound: float) -> str:
     return f"{int(bound):,}" if float(bound).is_integer() else f"{bound:g}"
 
 
-def problems_of(error: ValidationError) -> list[str]:
-    """Each as path, what was expected and what was got; what may be secret is not shown."""
-    return [_problem(each) for each in error.errors(include_url=False)]
+def problems_of(error: ValidationError, most: int) -> list[str]:
+    """The first so many, each as path, what was expected and what was got; what may be secret is not shown."""
+    return [_problem(each) for each in error.errors(include_url=False)[:most]]
 
 
 def _problem(error: Mapping[str, Any]) -> str:
