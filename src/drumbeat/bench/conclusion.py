@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from drumbeat.bench.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.cost import Method, cost_of
 from drumbeat.bench.curves import curves_of, written
 from drumbeat.bench.doubts import doubts
@@ -150,6 +151,8 @@ def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> di
         "cost": _cost(record),
         "bounds": dict(ending.result) if record.plan.load_mode is LoadMode.QPS else None,
         "server": dict(server),
+        "availability": as_metrics(availability_of(record)),
+        "corrected": asdict(fair) if (fair := corrected(record)) else None,
         "curves": written(curves_of(record.timeline)),
         "failures": _examples(record),
         "error_classes": errors_by_class(record),
@@ -175,6 +178,8 @@ def _flags(record: RunRecord) -> list[str]:
         flags.append("WORKERS_LOST")
     if any(second.phase == Phase.MEASUREMENT and second.errors for second in record.timeline):
         flags.append("ERRORS")
+    if (found := availability_of(record)) is not None and found.without_service:
+        flags.append("OUTAGE")
     return flags
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.bench import report
+from drumbeat.bench.availability import availability_of, corrected
 from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress, same_what
 from drumbeat.bench.connections import ConnectionDesk
 from drumbeat.bench.creation import Prepared, look_ahead, prepared, statements
@@ -225,6 +226,9 @@ class BenchDesk:
     def verdicts(record: RunRecord) -> tuple[Verdict, ...]:
         """How a run stands against each of its objectives."""
         return verdicts_of(record)
+
+    availability = staticmethod(availability_of)
+    corrected = staticmethod(corrected)
 
     @staticmethod
     def judged_at(record: RunRecord) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from drumbeat.bench.availability import availability_of, counted_connects
 from drumbeat.bench.compare.baseline import Candidate
 from drumbeat.bench.kept import plan_or_usual
 from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
@@ -13,6 +14,7 @@ from drumbeat.bench.model.record import (
     Measured,
     PhaseRecord,
     RunRecord,
+    Second,
     ServerSecond,
     WorkerRecord,
 )
@@ -52,7 +54,8 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
                 timeline.add(sample)
     plan, notes = plan_or_usual(run)
     results, told = await store.results.list(run_id), timeline.phases()
-    totals = totals_of(results, told)
+    seconds = tuple([second async for second in in_turns(timeline.each_second())])
+    totals = counted_connects(totals_of(results, told), _failed_connects(seconds))
     decisions, server = await read_decisions(store, run)
     workers = _workers(await store.workers.list(pool_id), results, timeline)
     return RunRecord(
@@ -63,7 +66,7 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         results=tuple(results),
         totals=totals,
         steps=tuple(await store.steps.list(run_id)),
-        timeline=tuple([second async for second in in_turns(timeline.each_second())]),
+        timeline=seconds,
         workers=tuple([worker async for worker in in_turns(workers)]),
         decisions=decisions,
         server=server,
@@ -71,6 +74,10 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         failures=tuple(timeline.failures),
         notes=tuple(notes),
     )
+
+
+def _failed_connects(seconds: Iterable[Second]) -> int:
+    return sum(second.failed_connects for second in seconds if second.phase == Phase.MEASUREMENT)
 
 
 def began(run: Run) -> datetime | None:
@@ -118,7 +125,9 @@ async def _short_record(store: Store, run: Run) -> RunRecord:
 
 def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
     """A record by what a run's results and steps alone tell."""
-    return RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
+    short = RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
+    found = availability_of(short)
+    return replace(short, totals=counted_connects(short.totals, found.failed_connects)) if found else short
 
 
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: Ending) -> RunRecord:

@@ -233,10 +233,15 @@ def _ended_health(worker: Worker) -> Health:
 
 def _objectives(record: RunRecord, figures: Figures | None) -> tuple[Kept, ...]:
     """By the last seconds while it runs, by its result afterwards."""
-    found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures))
+    found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures), _available(figures))
     return tuple(
         Kept(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing) for each in found
     )
+
+
+def _available(figures: Figures) -> float | None:
+    """Of the last seconds: whether anything succeeded in them."""
+    return None if not figures.workers else 100.0 if figures.operations > figures.errors else 0.0
 
 
 def _totals(figures: Figures) -> dict[str, Measured]:

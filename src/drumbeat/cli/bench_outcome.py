@@ -89,11 +89,24 @@ def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> N
         )
         console.print(table([*record.kinds.items(), ("all", whole)], _KINDS))
     _print_search(record)
+    _print_availability(desk, record)
     _print_verdicts(desk, record)
     for warning in desk.warnings(record):
         say(f"note: {warning}", style="yellow")
     for path in reports:
         say(f"report: {path}")
+
+
+def _print_availability(desk: "BenchDesk", record: RunRecord) -> None:
+    found, fair = desk.availability(record), desk.corrected(record)
+    if found is not None and found.percent is not None:
+        missing = f": {found.words}" if found.without_service else ""
+        say(f"available {number(found.percent, 5)} % of the time{missing}", style="red" if missing else None)
+    if fair is not None:
+        shown = ", ".join(
+            f"{name} {number(ms, 4)} ms" for name, ms in (("p50", fair.p50_ms), ("p95", fair.p95_ms), ("p99", fair.p99_ms))
+        )
+        say(f"corrected for coordinated omission: {shown}")
 
 
 def _print_verdicts(desk: "BenchDesk", record: RunRecord) -> None:

@@ -127,6 +127,7 @@ class Objective:
     p95_ms: float | None = None
     p99_ms: float | None = None
     max_error_pct: float | None = None
+    min_availability_pct: float | None = None  #: of the measured seconds, in which an operation succeeded; all kinds together
 
 
 class OnWorkerLost(StrEnum):

@@ -65,6 +65,7 @@ class Measured:
     seconds: float = 0.0
     latency: Latency = field(default_factory=Latency)
     histogram: bytes = b""  #: the exact, merged one, as Histogram.to_bytes wrote it; empty: none
+    failed_connects: int = 0  #: attempts to open a connection, of all kinds together
 
     @property
     def qps(self) -> float:
@@ -72,8 +73,9 @@ class Measured:
 
     @property
     def error_rate(self) -> float:
-        """Errors as a share of operations."""
-        return self.errors / self.operations if self.operations else 0.0
+        """Errors as a share of operations; an attempt to connect that failed is an operation that could not be sent."""
+        tried = self.operations + self.failed_connects
+        return (self.errors + self.failed_connects) / tried if tried else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +96,7 @@ class Second:
     cpu_percent: float | None = None  #: of the workers' hosts, on average
     memory_percent: float | None = None
     workers: int = 0
+    failed_connects: int = 0  #: attempts to open a connection
     client_limited: bool = False  #: a client was its own limit
     errors_by_kind: Mapping[str, int] = field(default_factory=dict)
     errors_by_class: Mapping[str, int] = field(default_factory=dict)  #: CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …

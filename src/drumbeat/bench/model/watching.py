@@ -52,10 +52,10 @@ class Kept:
     """One objective and how it stands."""
 
     kind: str  #: ALL_KINDS: all together
-    measure: str  #: p95_ms, p99_ms, error_pct
+    measure: str  #: p95_ms, p99_ms, error_pct, availability_pct
     limit: float
     found: float | None
-    standing: str  #: ok, near, over, not measured
+    standing: str  #: ok, near, over, under, not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

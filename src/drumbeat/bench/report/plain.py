@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from drumbeat.bench.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.compare.configuration import redacted
 from drumbeat.bench.cost import cost_of
 from drumbeat.bench.frequent import most_frequent
@@ -30,6 +31,8 @@ def as_dict(record: RunRecord) -> Mapping[str, Any]:
         "exit_code": int(judgement.gate),
         "judged_at": judged_at(record),
         "verdicts": [asdict(each) | {"standing": each.standing} for each in verdicts_of(record)],
+        "availability": as_metrics(availability_of(record)),
+        "corrected_latency": asdict(fair) if (fair := corrected(record)) else None,
         "client_limited": record.client_limited,
         "warnings": facts.warnings(record),
         "most_frequent_error": asdict(error) if (error := most_frequent(record)) else None,
@@ -66,6 +69,7 @@ def _run(record: RunRecord) -> Mapping[str, Any]:
 
 def measured(found: Measured) -> dict[str, Any]:
     counts = {"operations": found.operations, "errors": found.errors, "error_rate": found.error_rate}
+    counts |= {"failed_connects": found.failed_connects}
     return counts | {"seconds": found.seconds, "qps": found.qps} | asdict(found.latency)
 
 

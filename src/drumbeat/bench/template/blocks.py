@@ -249,6 +249,9 @@ class ObjectiveBlock(Block):
     p95_ms: Milliseconds = None
     p99_ms: Milliseconds = None
     max_error_pct: ErrorShare = None
+    min_availability_pct: ErrorShare = Field(
+        default=None, description="of the measured seconds, in how many an operation must succeed; only of `overall`"
+    )
 
 
 class PricesBlock(Block):

@@ -60,6 +60,8 @@ def _by_kind(objectives: dict[str, ObjectiveBlock]) -> dict[str, ObjectiveBlock]
         kind = kind_named(name) or OVERALL
         if kind in found:
             raise ValueError(f"{kind} is there twice, once as {name!r}; keep one of them")
+        if kind != OVERALL and objective.min_availability_pct is not None:
+            raise ValueError(f"{name}: a kind has no availability of its own; give min_availability_pct of {OVERALL}")
         found[kind] = objective
     return found
 

@@ -165,10 +165,13 @@ GUARDRAILS = (
         usual="all",
     ),
 )
-OBJECTIVES = tuple(
-    Asked(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
-    for kind in ("overall", *(kind.upper() for kind in KINDS))
-    for name, label in (("p95_ms", "p95 (ms)"), ("p99_ms", "p99 (ms)"), ("max_error_pct", "errors (%)"))
+OBJECTIVES = (
+    *(
+        Asked(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
+        for kind in ("overall", *(kind.upper() for kind in KINDS))
+        for name, label in (("p95_ms", "p95 (ms)"), ("p99_ms", "p99 (ms)"), ("max_error_pct", "errors (%)"))
+    ),
+    Asked(path="slo.overall.min_availability_pct", label="Overall availability, at least (%)", usual="off"),
 )
 MORE = (
     Asked(path="on_worker_lost", label="When a worker is lost", kind=Kind.TEXT, usual="fail, replace or tolerate:N"),
