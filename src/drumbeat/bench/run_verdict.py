@@ -6,7 +6,7 @@
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, judgement_by_status
-from drumbeat.bench.model.words import number
+from drumbeat.bench.model.words import number, told_apart
 from drumbeat.bench.verdicts import Standing, Verdict, came_to_nothing, verdicts_of
 
 BOUNDS_REACHED = "BOUNDS_LIMIT_REACHED"
@@ -59,7 +59,8 @@ def missed_target(record: RunRecord) -> str | None:
     if not at_bounds and reached >= plan.target_qps - plan.tolerance:
         return None
     bounds = ", and the bounds were reached" if at_bounds else ""
-    return f"throughput: {number(reached, 4)} of {number(plan.target_qps, 4)} operations/s{bounds}"
+    found, target = told_apart(reached, plan.target_qps, 4)
+    return f"throughput: {found} of {target} operations/s{bounds}"
 
 
 def _successes_per_second(record: RunRecord) -> float:
@@ -68,8 +69,10 @@ def _successes_per_second(record: RunRecord) -> float:
 
 
 def _words(verdict: Verdict) -> str:
-    found = "not measured" if verdict.found is None else number(verdict.found, 4)
-    return f"{verdict.subject} {verdict.measure}: {found}, limit {number(verdict.limit, 4)}"
+    if verdict.found is None:
+        return f"{verdict.subject} {verdict.measure}: not measured, limit {number(verdict.limit, 4)}"
+    found, limit = told_apart(verdict.found, verdict.limit, 4)
+    return f"{verdict.subject} {verdict.measure}: {found}, limit {limit}"
 
 
 def gate_of(record: RunRecord) -> Gate:

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.bench.model import RunRecord, RunVerdict, ms, number
+from drumbeat.bench.model import RunRecord, RunVerdict, ms, number, told_apart
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.errors import InvalidInput
@@ -113,8 +113,10 @@ def _print_verdicts(desk: "BenchDesk", record: RunRecord) -> None:
     if where := desk.judged_at(record):
         say(f"service levels, {where}")
     for verdict in desk.verdicts(record):
-        found = "nothing measured" if verdict.found is None else number(verdict.found, 4)
-        line = f"{verdict.subject} {verdict.measure}: {found}, limit {number(verdict.limit, 4)}: {verdict.standing}"
+        found, limit = "nothing measured", number(verdict.limit, 4)
+        if verdict.found is not None:
+            found, limit = told_apart(verdict.found, verdict.limit, 4)
+        line = f"{verdict.subject} {verdict.measure}: {found}, limit {limit}: {verdict.standing}"
         say(line, style=None if verdict.kept else "red")
 
 

@@ -92,7 +92,7 @@ from drumbeat.bench.model.view import (
     Told,
 )
 from drumbeat.bench.model.watching import Course, Curves, Kept, Point, ServerSeen, Stretch, Watched, WorkerSeen
-from drumbeat.bench.model.words import ms, number
+from drumbeat.bench.model.words import ms, number, told_apart
 
 __all__ = [
     "ALL_KINDS",
@@ -203,4 +203,5 @@ __all__ = [
     "ms",
     "number",
     "parts",
+    "told_apart",
 ]
