@@ -363,14 +363,16 @@ class ControlPlane:
         *,
         handlers: "Handlers | None" = None,
         signals: bool = True,
+        grace: timedelta | None = None,
     ) -> WorkDone:
         """Be a worker of a pool of jobs, by this plan, without being spawned. Raises NotFound, InvalidInput.
 
-        ``handlers`` stand in for those of the plan; without ``signals`` the process's own are left alone.
+        ``handlers`` stand in for those of the plan; without ``signals`` the process's own are left alone. ``grace`` is how long
+        running jobs may go on when it is told to stop; None: as the pool says.
         """
         from drumbeat.lives import Lives
 
-        return await Lives(self).unbidden(name, plan, worker_id, handlers, signals=signals)
+        return await Lives(self).unbidden(name, plan, worker_id, handlers, signals=signals, grace=grace)
 
     def pool(self, name: str) -> "PoolDesk":
         """Everything one may ask of a pool of jobs; it need not exist yet."""
@@ -402,10 +404,10 @@ def push_on(store: str) -> "PushOn | None":
         return None
     schema = dict(parse_qsl(parts.query)).get("schema", "drumbeat")
 
-    async def push(connection: Any, pool_id: PoolId, jobs: "Sequence[NewJob]") -> "Sequence[JobId]":
+    async def push(store: Any, connection: Any, pool_id: PoolId, jobs: "Sequence[NewJob]") -> "Sequence[JobId]":
         from drumbeat.store.sql.postgres import push_on as push
 
-        return await push(connection, pool_id, jobs, schema=schema)
+        return await push(connection, pool_id, jobs, schema=schema, home=store.queue.home)
 
     return push
 

@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from drumbeat.control_plane import ControlPlane, WorkDone, WorkerArguments, process_name
@@ -50,10 +51,19 @@ class Lives:
         return code
 
     async def unbidden(
-        self, name: str, plan: "WorkPlan", worker_id: str | None, handlers: "Handlers | None", *, signals: bool
+        self,
+        name: str,
+        plan: "WorkPlan",
+        worker_id: str | None,
+        handlers: "Handlers | None",
+        *,
+        signals: bool,
+        grace: timedelta | None = None,
     ) -> WorkDone:
         """One of a pool of jobs, by this plan. Raises NotFound, InvalidInput."""
         home = await self._plane.pool(name).get()
+        if grace is not None:
+            home = replace(home, thresholds=replace(home.thresholds, drain_within=grace))
         me = worker_id or f"{name}-{process_name()}"
         arguments = WorkerArguments(run_id=name, worker_id=me, worker_group_id=0, worker_group_count=1)
         identity = replace(_identity(arguments), capabilities=plan.capabilities)

@@ -192,6 +192,17 @@ def test_a_pool_is_changed_only_when_asked_to(url: str) -> None:
     assert policy == {"concurrency": 4, "handlers": {"": "m:f"}}
 
 
+def test_durations_are_shown_as_people_say_them(url: str) -> None:
+    options = ("--delay", "45d", "--timeout", "200ms", "--backoff", "1.5s", "--group", "g", "--group-rate", "10/1m")
+    job_id = invoke("pool", "push", "p", "1", *options, store=url).output.strip()
+
+    shown = invoke("pool", "show", "p", job_id, store=url).output
+    assert "backoff: first 1.5 s, factor 2.0, most 10 min, jitter 0.1\n" in shown
+    assert "timeout: 200 ms\n" in shown
+    assert "group_rate: count 10, per 60.0 s\n" in shown
+    assert "45 days from now" in invoke("pool", "explain", "p", job_id, store=url).output
+
+
 def test_an_update_changes_what_is_given_though_it_is_the_usual_value(url: str) -> None:
     usual = ("--mode", "drain", "--concurrency", "1", "--executor", "async", "--max-workers", "10", "--heartbeat", "30s")
     invoke("pool", "create", "p", "--mode", "loop", "--concurrency", "4", "--executor", "threads", "--lease", "5m",

@@ -137,6 +137,18 @@ def test_a_drain_takes_over_what_silent_workers_let_run_out(shop: Shop) -> None:
     assert said.errors.endswith("worked on 60 jobs: 60 finished, 0 failed\n")
 
 
+def test_a_job_that_outlasts_the_grace_is_given_back(shop: Shop) -> None:
+    job_id = shop.slow_job()
+    with shop.worker("--handler", f"{HERE}:mark_and_wait", "--executor", "processes", "--grace", "200ms") as process:
+        eventually(lambda: shop.times_begun() == 1, "the job has begun")
+        process.send_signal(signal.SIGTERM)
+        said = ended(process)
+
+    job = shop.pool.job(job_id)
+    assert (said.code, job.status, job.attempts, job.failures) == (0, JobStatus.PENDING, 0, 0), said.errors
+    assert "worked on 1 job: 0 finished, 0 failed, 1 cancelled, given back" in said.errors
+
+
 def _is_alive(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from drumbeat.cli.options import run
-from drumbeat.cli.render import Columns, brief, console, say, sentence, table, text
+from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError
@@ -195,7 +195,7 @@ async def _until(stage: _Stage, happened: Callable[[], bool]) -> None:
         if happened():
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise DrumbeatError(f"the demo waited {brief(_PATIENCE)} in vain after: {stage.chapter}; its decisions say more")
+            raise DrumbeatError(f"the demo waited {text(_PATIENCE)} in vain after: {stage.chapter}; its decisions say more")
         await asyncio.sleep(_REDRAWN_EVERY)
 
 

@@ -22,7 +22,7 @@ from drumbeat.cli.pool_work import (
     TimeoutOption,
     work,
 )
-from drumbeat.cli.render import brief, say, show_json, text
+from drumbeat.cli.render import say, show_json, text
 from drumbeat.client import Mode, PoolDesk, PoolStatus, WorkPlan
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
@@ -130,7 +130,7 @@ def _health(found: PoolStatus, worker: Worker) -> Health:
 
 def _print(found: PoolStatus) -> None:
     counts, waits = found.counts, found.oldest_waits
-    oldest = f" (the oldest for {brief(waits)})" if waits is not None else ""
+    oldest = f" (the oldest for {text(waits)})" if waits is not None else ""
     until = found.pool.paused_until
     say(f"pool {found.pool.pool_id}" + (f": paused until {text(until)} UTC" if found.is_paused else ""))
     waiting = f"{counts.ready} ready{oldest}, {counts.delayed} delayed, {counts.claimed} claimed"

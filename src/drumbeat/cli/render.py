@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from drumbeat.core.histogram import Histogram
+from drumbeat.core.plain import time_span
 
 _UNFOLDED = 10_000  #: wide enough that nothing is folded where no terminal says how wide it is
 
@@ -79,19 +80,13 @@ def text(value: object) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}"
         case timedelta():
-            return brief(value)
+            return time_span(value)
         case float():
             return f"{value:.1f}"
+        case Mapping() if any(isinstance(each, timedelta) for each in value.values()):
+            return ", ".join(f"{name} {text(each)}" for name, each in value.items())
         case _:
             return str(value)
-
-
-def brief(duration: timedelta) -> str:
-    """A duration at a glance."""
-    seconds = duration.total_seconds()
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def sentence(action: Mapping[str, Any]) -> str:

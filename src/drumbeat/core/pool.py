@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any, NewType
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import time_span
 
 PoolId = NewType("PoolId", str)
 
@@ -34,13 +35,13 @@ class Thresholds:
     def __post_init__(self) -> None:
         if not self.heartbeat_every < self.stale_after < self.lost_after:
             raise ValueError(
-                f"expected heartbeat_every < stale_after < lost_after, "
-                f"got {self.heartbeat_every}, {self.stale_after}, {self.lost_after}"
+                f"expected heartbeat_every < stale_after < lost_after, got {time_span(self.heartbeat_every)}, "
+                f"{time_span(self.stale_after)}, {time_span(self.lost_after)}"
             )
         if self.give_up_after >= self.lost_after:
             raise ValueError(
                 f"expected give_up_after < lost_after, so that a worker ends itself before others call it lost; "
-                f"got {self.give_up_after} and {self.lost_after}"
+                f"got {time_span(self.give_up_after)} and {time_span(self.lost_after)}"
             )
 
 

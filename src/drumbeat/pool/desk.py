@@ -10,7 +10,7 @@ from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool, with_heartbeat
 from drumbeat.core.worker import Holder, Worker, WorkerId
-from drumbeat.pool.asking import how_far, how_many, moment, names, time_span, told, words
+from drumbeat.pool.asking import how_far, how_many, job_filters, moment, names, time_span, told, words
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.pushing import new_job, new_jobs, one_job
 from drumbeat.pool.work import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
@@ -19,7 +19,7 @@ from drumbeat.store.interface import Claiming, PoolChange, Store
 if TYPE_CHECKING:
     from drumbeat.pool.explain import Explanation
 
-PushOn = Callable[[Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
+PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: until somebody resumes it
 LOOK_EVERY = timedelta(milliseconds=50)
@@ -178,10 +178,12 @@ class PoolDesk:
         return ids
 
     async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
-        """Push within the caller's own transaction on an asyncpg connection. The pool must exist already."""
+        """Push within the caller's own transaction on an asyncpg connection to the store's own database. The pool must exist
+        already. Raises InvalidInput for any other connection."""
         if self._push_on is None:
             raise InvalidInput("expected a PostgreSQL store for push_on, got another; use push, which has its own transaction")
-        return (await self._push_on(connection, self.pool_id, [new_job(payload, self.most_bytes, **options)]))[0]
+        jobs = [new_job(payload, self.most_bytes, **options)]
+        return (await self._push_on(self._store, connection, self.pool_id, jobs))[0]
 
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
         """Take one job, to be settled with ``complete``, ``fail`` or ``release`` before its lease runs out."""
@@ -258,10 +260,8 @@ class PoolDesk:
         return await self._store.jobs.attempts((await self.job(job_id)).job_id)
 
     async def list(self, **filters: Any) -> Sequence[Job]:
-        """Jobs in the order of their pushing; filters as the store's: statuses, job_type, group, worker_id, after, limit."""
-        if "limit" in filters:
-            filters["limit"] = how_many("limit", filters["limit"])
-        return await self._store.jobs.list((await self.get()).pool_id, **filters)
+        """Jobs in the order of their pushing; filters: statuses, job_type, group, worker_id, holder, after, limit."""
+        return await self._store.jobs.list((await self.get()).pool_id, **job_filters(filters))
 
     async def size(self) -> int:
         """How many jobs are ready."""

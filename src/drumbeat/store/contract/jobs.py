@@ -264,6 +264,20 @@ class JobsContract(Given):
         assert (again.status, again.failures, again.crashes, again.finished_at) == (JobStatus.PENDING, 0, 0, None)
         assert {job.payload for job in await store.queue.claim(claiming(pool, limit=9))} == {1, 2}
 
+    async def test_a_requeued_job_keeps_the_delay_it_was_pushed_with(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        later, failed_once = *await pushed(store, pool, 1, delay=10 * MINUTE), *await pushed(store, pool, 2)
+        await failed(store, pool, retry_in=30 * MINUTE)
+        due = (await store.jobs.get(later)).not_before
+        await store.jobs.cancel([later, failed_once])
+
+        assert {*await store.jobs.requeue(pool.pool_id, [later, failed_once])} == {later, failed_once}
+
+        assert ((await store.jobs.get(later)).not_before, (await store.jobs.counts(pool.pool_id)).delayed) == (due, 1)
+        assert (await claimed(store, pool)).job_id == failed_once
+        assert [*await store.queue.claim(claiming(pool))] == []
+        await elapse(11 * MINUTE)
+        assert (await claimed(store, pool)).job_id == later
+
     async def test_jobs_of_other_pools_and_done_ones_are_not_requeued(self, store: Store, pool: Pool) -> None:
         other = await store.pools.create(new_pool())
         await pushed(store, pool, 1)

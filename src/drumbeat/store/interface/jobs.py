@@ -178,7 +178,8 @@ class Jobs(Protocol):
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         """Poisoned and cancelled jobs are pending again, with their failures, crashes and suspicions forgotten; None: every
-        poisoned one of the pool. One whose unique key another unfinished job has is left. Answers with those requeued."""
+        poisoned one of the pool. A wait after a failure is forgotten too; a job that never failed keeps its delay. One whose
+        unique key another unfinished job has is left. Answers with those requeued."""
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:

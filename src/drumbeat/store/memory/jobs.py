@@ -193,6 +193,7 @@ class MemoryJobs(Table):
         if job.unique_key is not None and rows.holder(job.unique_key):
             return False
         now = self.state.now()
+        was_tried = job.failures or job.crashes or job.suspicions
         if job.unique_key is not None:
             rows.keys[job.unique_key] = job.job_id
         again = replace(
@@ -203,7 +204,7 @@ class MemoryJobs(Table):
             suspicions=0,
             cancel_requested=False,
             finished_at=None,
-            not_before=now,
+            not_before=now if was_tried else max(job.not_before or now, now),
         )
         rows.keep(again, now)
         self.state.news.tell(job.pool_id)

@@ -7,7 +7,7 @@ Behind PgBouncer in transaction mode a prepared statement may not be there the n
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import cache
@@ -274,13 +274,22 @@ def _is_being_cancelled() -> bool:
 
 
 async def push_on(
-    connection: "asyncpg.Connection[Any]", pool_id: PoolId, jobs: Sequence[NewJob], *, schema: str = "drumbeat"
+    connection: "asyncpg.Connection[Any]",
+    pool_id: PoolId,
+    jobs: Sequence[NewJob],
+    *,
+    schema: str = "drumbeat",
+    home: Callable[[], Awaitable[tuple[str, str]]] | None = None,
 ) -> Sequence[JobId]:
     """Push jobs on a connection of the caller's, within its transaction: they are there when it commits, and not before.
 
-    Whoever waits for work is woken by the commit. The driver's errors are the caller's own.
+    Whoever waits for work is woken by the commit. ``home`` tells which server and database the store is in. Raises InvalidInput
+    for a connection to another one, or of another driver; the driver's errors are the caller's own.
     """
     known = _loaded(schema)
+    _expect_our_driver(connection)
+    if home is not None:
+        await _expect_home(await _run(connection, known["find_home"], {}), home)
 
     async def perform(name: str, values: Values | Bulk | Trial) -> Rows:
         if isinstance(values, Bulk | Trial):
@@ -288,6 +297,26 @@ async def push_on(
         return await _run(connection, known[name], values)
 
     return await driven(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
+
+
+def _expect_our_driver(connection: object) -> None:
+    asyncpg = _driver()
+    if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
+        kind = type(connection)
+        raise InvalidInput(
+            f"connection: expected one of asyncpg, got {kind.__module__}.{kind.__qualname__}; "
+            "use push, which has its own transaction"
+        )
+
+
+async def _expect_home(found: Rows, home: Callable[[], Awaitable[tuple[str, str]]]) -> None:
+    ours, theirs = await home(), (found[0]["database"], found[0]["started"])
+    if theirs != ours:
+        where = "of another server" if theirs[0] == ours[0] else f"to {theirs[0]!r}"
+        raise InvalidInput(
+            f"connection: expected one to the store's own database {ours[0]!r}, got one {where}; "
+            "use push, which has its own transaction"
+        )
 
 
 @cache

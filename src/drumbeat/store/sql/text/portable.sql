@@ -640,9 +640,12 @@ SELECT seq, given_id, lease_epoch FROM drumbeat.jobs
 SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;
 
 -- name: requeue_job
--- One whose key another unfinished job has is left: the index of unfinished keys would refuse it.
+-- One whose key another unfinished job has is left: the index of unfinished keys would refuse it. A delay it was pushed with is
+-- kept; a wait after a failure is forgotten with the failure.
 UPDATE drumbeat.jobs
-   SET status = 'pending', delayed = 0, failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL, not_before = @now
+   SET status = 'pending', failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL,
+       delayed = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN 1 ELSE 0 END,
+       not_before = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN not_before ELSE @now END
  WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status IN ('poisoned', 'cancelled')
    AND (unique_key IS NULL OR NOT EXISTS (
             SELECT 1 FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key

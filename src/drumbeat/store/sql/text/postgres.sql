@@ -96,6 +96,10 @@ SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS i
   FROM drumbeat.pools WHERE pool_id = :pool_id
 RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
 
+-- name: find_home
+-- Which database of which server a connection is to: no two servers have started in the same microsecond.
+SELECT current_database() AS database, CAST(extract(epoch FROM pg_postmaster_start_time()) AS text) AS started;
+
 -- name: push_jobs
 -- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique. Numbers are drawn in
 -- the order of the list, keys are taken in their own: two pushes of the same keys come one after the other, and never wait for
