@@ -264,6 +264,24 @@ class JobsContract(Given):
         assert (again.status, again.failures, again.crashes, again.finished_at) == (JobStatus.PENDING, 0, 0, None)
         assert {job.payload for job in await store.queue.claim(claiming(pool, limit=9))} == {1, 2}
 
+    async def test_how_long_until_a_job_comes_due(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        plain, able = claiming(pool), claiming(pool, types=("t",), capabilities=("gpu",))
+        assert (await store.jobs.due_in(plain), await store.jobs.due_in(able)) == (None, None)
+        await pushed(store, pool, *range(105), delay=10 * MINUTE)
+        await pushed(store, pool, 1, delay=30 * MINUTE, type="t", capability="gpu")
+
+        soon, later = await store.jobs.due_in(plain), await store.jobs.due_in(able)
+
+        assert soon is not None
+        assert later is not None
+        assert (9 * MINUTE < soon <= 10 * MINUTE, 29 * MINUTE < later <= 30 * MINUTE) == (True, True)
+        await elapse(11 * MINUTE)
+        assert await store.jobs.due_in(plain) == timedelta()
+        await store.queue.claim(claiming(pool, limit=105))
+        assert await store.jobs.due_in(plain) is None
+        await elapse(20 * MINUTE)
+        assert (await store.jobs.due_in(able), await store.jobs.due_in(plain)) == (timedelta(), None)
+
     async def test_a_requeued_job_keeps_the_delay_it_was_pushed_with(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         later, failed_once = *await pushed(store, pool, 1, delay=10 * MINUTE), *await pushed(store, pool, 2)
         await failed(store, pool, retry_in=30 * MINUTE)

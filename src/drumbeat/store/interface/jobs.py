@@ -176,6 +176,10 @@ class Jobs(Protocol):
         """
         ...
 
+    async def due_in(self, claiming: Claiming) -> timedelta | None:
+        """How long until a pending job that this worker could claim comes due; zero: one is ready. None: none is pending."""
+        ...
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         """Poisoned and cancelled jobs are pending again, with their failures, crashes and suspicions forgotten; None: every
         poisoned one of the pool. A wait after a failure is forgotten too; a job that never failed keeps its delay. One whose

@@ -120,6 +120,15 @@ class MemoryJobs(Table):
         return max(min(ends) - now, timedelta()) if ends else None
 
     @operation
+    def due_in(self, claiming: Claiming) -> timedelta | None:
+        now = self.state.now()
+        pending = [job for job in self._rows(claiming.pool_id).jobs.values() if job.status is JobStatus.PENDING]
+        waits = [
+            max((job.not_before or now) - now, timedelta()) for job in pending if claiming.could_have(job.type, job.capability)
+        ]
+        return min(waits, default=None)
+
+    @operation
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         rows = self._rows(pool_id)
         if job_ids is None:

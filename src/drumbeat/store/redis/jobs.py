@@ -92,6 +92,10 @@ class RedisJobs:
         left = await self._database.run("job_overdue", *claiming_words(claiming))
         return None if left is None else timedelta(microseconds=int(left))
 
+    async def due_in(self, claiming: Claiming) -> timedelta | None:
+        left = await self._database.run("job_due", *claiming_words(claiming))
+        return None if left is None else timedelta(microseconds=int(left))
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))
         return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]

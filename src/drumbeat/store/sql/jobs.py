@@ -109,6 +109,13 @@ class SqlJobs:
         left = [row["lease_until"] - row["now"] for row in rows if claiming.could_have(row["type"], row["capability"])]
         return timedelta(microseconds=max(min(left), 0)) if left else None
 
+    async def due_in(self, claiming: Claiming) -> timedelta | None:
+        needs = {"types": dump([*claiming.types]), "capabilities": dump([*claiming.capabilities])}
+        [row] = await self._database.read("find_next_due", {"pool_id": claiming.pool_id, **needs})
+        if row["ready"]:
+            return timedelta()
+        return None if row["next_due"] is None else timedelta(microseconds=max(row["next_due"] - row["now"], 0))
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         requeued = await self._database.transact(_requeue(pool_id, job_ids))
         await self._queue.ring([pool_id] if requeued else [])

@@ -519,6 +519,17 @@ SELECT @now AS now,
 -- name: any_expired
 SELECT 1 AS expired FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
 
+-- name: find_next_due
+-- Whether a job is ready that a worker with these types and capabilities could claim, and when the next such comes due.
+SELECT @now AS now,
+       EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                  AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+                  AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))) AS ready,
+       (SELECT j.not_before FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+           AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+           AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))
+         ORDER BY j.not_before LIMIT 1) AS next_due;
+
 -- name: list_overdue
 -- Claims that have run out and were not renewed since: when the first of each kind of job can be taken back.
 SELECT type, capability, MIN(lease_until) AS lease_until, @now AS now FROM drumbeat.jobs
