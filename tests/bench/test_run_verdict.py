@@ -62,7 +62,7 @@ def test_a_reason_names_figure_value_and_limit() -> None:
     found = judge_run(ended({ALL_KINDS: OVER}, target=2000, reason="BOUNDS_LIMIT_REACHED"))
 
     assert found.reason == (
-        "throughput: 1,000 of 2,000 operations/s, and the bounds were reached; all kinds p95_ms: 10, limit 5"
+        "throughput: 1,000 of 2,000 operations/s, and the bounds were reached; p95 of all kinds: 10 ms, limit 5 ms"
     )
 
 

@@ -123,6 +123,8 @@ def corrected(record: RunRecord) -> Latency | None:
     if not usual or not held:
         return None
     counts = _counts(Histogram.from_bytes(whole.histogram))
+    if not counts.values.size:
+        return None
     return _latency(_put_back(counts, held / usual * 1e9) + _lost(measured, usual))
 
 

@@ -18,13 +18,14 @@ from drumbeat.bench.enrichment import enrich
 from drumbeat.bench.execution_pages import Wanted, read_executions
 from drumbeat.bench.executions import Loaded, load_executions
 from drumbeat.bench.frequent import FrequentError, most_frequent
+from drumbeat.bench.judgement import read_judgement
 from drumbeat.bench.model import Curves, Decided, Gate, Operation, Prices, Probe, RunErrors, RunJudgement, RunRecord, Second
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
 from drumbeat.bench.parts import read_errors, read_seconds
 from drumbeat.bench.preflight import Preflight
 from drumbeat.bench.prices import read_usual, set_usual
-from drumbeat.bench.record import read_candidates, read_decisions, read_judgement, read_record
+from drumbeat.bench.record import read_candidates, read_decisions, read_record
 from drumbeat.bench.removal import Removed, remove_run
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.revisions import revision, row_of, save_if, whole
@@ -193,6 +194,10 @@ class BenchDesk:
 
     async def status(self, run_id: RunId) -> RunReport:
         return await self._service().get_run_status(run_id)
+
+    async def judgement(self, run: Run) -> RunJudgement:
+        """A run's verdict and its reason; while it is under way, whether an orchestrator leads it."""
+        return await read_judgement(self._store, run)
 
     async def orphans(self) -> list[Run]:
         """Runs under way that nobody orchestrates."""

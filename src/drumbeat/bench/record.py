@@ -108,12 +108,12 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
         statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * 10
     ):
         if other.run_id != run.run_id and len(found) < most:
-            found.append(Candidate(run=other, passed=(await read_judgement(store, other)).is_success))
+            found.append(Candidate(run=other, passed=(await judgement_of_ended(store, other)).is_success))
     return found
 
 
-async def read_judgement(store: Store, run: Run) -> RunJudgement:
-    """A run's verdict: what its row keeps, or what its results tell where the row keeps none."""
+async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
+    """The verdict on an ended run: what its row keeps, or what its results tell where the row keeps none."""
     return kept_judgement(run) or judge_run(await _short_record(store, run))
 
 

@@ -7,8 +7,14 @@ from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, judgement_by_status
 from drumbeat.bench.model.words import number, told_apart
-from drumbeat.bench.verdicts import Standing, Verdict, came_to_nothing, verdicts_of
+from drumbeat.bench.verdicts import Measure, Standing, Verdict, came_to_nothing, verdicts_of
 
+_MEASURES = {
+    Measure.P95: ("p95", "ms"),
+    Measure.P99: ("p99", "ms"),
+    Measure.ERRORS: ("error rate", "%"),
+    Measure.AVAILABILITY: ("availability", "%"),
+}
 BOUNDS_REACHED = "BOUNDS_LIMIT_REACHED"
 
 
@@ -69,10 +75,12 @@ def _successes_per_second(record: RunRecord) -> float:
 
 
 def _words(verdict: Verdict) -> str:
+    """An objective that was missed or not measured: metric, value and limit."""
+    name, unit = _MEASURES[verdict.measure]
     if verdict.found is None:
-        return f"{verdict.subject} {verdict.measure}: not measured, limit {number(verdict.limit, 4)}"
+        return f"{name} of {verdict.subject}: not measured, limit {number(verdict.limit, 4)} {unit}"
     found, limit = told_apart(verdict.found, verdict.limit, 4)
-    return f"{verdict.subject} {verdict.measure}: {found}, limit {limit}"
+    return f"{name} of {verdict.subject}: {found} {unit}, limit {limit} {unit}"
 
 
 def gate_of(record: RunRecord) -> Gate:

@@ -61,6 +61,8 @@ async def test_runs_are_found_by_a_part_of_their_name_and_the_address_keeps_it(p
     await opened(page, "/runs", "Runs")
     await expect(page.get_by_role("link", name="checkout")).to_have_count(2)
     await expect(page.get_by_role("link", name="search, stopped")).to_have_count(1)
+    await expect(page.get_by_role("row").filter(has_text="checkout, before")).to_contain_text("objectives missed")
+    await expect(page.get_by_role("row").filter(has_text="search, stopped")).to_contain_text("cancelled")
     await check_accessible(page)
     await picture(page, "runs")
 
@@ -100,7 +102,10 @@ async def test_a_result_tells_kinds_errors_server_cost_and_decisions(page: Page)
     await opened(page, f"/runs/{QUICK}", "checkout, before")
     await opened(page, f"/runs/{QUICK}", "checkout, before")  # who comes later is told no less
 
-    await expect(page.locator(".bubble.good")).to_have_text("Completed")
+    await expect(page.locator(".bubble.bad")).to_have_text("Completed")
+    await expect(page.locator(".bubble.good")).to_have_count(0)
+    await expect(page.get_by_label("Run verdict")).to_have_text("OBJECTIVES MISSED")
+    await expect(page.get_by_label("Reason for the verdict")).to_contain_text("p95 of POINT_LOOKUP: ")
     for words in (
         "all kinds",
         "could not serialize",

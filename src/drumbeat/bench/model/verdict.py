@@ -36,9 +36,10 @@ class RunVerdict(StrEnum):
 class RunJudgement:
     """A run's verdict, why it is so, and the exit code of the commands that tell it."""
 
-    verdict: RunVerdict
-    reason: str
-    gate: Gate
+    verdict: RunVerdict = RunVerdict.PENDING
+    reason: str = ""
+    gate: Gate = Gate.INCONCLUSIVE
+    is_orphan: bool = False  #: it is under way, and no orchestrator leads it
 
     @property
     def headline(self) -> str:
@@ -56,6 +57,11 @@ class RunJudgement:
         """True only where an objective was set and kept; None: none was set, or it is not known yet."""
         undecided = (RunVerdict.NO_OBJECTIVE, RunVerdict.PENDING)
         return None if self.verdict in undecided else self.verdict is RunVerdict.PASSED
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether people should look at it: something was missed or not measured, or the run failed."""
+        return self.verdict in (RunVerdict.MISSED, RunVerdict.NOT_MEASURED, RunVerdict.FAILED)
 
     @property
     def is_success(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
 
-from drumbeat.bench.model import Latency, LoadMode
+from drumbeat.bench.model import Latency, LoadMode, RunVerdict
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import RunStatus, StepType
 from drumbeat.core.worker import Health, WorkerStatus
@@ -51,6 +51,9 @@ class RunShape(Shape):
     operations: int
     errors: int
     qps: float
+    verdict: RunVerdict = Field(default=RunVerdict.PENDING, description="Whether it was a success; PENDING: it has not ended.")
+    verdict_reason: str = Field(default="", description="Which objectives were missed, or why it failed.")
+    is_orphan: bool = Field(default=False, description="It is under way, and no orchestrator leads it.")
     created_at: datetime | None
     updated_at: datetime | None
     started_at: datetime | None
@@ -72,7 +75,9 @@ class RunStanding(Shape):
 
     run: RunShape
     led_by: str | None = Field(description="Who orchestrates it; null: nobody does now.")
-    is_orphan: bool = Field(description="It is under way, and nobody orchestrates it.")
+    is_orphan: bool = Field(description="It is under way, and no orchestrator leads it.")
+    verdict: RunVerdict = Field(description="Whether it was a success; PENDING: it has not ended.")
+    verdict_reason: str = Field(description="Which objectives were missed, or why it failed.")
     workers: dict[str, int] = Field(description="Workers by state.")
 
 

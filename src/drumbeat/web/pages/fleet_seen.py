@@ -60,7 +60,8 @@ def _deed(action: Mapping[str, Any]) -> str:
 
 
 def _way(beat: Beat) -> str:
-    return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}"
+    """The page of the beat, with its reasons."""
+    return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}&before={beat.n + 1}"
 
 
 BEATS = (

@@ -47,7 +47,10 @@ def add(house: House) -> None:
         found = await house.plane.store.templates.list(search or None, tag or None)
         everything = await house.plane.store.templates.list()
         if not everything:
-            empty("No template yet: make one here, or keep a file.", "drumbeat bench template add examples/find-max.yaml")
+            empty(
+                "No template yet: make one here, or keep a file.",
+                "drumbeat bench examples\ndrumbeat bench template add examples/find-max.yaml",
+            )
             return
         _filters(search, tag, everything)
         if not found:
