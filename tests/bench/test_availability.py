@@ -8,9 +8,10 @@ from drumbeat.bench.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.doubts import doubts
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.record import Measured, RunRecord, Second
+from drumbeat.bench.model.verdict import Gate
 from drumbeat.bench.report import facts
 from drumbeat.bench.report.csv import csv
-from drumbeat.bench.verdicts import Gate, gate_of
+from drumbeat.bench.run_verdict import gate_of
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase, Result, RunId
 
@@ -130,3 +131,9 @@ def test_an_open_loop_and_a_search_have_nothing_to_correct() -> None:
 
     assert corrected(quiet(plan=paced)) is None
     assert corrected(rich()) is None
+
+
+def test_a_run_without_latencies_has_nothing_to_correct() -> None:
+    plain = quiet()
+
+    assert corrected(replace(plain, totals={ALL_KINDS: replace(plain.whole, histogram=Histogram().to_bytes())})) is None

@@ -30,6 +30,7 @@ class JobStatus(StrEnum):
 
 
 UNFINISHED = frozenset({JobStatus.PENDING, JobStatus.CLAIMED})
+ENDED = frozenset(JobStatus) - UNFINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +220,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """How a pool's queue stands. Counts stop at the cap that was asked for."""
+    """How a pool's queue stands. Jobs that ended are counted exactly; the other counts stop at the cap that was asked for."""
 
     ready: int = 0  #: pending, and due
     delayed: int = 0  #: pending, not due yet

@@ -83,6 +83,7 @@ class Pool:
     policy: Mapping[str, Any] = field(default_factory=dict)
     paused_until: datetime | None = None
     created_at: datetime | None = None  #: set by the store
+    last_worker: int = field(default=-1, compare=False)  #: the highest N of its workers named ``…worker-N``; set by the store
 
     @property
     def is_scaled(self) -> bool:

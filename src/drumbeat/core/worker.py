@@ -1,5 +1,6 @@
 """A worker: one process or pod, its states, and how its silence is judged."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -10,6 +11,8 @@ from drumbeat.core.errors import IllegalMove
 from drumbeat.core.pool import PoolId, Thresholds
 
 WorkerId = NewType("WorkerId", str)
+
+_NUMBERED = re.compile(r"worker-([0-9]{1,15})")
 
 TERMINATING = "terminating"  #: what a fleet calls a live worker that is to leave
 DISK = "disk"  #: where, in what a worker says of its GPUs, it tells of the disk of its volume
@@ -156,6 +159,12 @@ def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) ->
     if row is None or row.holder == holder:
         return holder.worker_id
     return WorkerId(f"{holder.worker_id} ({holder.instance or 'never joined'})")
+
+
+def worker_number(name: str) -> int | None:
+    """The N of a worker that is named ``worker-N``, whatever stands before that; None for any other name."""
+    found = _NUMBERED.fullmatch(name[name.rfind("worker-") :]) if "worker-" in name else None
+    return int(found[1]) if found else None
 
 
 def silence(worker: Worker, now: datetime) -> timedelta:

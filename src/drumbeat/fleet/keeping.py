@@ -153,7 +153,7 @@ async def check_policy(store: Store, home: Pool, policy: FleetPolicy) -> None:
     """Raise InvalidSettings for a policy that this pool must not get."""
     check_new(store, policy)
     if changes_provider(home, policy):
-        check_provider(home, policy, await store.workers.list(home.pool_id))
+        check_provider(home, policy, await store.workers.list_unreaped(home.pool_id))
 
 
 async def keep_policy(

@@ -269,18 +269,18 @@ class PoolDesk:
 
     async def status(self) -> PoolStatus:
         """Counts, workers and whether it is paused."""
-        from drumbeat.pool.breaker import streak, trouble
+        from drumbeat.pool.breaker import trouble
         from drumbeat.pool.model import PoolPolicy
-        from drumbeat.pool.observe import unhandled
+        from drumbeat.pool.observe import read_streak, unhandled
 
-        home, workers = await self.get(), await self._store.workers.list(self.pool_id)
+        home = await self.get()
         policy = PoolPolicy.from_json(home.policy)
         return PoolStatus(
             pool=home,
             counts=await self._store.jobs.counts(self.pool_id),
-            workers=tuple(worker for worker in workers if worker.is_live),
+            workers=tuple(await self._store.workers.list(self.pool_id, live=True)),
             now=await self._store.now(),
-            trouble=trouble(streak(workers, policy.mended_at)),
+            trouble=trouble(await read_streak(self._store, self.pool_id, policy.mended_at)),
             unhandled=await unhandled(self._store, self.pool_id, policy),
         )
 

@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.job import Job, JobStatus
-from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.core.pool import Pool, PoolId, Thresholds
 from drumbeat.core.recovery import Sight
-from drumbeat.core.worker import Worker, WorkerId, name_of
-from drumbeat.pool.breaker import streak
-from drumbeat.pool.model import Claim, PoolPolicy, PoolView, worker_name
+from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
+from drumbeat.pool.breaker import is_telling, streak
+from drumbeat.pool.model import Claim, PoolPolicy, PoolView, Streak
 from drumbeat.runtime.sight import look
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 _MORE = 100  #: beyond what the cap allows, this much of the queue is looked at
+_FEW_ENDED, _MORE_ENDED = 20, 1000  #: how many ended workers are read to see whether the last ones failed
 
 
 async def observe(
@@ -26,10 +27,11 @@ async def observe(
     """
     pool = await store.pools.get(pool_id)
     policy = PoolPolicy.from_json(pool.policy)
-    sight = await look(store, spawner, pool, gap)
+    sight = await look(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
-    rows = {row.worker_id: row for row in sight.workers}
+    workers = await _with_holders(store, pool_id, sight.workers, claimed)
+    rows = {row.worker_id: row for row in workers}
     claims = tuple(_claim(job, rows, sight.now, policy) for job in claimed)
     return PoolView(
         pool_id=pool_id,
@@ -38,14 +40,14 @@ async def observe(
         paused_until=pool.paused_until,
         thresholds=pool.thresholds if lost_after is None else stricter(pool.thresholds, lost_after),
         policy=policy,
-        workers=concerned(sight, claims),
+        workers=workers,
         instances=sight.instances,
         demand=await store.jobs.demand(pool_id, most, policy.types),
         unhandled=await unhandled(store, pool_id, policy),
         claims=claims,
         more_claims=len(claimed) == most,
-        next_number=next_number(pool_id, sight),
-        streak=streak(sight.workers, policy.mended_at),
+        next_number=next_number(pool, sight),
+        streak=await read_streak(store, pool_id, policy.mended_at),
         is_scaled=pool.is_scaled,
     )
 
@@ -71,18 +73,32 @@ def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
     )
 
 
-def concerned(sight: Sight, claims: Sequence[Claim]) -> tuple[Worker, ...]:
-    """Of thousands that came and went, those something may be to be done about."""
-    named = {claim.worker_id for claim in claims} | {seen.worker_id for seen in sight.instances}
-    return tuple(worker for worker in sight.workers if worker.is_live or worker.reaped_at is None or worker.worker_id in named)
+async def _with_holders(
+    store: Store, pool_id: PoolId, workers: tuple[Worker, ...], claimed: Sequence[Job]
+) -> tuple[Worker, ...]:
+    """The workers seen, and those of this pool that hold a job although they are known to be gone, or joined since."""
+    seen = {row.worker_id for row in workers}
+    holders = {job.holder.worker_id for job in claimed if job.holder and job.holder.pool_id == pool_id}
+    if holders <= seen:
+        return workers
+    others = await store.workers.list_unreaped(pool_id, named=sorted(holders - seen))
+    return (*workers, *(row for row in others if row.worker_id in holders - seen))
 
 
-def next_number(pool_id: PoolId, sight: Sight) -> int:
-    """One above every number a worker or an instance of this pool is named by."""
-    names = {*(worker.worker_id for worker in sight.workers), *(seen.worker_id for seen in sight.instances)}
-    prefix = worker_name(pool_id, 0).removesuffix("0")
-    numbers = [int(number) for name in names if (number := name.removeprefix(prefix)).isdecimal()]
-    return max(numbers, default=-1) + 1
+def next_number(pool: Pool, sight: Sight) -> int:
+    """One above every number that a worker of this pool was ever named by, or an instance is."""
+    numbers = [worker_number(seen.worker_id) for seen in sight.instances]
+    return max([pool.last_worker, *(number for number in numbers if number is not None)]) + 1
+
+
+async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None) -> Streak:
+    """The failures since a worker last did something: among the newest few ended workers, or if those tell only of failures,
+    among more."""
+    ended = await store.workers.list_ended(pool_id, _FEW_ENDED)
+    found = streak(ended, mended_at)
+    if len(ended) < _FEW_ENDED or found.failed < sum(is_telling(row) for row in ended):
+        return found
+    return streak(await store.workers.list_ended(pool_id, _MORE_ENDED), mended_at)
 
 
 def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:

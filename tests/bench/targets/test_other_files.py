@@ -113,7 +113,8 @@ class TestOtherFiles(GivenTarget):
 async def test_a_file_that_is_no_database_is_not_opened_as_one(kind: Callable[[Path], Target], name: str, folder: Path) -> None:
     (folder / "secret.txt").write_text(SECRET)
     (folder / "secret.json").write_text(json.dumps({"n": SECRET}))
-    duckdb.sql(f"SELECT '{SECRET}' AS n").write_parquet(str(folder / "secret.parquet"))
+    with duckdb.connect() as other:
+        other.execute(f"COPY (SELECT '{SECRET}' AS n) TO '{folder / 'secret.parquet'}' (FORMAT parquet)")
     given = load(operation("READ", 100, Statement(sql="SELECT CAST(n AS INTEGER) FROM secret")))
 
     async with kind(folder / name) as target:

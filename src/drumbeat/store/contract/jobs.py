@@ -8,12 +8,13 @@ from drumbeat.core.errors import NotFound
 from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, Given, new_pool, unique
+from drumbeat.store.contract.counting import CountsContract
+from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, new_pool, unique
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
 from drumbeat.store.interface import Store
 
 
-class JobsContract(Given):
+class JobsContract(CountsContract):
     @pytest.mark.parametrize("job_id", ["j999999999999", "nobody-pushed"])
     async def test_a_job_that_is_not_there_is_said(self, store: Store, job_id: str) -> None:
         with pytest.raises(NotFound, match=job_id):

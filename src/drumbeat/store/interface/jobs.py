@@ -144,7 +144,15 @@ class Jobs(Protocol):
         ...
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        """How the queue stands, each count up to ``most``."""
+        """How the queue stands. Jobs that ended are counted exactly, however many there are; the others up to ``most``."""
+        ...
+
+    async def ahead(self, job: Job, most: int = 10_000) -> int:
+        """How many ready jobs of its pool would be claimed before this one; the count stops at ``most``."""
+        ...
+
+    async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        """How many jobs of a group with a rate were claimed within this time: what its rate is judged by."""
         ...
 
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:

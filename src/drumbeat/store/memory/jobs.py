@@ -1,7 +1,7 @@
 """Jobs to look at and to decide about, in memory."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
@@ -15,6 +15,15 @@ from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import Table, operation
 
 _REQUEUED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
+
+
+def _of(rows: JobRows, statuses: Sequence[JobStatus]) -> Iterable[Job]:
+    """The jobs of these statuses in the order of their pushing; none named: all."""
+    if not statuses or JobStatus.DONE in statuses:
+        return (job for job in rows.jobs.values() if not statuses or job.status in statuses)
+    return sorted(
+        (job for status in dict.fromkeys(statuses) for job in rows.of(status)), key=lambda job: rows.numbers[job.job_id]
+    )
 
 
 class MemoryJobs(Table):
@@ -39,9 +48,8 @@ class MemoryJobs(Table):
         beyond = self._number(rows, after)
         found = (
             job
-            for job in rows.jobs.values()
+            for job in _of(rows, statuses)
             if rows.numbers[job.job_id] > beyond
-            and (not statuses or job.status in statuses)
             and job_type in (None, job.type)
             and group in (None, job.group)
             and (worker_id is None or (job.lease_pool, job.lease_owner) == (pool_id, worker_id))
@@ -62,24 +70,35 @@ class MemoryJobs(Table):
     def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
         rows = self._rows(pool_id)
         ready = [*islice(self._ready(pool_id), most)]
-        by = Counter(job.status for job in rows.jobs.values())
+        by = {status: len(rows.by_status[status]) for status in JobStatus}
         pending = by[JobStatus.PENDING] - sum(1 for _ in self._ready(pool_id))
         since = [job.not_before or job.created_at for job in ready]
         return JobCounts(
             ready=len(ready),
             delayed=min(pending, most),
             claimed=min(by[JobStatus.CLAIMED], most),
-            done=min(by[JobStatus.DONE], most),
-            poisoned=min(by[JobStatus.POISONED], most),
-            cancelled=min(by[JobStatus.CANCELLED], most),
+            done=by[JobStatus.DONE],
+            poisoned=by[JobStatus.POISONED],
+            cancelled=by[JobStatus.CANCELLED],
             oldest_ready=min((at for at in since if at is not None), default=None),
         )
+
+    @operation
+    def ahead(self, job: Job, most: int = 10_000) -> int:
+        rows = self._rows(job.pool_id)
+        mine = (-job.priority, rows.numbers[self._get(job.job_id).job_id])
+        before = (each for each in self._ready(job.pool_id) if (-each.priority, rows.numbers[each.job_id]) < mine)
+        return sum(1 for _ in islice(before, most))
+
+    @operation
+    def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        return sum(at > self.state.now() - per for at in self._rows(pool_id).claims.get(group, ()))
 
     @operation
     def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
         rows = self._rows(pool_id)
         in_order = [job for job in self._in_order(pool_id) if not types or job.type in types]
-        running = Counter(job.group for job in rows.jobs.values() if job.status is JobStatus.CLAIMED)
+        running = Counter(job.group for job in rows.of(JobStatus.CLAIMED))
         places, needed = Counter[str | None](), Counter[str]()
         for job in in_order:
             limited = job.group_limit is not None or job.group_rate is not None
@@ -99,8 +118,8 @@ class MemoryJobs(Table):
 
     @operation
     def to_stop(self, holder: Holder) -> Sequence[Token]:
-        held = (job for rows in self.state.pools.values() for job in rows.jobs.jobs.values() if job.holder == holder)
-        return [job.token for job in held if job.status is JobStatus.CLAIMED and job.cancel_requested]
+        claimed = (job for rows in self.state.pools.values() for job in rows.jobs.of(JobStatus.CLAIMED))
+        return [job.token for job in claimed if job.holder == holder and job.cancel_requested]
 
     @operation
     def wait_alone(self, pool_id: PoolId) -> bool:
@@ -132,7 +151,7 @@ class MemoryJobs(Table):
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         rows = self._rows(pool_id)
         if job_ids is None:
-            wanted = [job for job in rows.jobs.values() if job.status is JobStatus.POISONED]
+            wanted = sorted(rows.of(JobStatus.POISONED), key=lambda job: rows.numbers[job.job_id])
         else:
             named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
             wanted = [job for job in named if job and job.status in _REQUEUED]
@@ -143,7 +162,7 @@ class MemoryJobs(Table):
         job = self.state.held(holder, token)
         if job is None:
             return False
-        self._rows(job.pool_id).jobs[job.job_id] = replace(job, progress=share, progress_note=note)
+        self._rows(job.pool_id).put(replace(job, progress=share, progress_note=note))
         return True
 
     @operation
@@ -195,7 +214,7 @@ class MemoryJobs(Table):
             if pending
             else replace(job, cancel_requested=True)
         )
-        self._rows(job.pool_id).jobs[job.job_id] = changed
+        self._rows(job.pool_id).put(changed)
         return changed
 
     def _requeue(self, rows: JobRows, job: Job) -> bool:

@@ -71,7 +71,8 @@ def _prune(rows: PoolRows, before: datetime, billed: datetime) -> Mapping[str, i
     rows.logs = [log for log in rows.logs if log.at >= before]
     last_seen = next((beat.n for beat in reversed(rows.beats) if beat.view is not None), None)
     rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n in (rows.last_beat, last_seen)]
-    rows.workers = {name: row for name, row in rows.workers.items() if _stays(rows, row, before, billed)}
+    for worker in [row for row in rows.workers.values() if not _stays(rows, row, before, billed)]:
+        rows.drop_worker(worker.worker_id)
     if rows.run and rows.run.status in RUN_ENDED:
         rows.events = [event for event in rows.events if event.created_at >= before]
     has = _sizes(rows)

@@ -69,6 +69,14 @@ class RedisJobs:
             oldest_ready=moment(oldest),
         )
 
+    async def ahead(self, job: Job, most: int = 10_000) -> int:
+        ahead: int = await self._database.run("job_ahead", job.pool_id, job.priority, job.job_id, most)
+        return ahead
+
+    async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        claims: int = await self._database.run("job_recent", pool_id, group, to_us(per))
+        return claims
+
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
         return _counts(await self._database.run("job_demand", pool_id, most, *types))
 

@@ -10,7 +10,8 @@ from drumbeat.store.interface import StoreReport
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
-LATEST = 1  #: the version of the keys' layout
+LATEST = 2  #: the version of the keys' layout
+_PAGE = 500  #: how many rows one script looks at, so that the server is free for others in between
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
 _PRUNED = ("samples", "logs", "beats", "workers")
 
@@ -20,9 +21,7 @@ class RedisUpkeep:
         self._database = database
 
     async def migrate(self) -> Sequence[int]:
-        refuse_newer(self._database.location, await self._database.run("version_find"))
-        applied: list[int] = await self._database.run("version_raise", LATEST)
-        return applied
+        return await migrate(self._database)
 
     async def check(self) -> StoreReport:
         version = await self._database.run("version_find")
@@ -57,6 +56,25 @@ class RedisUpkeep:
         for pool in pools:
             counts.update(dict(zip(_COUNTED, await self._database.run("pool_count", pool), strict=True)))
         return dict(counts)
+
+
+async def migrate(database: RedisDatabase) -> list[int]:
+    """Bring the keys to the latest layout; each step may be done twice, so several processes may do it at once."""
+    version = await database.run("version_find")
+    refuse_newer(database.location, version)
+    if version == 1:
+        await _add_sets(database)
+    applied: list[int] = await database.run("version_raise", LATEST)
+    return applied
+
+
+async def _add_sets(database: RedisDatabase) -> None:
+    """Workers that ended are found by their end, unfinished jobs by their numbers."""
+    for pool in await database.run("pool_names"):
+        await database.run("upgrade_pool", pool)
+        place = 0
+        while some := await database.run("upgrade_workers", pool, place, _PAGE):
+            place += some
 
 
 def refuse_newer(location: str, version: int) -> None:

@@ -7,18 +7,19 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
+from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.rows import dump, moment, to_us
 
 _AS_MANY = 10  #: times what is asked for is looked at before the whole queue is
 _ALL = 2_000_000_000
-_ENDED = (JobStatus.DONE, JobStatus.POISONED, JobStatus.CANCELLED)
+_MOST_PARTS = 64  #: rows that one pool's count is the sum of; more are folded into one
 
 
 class SqlJobs:
@@ -45,7 +46,7 @@ class SqlJobs:
     ) -> Sequence[Job]:
         values = {
             "pool_id": pool_id,
-            "statuses": _listed(statuses),
+            "statuses": dump([*dict.fromkeys(statuses or JobStatus)]),
             "type": job_type,
             "group": group,
             "worker_id": worker_id,
@@ -66,7 +67,21 @@ class SqlJobs:
         return min(int(row["ready"]), most)
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        return await self._database.transact(_count(pool_id, most))
+        counts, parts = await self._database.transact(_count(pool_id, most))
+        if parts > _MOST_PARTS:
+            await self._database.write("fold_counts", {"pool_id": pool_id})
+        return counts
+
+    async def ahead(self, job: Job, most: int = 10_000) -> int:
+        seq = (await self._row(job.job_id))["seq"]
+        values = {"pool_id": job.pool_id, "priority": job.priority, "seq": seq, "most": most}
+        [row] = await self._database.read("count_ahead", values)
+        return min(int(row["ahead"]), most)
+
+    async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        values = {"pool_id": pool_id, "group": group, "per": to_us(per)}
+        [row] = await self._database.read("count_recent_claims", values)
+        return int(row["claims"])
 
     async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
         asked = {"pool_id": pool_id, "most": most, "types": dump([*types])}
@@ -161,18 +176,18 @@ def _find(job_id: JobId) -> Script[Row | None]:
     return rows[0] if rows else None
 
 
-def _count(pool_id: PoolId, most: int) -> Script[JobCounts]:
+def _count(pool_id: PoolId, most: int) -> Script[tuple[JobCounts, int]]:
     of = {"pool_id": pool_id, "most": most}
-    ended = {}
-    for status in _ENDED:
-        ended[str(status)] = (yield "count_ended", of | {"status": str(status)})[0]["jobs"]
+    rows = yield "count_ended", of
+    parts = sum(row["parts"] for row in rows)
+    ended = {row["status"]: int(row["jobs"]) for row in rows}
     return JobCounts(
         ready=min((yield "count_ready", of)[0]["ready"], most),
         delayed=(yield "count_delayed", of)[0]["jobs"],
         claimed=(yield "count_claimed", of)[0]["jobs"],
         oldest_ready=moment((yield "oldest_ready", of)[0]["since"]),
         **ended,
-    )
+    ), parts
 
 
 def _cancel(job_ids: Sequence[JobId]) -> Script[list[Job]]:
@@ -181,6 +196,7 @@ def _cancel(job_ids: Sequence[JobId]) -> Script[list[Job]]:
         row = yield from _find(job_id)
         rows = (yield "cancel_job", {"seq": row["seq"]}) if row else ()
         cancelled += [job_of(row) for row in rows]
+    yield from note_ended((job.pool_id, job.status) for job in cancelled)
     return cancelled
 
 
@@ -191,12 +207,13 @@ def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[Jo
     for job_id in dict.fromkeys(job_ids or ()):
         row = yield from _find(job_id)
         wanted += [row] if row else []
-    requeued: list[JobId] = []
+    requeued: list[Row] = []
     for row in wanted:
-        values = {"seq": row["seq"], "pool_id": pool_id}
+        values = {"seq": row["seq"], "pool_id": pool_id, "status": row["status"]}
         if (yield "requeue_job", values if row["unique_key"] is None else Trial(values=values)):
-            requeued.append(row_id(row))
-    return requeued
+            requeued.append(row)
+    yield from note_ended(((pool_id, JobStatus(row["status"])) for row in requeued), -1)
+    return [row_id(row) for row in requeued]
 
 
 def _progress(holder: Holder, token: Token, share: float, note: str | None) -> Script[bool]:
@@ -210,8 +227,9 @@ def _progress(holder: Holder, token: Token, share: float, note: str | None) -> S
 def _prune(older_than: timedelta, statuses: Sequence[JobStatus]) -> Script[int]:
     gone = yield (
         "prune_jobs",
-        {"age": to_us(older_than), "statuses": _listed([status for status in statuses if status in _ENDED])},
+        {"age": to_us(older_than), "statuses": _listed([status for status in statuses if status in ENDED])},
     )
     if gone:
         yield "prune_attempts", {}
+    yield from note_ended(((row["pool_id"], JobStatus(row["status"])) for row in gone), -1)
     return len(gone)

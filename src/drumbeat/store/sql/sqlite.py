@@ -85,6 +85,12 @@ DIALECT = Dialect(
         "json_text": lambda document, *keys: f"json_extract({document}, {_path(keys)})",
         "job_id": lambda given, number: f"COALESCE({given}, printf('j%012d', {number}))",
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
+        "by": lambda index: f"INDEXED BY {index}",
+        "worker_number": lambda name: (
+            f"CASE WHEN rtrim({name}, '0123456789') LIKE '%worker-' "
+            f"AND length({name}) - length(rtrim({name}, '0123456789')) BETWEEN 1 AND 15 "
+            f"THEN CAST(substr({name}, length(rtrim({name}, '0123456789')) + 1) AS INTEGER) END"
+        ),
     },
 )
 

@@ -29,6 +29,7 @@ TABLES = (
     "jobs",
     "job_attempts",
     "group_claims",
+    "job_counts",
     "logs",
 )
 _PRUNED = ("samples", "logs", "beats", "workers", "events", "leases")

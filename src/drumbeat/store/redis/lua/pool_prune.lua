@@ -30,8 +30,7 @@ for _, worker in ipairs(call('ZRANGE', key(pool, 'workers'), 0, -1)) do
   local ended, reaped = unpack(call('HMGET', worker_key(pool, worker), 'ended_at', 'reaped_at'))
   local counts = is_scaled and (not reaped or tonumber(reaped) >= billed)
   if ended and tonumber(ended) < before and not counts then
-    call('DEL', worker_key(pool, worker))
-    gone[4] = gone[4] + call('ZREM', key(pool, 'workers'), worker)
+    gone[4] = gone[4] + drop_worker(pool, worker)
   end
 end
 return gone

@@ -39,7 +39,7 @@ RETURNING *;
 SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
 
 -- name: count_live_workers
-SELECT COUNT(*) AS live FROM drumbeat.workers WHERE pool_id = :pool_id AND ended_at IS NULL;
+SELECT COUNT(*) AS live FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL;
 
 -- name: delete_pool
 DELETE FROM drumbeat.pools WHERE pool_id = :pool_id;
@@ -51,6 +51,7 @@ DELETE FROM drumbeat.logs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.job_counts WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
 DELETE FROM drumbeat.results WHERE run_id = :pool_id;
 DELETE FROM drumbeat.executions WHERE run_id = :pool_id;
@@ -77,10 +78,29 @@ SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_
 SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_id @for_update;
 
 -- name: list_workers
-SELECT * FROM drumbeat.workers
- WHERE pool_id = :pool_id AND (CAST(:live AS INTEGER) = 0 OR ended_at IS NULL)
-   AND (CAST(:gone_since AS BIGINT) IS NULL OR reaped_at IS NULL OR reaped_at >= CAST(:gone_since AS BIGINT))
+SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id ORDER BY slot, created_at, worker_id;
+
+-- name: list_live_workers
+SELECT * FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL ORDER BY slot, created_at, worker_id;
+
+-- name: list_workers_since
+-- Three indexes, one for each part: the live, the ended that are not known to be gone, and those gone since then.
+SELECT * FROM (
+    SELECT * FROM drumbeat.workers w @by(workers_live) WHERE w.pool_id = :pool_id AND w.ended_at IS NULL
+    UNION ALL
+    SELECT * FROM drumbeat.workers w @by(workers_unreaped) WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL AND w.reaped_at IS NULL
+    UNION ALL
+    SELECT * FROM drumbeat.workers w @by(workers_reaped) WHERE w.pool_id = :pool_id AND w.reaped_at IS NOT NULL
+       AND w.reaped_at >= CAST(:gone_since AS BIGINT)) w
  ORDER BY slot, created_at, worker_id;
+
+-- name: list_ended_workers
+SELECT * FROM drumbeat.workers @by(workers_ended) WHERE pool_id = :pool_id AND ended_at IS NOT NULL
+ ORDER BY ended_at DESC LIMIT CAST(:limit AS INTEGER);
+
+-- name: note_worker_number
+-- Names are used once, also after the rows of those who had them are pruned.
+UPDATE drumbeat.pools SET last_worker = CAST(:number AS BIGINT) WHERE pool_id = :pool_id AND last_worker < CAST(:number AS BIGINT);
 
 -- name: move_worker
 UPDATE drumbeat.workers
@@ -517,7 +537,7 @@ SELECT @now AS now,
   FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
 
 -- name: any_expired
-SELECT 1 AS expired FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
+SELECT 1 AS expired FROM drumbeat.jobs @by(jobs_claimed) WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
 
 -- name: find_next_due
 -- Whether a job is ready that a worker with these types and capabilities could claim, and when the next such comes due.
@@ -560,16 +580,6 @@ SELECT * FROM drumbeat.jobs WHERE seq = CAST(:seq AS BIGINT) AND given_id IS NUL
 SELECT seq, given_id FROM drumbeat.jobs
  WHERE pool_id = :pool_id AND unique_key = :unique_key AND status IN ('pending', 'claimed');
 
--- name: list_jobs
-SELECT * FROM drumbeat.jobs
- WHERE pool_id = :pool_id AND seq > CAST(:after AS BIGINT)
-   AND (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
-   AND (CAST(:type AS TEXT) IS NULL OR type = :type) AND (CAST(:group AS TEXT) IS NULL OR group_key = :group)
-   AND (CAST(:worker_id AS TEXT) IS NULL OR lease_owner = :worker_id)
-   AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(lease_pool, pool_id) = :holder_pool)
-   AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(lease_instance, '') = :instance)
- ORDER BY seq LIMIT CAST(:limit AS INTEGER);
-
 -- name: list_attempts
 SELECT * FROM drumbeat.job_attempts WHERE seq = CAST(:seq AS BIGINT) ORDER BY n;
 
@@ -580,18 +590,33 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
      + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                                  AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) AS ready;
 
+-- name: count_ahead
+-- Those of a higher priority, those of the same one with a lower number, and such as came due before anybody has promoted them.
+SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                 AND j.priority > CAST(:priority AS INTEGER) LIMIT CAST(:most AS INTEGER)) a)
+     + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                 AND j.priority = CAST(:priority AS INTEGER) AND j.seq < CAST(:seq AS BIGINT)
+                               LIMIT CAST(:most AS INTEGER)) b)
+     + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before <= @now AND (j.priority > CAST(:priority AS INTEGER)
+                                      OR (j.priority = CAST(:priority AS INTEGER) AND j.seq < CAST(:seq AS BIGINT)))
+                               LIMIT CAST(:most AS INTEGER)) c) AS ahead;
+
+-- name: count_recent_claims
+SELECT COUNT(*) AS claims FROM drumbeat.group_claims
+ WHERE pool_id = :pool_id AND group_key = :group AND at > @now - CAST(:per AS BIGINT);
+
 -- name: count_delayed
 SELECT COUNT(*) AS jobs FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                                  AND j.not_before > @now LIMIT CAST(:most AS INTEGER)) a;
 
 -- name: count_claimed
 SELECT COUNT(*) AS jobs
-  FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'claimed' LIMIT CAST(:most AS INTEGER)) a;
+  FROM (SELECT 1 FROM drumbeat.jobs j @by(jobs_claimed) WHERE j.pool_id = :pool_id AND j.status = 'claimed' LIMIT CAST(:most AS INTEGER)) a;
 
 -- name: count_ended
-SELECT COUNT(*) AS jobs
-  FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = :status
-           AND j.status IN ('done', 'poisoned', 'cancelled') LIMIT CAST(:most AS INTEGER)) a;
+-- Kept as jobs end, are requeued and are pruned, in the same transaction: see note_ended.
+SELECT status, CAST(SUM(jobs) AS BIGINT) AS jobs, COUNT(*) AS parts FROM drumbeat.job_counts WHERE pool_id = :pool_id GROUP BY status;
 
 -- name: oldest_ready
 SELECT MIN(since) AS since
@@ -651,29 +676,33 @@ SELECT seq, given_id, lease_epoch FROM drumbeat.jobs
 SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;
 
 -- name: requeue_job
--- One whose key another unfinished job has is left: the index of unfinished keys would refuse it. A delay it was pushed with is
--- kept; a wait after a failure is forgotten with the failure.
+-- One whose key another unfinished job has is left: the index of unfinished keys would refuse it. So is one whose state is no
+-- longer as it was read: by that state it is counted. A delay it was pushed with is kept; a wait after a failure is forgotten
+-- with the failure.
 UPDATE drumbeat.jobs
    SET status = 'pending', failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL,
        delayed = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN 1 ELSE 0 END,
        not_before = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN not_before ELSE @now END
- WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status IN ('poisoned', 'cancelled')
-   AND (unique_key IS NULL OR NOT EXISTS (
-            SELECT 1 FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key
-               AND o.status IN ('pending', 'claimed')))
+ WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status = :status AND status IN ('poisoned', 'cancelled')
+   AND (unique_key IS NULL OR (
+            SELECT o.seq FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key
+               AND o.unique_key IS NOT NULL AND o.status IN ('pending', 'claimed') LIMIT 1) IS NULL)
 RETURNING seq;
 
 -- name: prune_jobs
 DELETE FROM drumbeat.jobs
  WHERE finished_at < @now - CAST(:age AS BIGINT) AND status IN ('done', 'poisoned', 'cancelled')
    AND CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
-RETURNING seq;
+RETURNING seq, pool_id, status;
 
 -- name: prune_attempts
 DELETE FROM drumbeat.job_attempts WHERE NOT EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.seq = job_attempts.seq);
 
 -- name: forget_claims
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id AND until <= CAST(:now AS BIGINT);
+
+-- name: count_job_counts
+SELECT COUNT(*) AS rows FROM drumbeat.job_counts;
 
 -- name: count_group_claims
 SELECT COUNT(*) AS rows FROM drumbeat.group_claims;
