@@ -40,6 +40,10 @@ async def test_an_outage_shows_in_availability_and_misses_its_objective(
     assert found["failed_connects"] > 0
     assert "OUTAGE" in whole.custom_metrics["flags"]
     assert whole.custom_metrics["corrected"]["p99_ms"] > (whole.latency.percentile_ns(99) or 0) / 1e6 + 100
+    server = whole.custom_metrics["server"]
+    assert min(server["measurement"].values()) >= 0, server
+    assert server["measurement"]["database.tup_inserted"] > 0
+    assert "began its totals again" in server.get("note", ""), server["measurement"]["server.resets"]
     assert any("OUTAGE: no operation succeeded" in warning for warning in json.loads(out)["warnings"]), out
 
 

@@ -12,6 +12,7 @@ from drumbeat.bench.curves import curves_of, written
 from drumbeat.bench.doubts import doubts
 from drumbeat.bench.frequent import errors_by_class
 from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
+from drumbeat.bench.server_totals import RESETS, rise, was_begun_again
 from drumbeat.bench.timeline import histogram_of, kinds_of
 from drumbeat.bench.verdicts import verdicts_of
 from drumbeat.core.event import EventType
@@ -220,11 +221,11 @@ def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]
     begin = warm or before
     if begin is None or after is None:
         return FAILED, "the server's totals were not seen at both ends of the measurement", {}
-    parts = {"measurement": _rise(begin, after)}
+    parts: dict[str, Any] = {"measurement": rise(begin, after)}
     if before is not None and warm is not None:
-        parts["warmup"] = _rise(before, warm)
+        parts["warmup"] = rise(before, warm)
+    if parts["measurement"].get(RESETS) or any(was_begun_again(name, begin, after) for name in parts["measurement"]):
+        parts["note"] = (
+            "the server began its totals again meanwhile (a restart, or a reset): what it counted just before is lost"
+        )
     return COMPLETED, None, parts
-
-
-def _rise(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    return {name: after[name] - before[name] for name in after if name in before}

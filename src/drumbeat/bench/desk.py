@@ -11,6 +11,7 @@ from uuid import uuid4
 from drumbeat.bench import report
 from drumbeat.bench.availability import availability_of, corrected
 from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress, same_what
+from drumbeat.bench.config import load_of
 from drumbeat.bench.connections import ConnectionDesk
 from drumbeat.bench.creation import Prepared, look_ahead, prepared, statements
 from drumbeat.bench.curves import curves_of
@@ -329,7 +330,16 @@ class BenchDesk:
         return OrchestratorService(self._store, spawner, self._clock, self._owner, self._watch)
 
     def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], Probe | None]]:
-        return watching(lambda: self._connections.open(_target(run)), self._clock)
+        return watching(lambda: self._connections.open(_target(run)), self._clock, _statements(run))
+
+
+def _statements(run: Run) -> Mapping[str, Sequence[str]]:
+    """The SQL of each kind of operation of a run; none where it cannot be read, which its workers will say."""
+    try:
+        used = load_of(run.config.get("workload") or {}).used
+    except DrumbeatError:
+        return {}
+    return {str(each.kind): [statement.sql for statement in each.statements] for each in used}
 
 
 def _target(run: Run) -> Mapping[str, Any]:

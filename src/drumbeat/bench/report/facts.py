@@ -295,7 +295,8 @@ def server_totals(record: RunRecord) -> Table | None:
     parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
     names = sorted({name for rise in parts.values() for name in rise})
     rows = [(name, *(words.number(rise.get(name), 9) for rise in parts.values())) for name in names]
-    return Table(head=("server's counter", *parts), rows=rows) if rows else None
+    note = str(told.get("note") or "") if isinstance(told, Mapping) else ""
+    return Table(head=("server's counter", *parts), rows=rows, note=note) if rows else None
 
 
 def errors(record: RunRecord) -> Table | None:

@@ -14,7 +14,7 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.targets.interface import Column, TableDescription, Traits
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
 from drumbeat.bench.targets.mysql_session import (
     MysqlSession,
     address_of,
@@ -177,7 +177,7 @@ class MysqlTarget:
             return None
         return signals_of(rows, int(status.get(_ROW_WAITS, 0)))
 
-    async def counters(self) -> Mapping[str, float]:
+    async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
         try:
             return await self._status(*_COUNTERS)
         except Failure:
