@@ -17,6 +17,7 @@ from drumbeat.bench.model.record import (
     Second,
     ServerSecond,
     WorkerRecord,
+    without_repeats,
 )
 from drumbeat.bench.model.verdict import RunJudgement, kept_judgement
 from drumbeat.bench.model.view import Ending
@@ -97,7 +98,7 @@ async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], t
     told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
     events = [event for event in await _events(store, pool_id) if _is_told(event) and event.type not in told]
     decisions += [_event_decision(event, origin) for event in events]
-    return tuple(sorted(decisions, key=lambda each: each.at)), tuple(server)
+    return without_repeats(sorted(decisions, key=lambda each: each.at)), tuple(server)
 
 
 async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:

@@ -170,6 +170,7 @@ def decision(decided: Decided) -> dict[str, Any]:
         "what": decided.what,
         "reason": decided.reason,
         "error": decided.error,
+        "times": decided.times,
     }
 
 

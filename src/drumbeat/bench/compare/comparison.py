@@ -22,6 +22,7 @@ from drumbeat.bench.compare.configuration import Difference, asked_for, differen
 from drumbeat.bench.compare.divergence import DIFFERENT, divergence
 from drumbeat.bench.compare.means import FEWEST as FEWEST_BATCHES
 from drumbeat.bench.compare.means import Shift, shift
+from drumbeat.bench.compare.sides import Pair, by_kind, costs
 from drumbeat.bench.compare.similarity import LEAST_ALIKE, Confidence, Similarity, similarity
 from drumbeat.bench.model.best import Best, best_of, knee_of
 from drumbeat.bench.model.plan import LoadMode
@@ -76,6 +77,16 @@ class Comparison:
         if worse := [delta.bounds.label for delta in self.deltas if delta.looks_worse]:
             return f"{', '.join(worse)} may well be worse, and so few seconds cannot show it: measure for longer"
         return _too_little(self.before, self.after)
+
+    @property
+    def kinds(self) -> tuple[Pair, ...]:
+        """Figures of each kind of operation, side by side."""
+        return by_kind(self.before, self.after)
+
+    @property
+    def costs(self) -> tuple[Pair, ...]:
+        """What both runs cost, side by side."""
+        return costs(self.before, self.after)
 
     @property
     def latencies_differ(self) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from drumbeat.bench.compare import Change, Comparison, Delta
+from drumbeat.bench.compare.sides import Pair
 from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.bench.report import facts, words
 from drumbeat.bench.report.escape import markdown as plain
@@ -46,6 +47,28 @@ def _interval(delta: Delta) -> str:
     return f"{show(found.estimate)} [{show(found.low)}, {show(found.high)}]"
 
 
+def kinds(comparison: Comparison) -> Table | None:
+    """Latency, throughput and errors of each kind; they decide nothing."""
+    rows = [(pair.subject, *_pair(pair)) for pair in comparison.kinds]
+    return Table(head=("kind", "figure", "before", "after", "Δ"), rows=rows, texts=2) if rows else None
+
+
+def costs(comparison: Comparison) -> Table | None:
+    rows = [_pair(pair) for pair in comparison.costs]
+    return Table(head=("cost", "before", "after", "Δ"), rows=rows) if rows else None
+
+
+def _pair(pair: Pair) -> tuple[str, ...]:
+    unit = f" ({pair.unit})" if pair.unit else ""
+    return (f"{pair.figure}{unit}", words.number(pair.before), words.number(pair.after), words.signed(pair.relative))
+
+
+def _asides(comparison: Comparison) -> dict[str, Table]:
+    """Tables beside the figures that are tested, by their headings; those with nothing in them are left out."""
+    tables = {"By kind": kinds(comparison), "Cost": costs(comparison), "Configuration": settings(comparison)}
+    return {heading: table for heading, table in tables.items() if table is not None}
+
+
 def settings(comparison: Comparison) -> Table | None:
     rows = [(each.path, each.before or words.NOTHING, each.after or words.NOTHING) for each in comparison.configuration]
     return Table(head=("setting", "before", "after"), rows=rows, texts=3) if rows else None
@@ -81,8 +104,7 @@ def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
         parts.append(f"## {plain(named(each.before))} → {plain(named(each.after))}: {each.change}")
         parts.append(figures(each).as_markdown())
         parts.append("\n".join(f"- {plain(note)}" for note in notes(each)))
-        if differing := settings(each):
-            parts.append("### Configuration\n\n" + differing.as_markdown())
+        parts += [f"### {heading}\n\n{table.as_markdown()}" for heading, table in _asides(each).items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -103,12 +125,11 @@ def _heading(comparison: Comparison) -> str:
 def _body(comparison: Comparison) -> list[str]:
     colour = _COLOURS.get(comparison.change, "warn")
     told = "".join(f'<p class="warning">{markup(note)}</p>' for note in notes(comparison))
-    differing = settings(comparison)
     return [
         f'<p class="verdict {colour}">{comparison.change}</p>',
         figures(comparison).as_html(),
         told,
-        f"<h3>Configuration</h3>{differing.as_html()}" if differing else "",
+        *(f"<h3>{heading}</h3>{table.as_html()}" for heading, table in _asides(comparison).items()),
     ]
 
 
@@ -136,6 +157,8 @@ def _plain(comparison: Comparison) -> Mapping[str, Any]:
         "change": comparison.change,
         "reason": comparison.reason,
         "figures": {delta.bounds.name: _plain_delta(delta) for delta in comparison.deltas},
+        "kinds": [asdict(pair) | {"relative": pair.relative} for pair in comparison.kinds],
+        "cost": [asdict(pair) | {"relative": pair.relative} for pair in comparison.costs],
         "similarity": {"score": comparison.similarity.score, "confidence": comparison.similarity.confidence},
         "gates": list(comparison.similarity.gates),
         "warnings": list(comparison.warnings),

@@ -216,6 +216,7 @@ class DecisionShape(Shape):
     what: str
     reason: str
     error: str | None
+    times: int = Field(description="How often it was decided in a row; at is the first time.")
 
 
 class FailureShape(Shape):
