@@ -33,6 +33,7 @@ from drumbeat.bench.revisions import revision, row_of, save_if, whole
 from drumbeat.bench.run_verdict import judge_run
 from drumbeat.bench.server_watch import watching
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
+from drumbeat.bench.trend import MOST_RUNS, Trend, read_trend
 from drumbeat.bench.vault import Vault
 from drumbeat.bench.verdicts import Verdict, judged_at, verdicts_of
 from drumbeat.bench.watch import RunWatch, read_worker_curves
@@ -273,6 +274,10 @@ class BenchDesk:
     async def compare(self, run_ids: Sequence[RunId]) -> tuple[Comparison, ...]:
         """Every later run against the first."""
         return await asyncio.to_thread(compare, [await self.record(run_id) for run_id in run_ids])
+
+    async def trend(self, run_id: RunId, most: int = MOST_RUNS) -> Trend:
+        """How the figures of a run and of those of its kind before it went."""
+        return await read_trend(self._store, run_id, most)
 
     @staticmethod
     def compared(comparisons: Sequence[Comparison], form: str) -> str:

@@ -115,10 +115,10 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
 
 async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
     """The verdict on an ended run: what its row keeps, or what its results tell where the row keeps none."""
-    return kept_judgement(run) or judge_run(await _short_record(store, run))
+    return kept_judgement(run) or judge_run(await read_short_record(store, run))
 
 
-async def _short_record(store: Store, run: Run) -> RunRecord:
+async def read_short_record(store: Store, run: Run) -> RunRecord:
     """As much of an ended run as its verdicts need."""
     results, steps = await store.results.list(run.run_id), await store.steps.list(run.run_id)
     return record_of_results(run, plan_or_usual(run)[0], results, steps)

@@ -220,7 +220,7 @@ class TestVerdicts:
 
 PARTS = (
     "status", "samples", "steps", "decisions", "workers", "events", "beats", "logs", "results", "errors", "executions",
-    "report", "regression",
+    "report", "regression", "trend",
 )  # fmt: skip
 
 
@@ -352,3 +352,11 @@ class TestReading:
         assert regression["exit_code"] in (0, 5, 6)
         assert regression["comparison"][0]["before"] == two[0]
         assert alone.status_code == 422
+
+    async def test_a_run_is_part_of_the_trend_of_its_kind(self, api: httpx.AsyncClient) -> None:
+        run_id = await run_named(api, "second")
+
+        found = (await api.get(f"/api/v1/runs/{run_id}/trend")).json()
+
+        assert found["runs"][-1]["run_id"] == run_id
+        assert found["trends"]["operations/s"]["runs"] == len(found["runs"])

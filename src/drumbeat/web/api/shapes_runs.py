@@ -373,6 +373,34 @@ class SampleShape(Shape):
     memory_percent: float | None
 
 
+class TrendRun(Shape):
+    """One run of a trend."""
+
+    run_id: str
+    created_at: datetime | None
+    verdict: RunVerdict
+    figures: dict[str, float | None] = Field(description="By name: operations/s, p95 (ms) and so on.")
+
+
+class TrendFigure(Shape):
+    """What one figure did from run to run."""
+
+    runs: int
+    median: float
+    recent: float = Field(description="The mean, each older run weighing 0.8 of the next.")
+    variation: float | None = Field(description="The coefficient of variation; null: of one run.")
+    slope: float = Field(description="Of the straight line through the values, from one run to the next.")
+    r_squared: float
+    steadiness: str = Field(description="stable, moderate, unstable or unknown.")
+
+
+class RunTrend(Shape):
+    """How the figures of a run and of those of its kind before it went, oldest first."""
+
+    runs: list[TrendRun]
+    trends: dict[str, TrendFigure] = Field(description="By figure.")
+
+
 class Regression(Shape):
     """Whether a run is worse than another."""
 
