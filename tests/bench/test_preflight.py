@@ -121,6 +121,11 @@ async def test_it_says_what_that_costs(template: dict[str, Any], cost: float | N
             "duckdb can be used by one process at a time, and 2 workers may be started",
         ),
         ({"slo": {"INSRT": {"p95_ms": 5}}}, "slo.INSRT: the workload has no such operation; expected overall, "),
+        ({"sharding": {"enabled": True}}, "sharding.total_partitions: expected how many partitions"),
+        (
+            {"sharding": {"enabled": True, "total_partitions": 4, "key_column": "nobody"}},
+            "expected an operation with a 'key' value in a statement that names nobody, got none",
+        ),
     ],
 )
 async def test_what_stands_in_its_way_is_an_error(template: dict[str, Any], said: str) -> None:
@@ -147,7 +152,6 @@ async def test_what_stands_in_its_way_is_an_error(template: dict[str, Any], said
             {"target": {"url": "duckdb:///x"}, "load_mode": "QPS", "workload": {"standard": "read-only"}},
             "duckdb can be used by one process at a time; set scaling.max_workers to 1",
         ),
-        ({"sharding": {"enabled": True}}, "sharding has no effect"),
         ({"sharding": {"enabled": False}}, None),
         ({}, None),
     ],

@@ -10,6 +10,7 @@ from drumbeat.bench.config import load_of
 from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan
 from drumbeat.bench.modes.allocate import allocate, workers_for
 from drumbeat.bench.modes.qps import settles_first
+from drumbeat.bench.sharding import check_sharding, sharding_of
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.template.document import PASSWORD_REFUSED, TemplateDocument, holds_password
@@ -86,6 +87,7 @@ async def preflight(document: TemplateDocument, plan: RunPlan, target: Target | 
     load = await _load(document, target, errors)
     if load is not None:
         errors += _unknown_objectives(plan, load)
+        errors += _sharding_errors(document, load)
     if target is not None:
         warnings += await _too_many(target, ready)
         warnings += await _too_small(document, target)
@@ -179,8 +181,13 @@ def _warnings(document: TemplateDocument, plan: RunPlan, target: Target | None) 
         yield "no slo: the search ends by stability alone, however slow operations have become; set slo.overall.p95_ms"
     if most_workers(plan) is None and (alone := _for_one_process(document, target)):
         yield f"{alone} can be used by one process at a time; set scaling.max_workers to 1"
-    if document.sharding is not None and document.sharding.enabled:
-        yield "sharding has no effect: each worker has keys of its own already, by its slot"
+
+
+def _sharding_errors(document: TemplateDocument, load: Load) -> Iterator[str]:
+    try:
+        check_sharding(load, sharding_of(document.sharding.model_dump() if document.sharding else None))
+    except InvalidInput as exc:
+        yield str(exc)
 
 
 async def _load(document: TemplateDocument, target: Target | None, errors: list[str]) -> Load | None:

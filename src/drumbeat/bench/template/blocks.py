@@ -272,9 +272,13 @@ class RecordingBlock(Block):
 
 
 class ShardingBlock(Block):
-    """Which keys belong to which worker. Workers never share keys anyway; see ``preflight``."""
+    """Each worker asks for keys of its own partition alone; see ``bench/sharding.py``."""
 
-    enabled: bool = False
-    total_partitions: Count | None = None
-    key_column: str | None = None
-    key_range: tuple[Whole, Whole] | None = None
+    enabled: bool = Field(default=False, description="each worker takes its `key` values from its own partition alone")
+    total_partitions: Count | None = Field(
+        default=None, description="how many partitions the keys are cut into; a worker's is its slot modulo that"
+    )
+    key_column: str | None = Field(default=None, description="only keys of statements that name this column; else all")
+    key_range: tuple[Whole, Whole] | None = Field(
+        default=None, description="the first and the last key of what is cut; else each key's own bounds"
+    )
