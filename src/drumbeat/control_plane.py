@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from drumbeat.bench.desk import BenchDesk as BenchDesk
     from drumbeat.bench.vault import Vault as Vault
     from drumbeat.core.job import JobId, NewJob
+    from drumbeat.due import Pools, Wake
     from drumbeat.fleet.desk import FleetDesk as FleetDesk
     from drumbeat.fleet.desk import FleetStatus as FleetStatus
     from drumbeat.fleet.explain import Explanation as Explanation
@@ -251,7 +252,32 @@ class ControlPlane:
         """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process."""
         from drumbeat.pool.checker import Checker
 
-        return Checker(self.store, self.clock, process_name, partial(self.local_spawner, survive=True))
+        spawner = partial(self.local_spawner, survive=True)
+        return Checker(self.store, self.clock, process_name, spawner, self._watch_later)
+
+    async def _watch_later(self, pool_id: PoolId) -> None:
+        from drumbeat.due import start_watching
+
+        await start_watching(self, pool_id)
+
+    async def _keep_due(self, pools: "Pools", wake: "Wake", file: Path) -> None:
+        from drumbeat.due import keep_due
+
+        await keep_due(self, pools, wake, file)
+
+    async def watch_pool(self, pool_id: PoolId) -> None:
+        """Watch for jobs of a pool that come due, and start workers for them, until none are pending or a day is over."""
+        from drumbeat.due import watch_pool
+
+        await watch_pool(self, pool_id)
+
+    def watching(self) -> AbstractAsyncContextManager[None]:
+        """Inside the block the pools that this folder's triggers are for are watched for jobs that come due."""
+        if triggers_file() is None or not self.store.traits.shared:
+            return nullcontext()
+        from drumbeat.due import watching
+
+        return watching(self)
 
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
         """The beat every trigger wakes; answers with each pool's report. Raises NotFound, InvalidInput."""
@@ -290,6 +316,7 @@ class ControlPlane:
             for_children={STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)},
             public_store=public_url(self.settings.store),
             state_dir=self.settings.state_dir,
+            keep_due=self._keep_due,
         )
         made: TriggerDesk = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.fired, around)
         return made

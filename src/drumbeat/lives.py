@@ -69,6 +69,8 @@ class Lives:
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
         workload = self._job_workload(home, identity, plan, handlers)
         code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
+        if code is ExitCode.CLEAN and await self._store.beats.last(home.pool_id) is not None:
+            await self._plane.checker().watch_for_later(home.pool_id)
         tally = workload.hand.tally
         return WorkDone(worker_id=me, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
@@ -105,7 +107,8 @@ class Lives:
         )
 
     async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
-        async with LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id):
+        shipper = LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id)
+        async with shipper, self._plane.watching():
             try:
                 return await (run_until_signalled(life) if signals else life.run())
             except asyncio.CancelledError:

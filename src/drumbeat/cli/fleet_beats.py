@@ -78,7 +78,7 @@ async def _beat_by(
 ) -> "FleetPolicy | None":
     """Beat until told to stop; or until the pool's policy wants another provider or pace, and then answers with it."""
     course = _Course(policy.provider, policy.every)
-    async with plane.fleet_spawner(pool, policy.provider) as spawner:
+    async with plane.fleet_spawner(pool, policy.provider) as spawner, plane.watching():
         with until_stopped(stop, course.over):
             await plane.fleet_loop(PoolId(pool), spawner, policy.every, on_beat=teller.tell, heed=course.heed).run(course.over)
     return course.turned

@@ -76,6 +76,11 @@ class Trigger:
             lost_after=self.lost_after,
         )
 
+    def looks_after(self, pool_id: str) -> bool:
+        """Whether it has workers started for a pool by itself, at a push or by a schedule."""
+        by_itself = {TriggerType.SUBPROCESS, TriggerType.IN_LOOP, TriggerType.CRON}
+        return self.type in by_itself and self.machine is Machine.CHECKER and self.pool_id in {None, pool_id}
+
     def hears(self, pool_id: str) -> bool:
         """Whether work added to a pool pulls it."""
         return self.type in {TriggerType.SUBPROCESS, TriggerType.IN_LOOP} and self.pool_id in {None, pool_id}
