@@ -248,28 +248,29 @@ class ControlPlane:
         beating = Beating(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
         return pool_loop(beating, pool_id, every, lease or every * 5)
 
-    def checker(self) -> "Checker":
-        """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process."""
+    def checker(self, later: "Firing | None" = None) -> "Checker":
+        """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process; ``later`` is what is fired
+        for jobs that come due when nobody is here, instead of a check."""
         from drumbeat.pool.checker import Checker
 
         spawner = partial(self.local_spawner, survive=True)
-        return Checker(self.store, self.clock, process_name, spawner, self._watch_later)
+        return Checker(self.store, self.clock, process_name, spawner, partial(self._watch_later, firing=later))
 
-    async def _watch_later(self, pool_id: PoolId) -> None:
+    async def _watch_later(self, pool_id: PoolId, firing: "Firing | None") -> None:
         from drumbeat.due import start_watching
 
-        await start_watching(self, pool_id)
+        await start_watching(self, pool_id, firing)
 
     async def _keep_due(self, pools: "Pools", wake: "Wake", file: Path) -> None:
         from drumbeat.due import keep_due
 
         await keep_due(self, pools, wake, file)
 
-    async def watch_pool(self, pool_id: PoolId) -> None:
+    async def watch_pool(self, pool_id: PoolId, firing: "Firing | None" = None) -> None:
         """Watch for jobs of a pool that come due, and start workers for them, until none are pending or a day is over."""
         from drumbeat.due import watch_pool
 
-        await watch_pool(self, pool_id)
+        await watch_pool(self, pool_id, firing)
 
     def watching(self) -> AbstractAsyncContextManager[None]:
         """Inside the block the pools that this folder's triggers are for are watched for jobs that come due."""
@@ -288,8 +289,24 @@ class ControlPlane:
         if firing.machine is Machine.REAPER:
             reaped = await checker.reap(one, lost_after=firing.lost_after)
             return {pool_id: told(report) for pool_id, report in reaped.items()}
+        if firing.worker is not None and one is not None:
+            return {one: await self._start_machines(firing, one)}
         pools = [one] if one else [each.pool_id for each in await self.store.pools.list(PoolKind.JOBS)]
         return {pool_id: told(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
+
+    async def _start_machines(self, firing: "Firing", pool_id: PoolId) -> Mapping[str, Any]:
+        """Take back what the dead hold, then start workers that run a FlatMachines machine. Raises NotFound, SpawnFailed."""
+        from drumbeat.triggers.machines import start_machines
+
+        await self.checker().reap(pool_id)
+        state_dir = str(self.settings.state_dir.absolute())
+        beat = await start_machines(firing, {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: state_dir})
+        await self.watch_for_later(firing, pool_id)
+        return beat
+
+    async def watch_for_later(self, firing: "Firing", pool_id: PoolId) -> None:
+        """Have a process watch for jobs of a pool that come due later, and fire this then. Never raises for a store."""
+        await self.checker(firing).watch_for_later(pool_id)
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
         """The same for a checker that was sent by a push: work that is added from here on sends another."""

@@ -1,6 +1,7 @@
 """Who watches for jobs that come due: a process of its own, which a check starts, and those that run anyway."""
 
 import asyncio
+import json
 import logging
 import socket
 import sys
@@ -14,6 +15,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.pool.due import DueWatch
 from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE
 from drumbeat.triggers.detached import ON_ITS_WAY, start_detached
+from drumbeat.triggers.model import Firing
 
 log = logging.getLogger(__name__)
 
@@ -27,22 +29,25 @@ _FIRST_LOOK = timedelta(seconds=10)
 _MODULE = "drumbeat.cli.watch_due"
 
 
-async def start_watching(plane: ControlPlane, pool_id: PoolId) -> None:
-    """Start a process that watches a pool, unless one is on its way. Raises SpawnFailed."""
+async def start_watching(plane: ControlPlane, pool_id: PoolId, firing: Firing | None = None) -> None:
+    """Start a process that watches a pool, unless one is on its way; it fires ``firing``, or checks. Raises SpawnFailed."""
     if not plane.store.traits.shared:
         return
     if await plane.store.leases.acquire(f"due/coming/{pool_id}", process_name(), ON_ITS_WAY) is None:
         return
     folder = plane.settings.state_dir
     variables = {STORE_VARIABLE: plane.settings.store, STATE_DIR_VARIABLE: str(folder)}
-    command = (sys.executable, "-m", _MODULE, pool_id)
+    command = (sys.executable, "-m", _MODULE, pool_id, *(() if firing is None else (json.dumps(firing.to_json()),)))
     await asyncio.to_thread(start_detached, command, variables, folder / "triggers" / "due.log")
 
 
-async def watch_pool(plane: ControlPlane, pool_id: PoolId) -> None:
-    """Be the process that watches a pool: it checks when jobs come due, and leaves when none are pending."""
-    watch = DueWatch(plane.store, plane.clock, process_name(), plane.checker().check)
-    await watch.watch(pool_id, LONGEST_WATCH)
+async def watch_pool(plane: ControlPlane, pool_id: PoolId, firing: Firing | None = None) -> None:
+    """Be the process that watches a pool: it fires or checks when jobs come due, and leaves when none are pending."""
+
+    async def wake(pool_id: PoolId) -> object:
+        return await (plane.checker().check(pool_id) if firing is None else plane.fired(firing))
+
+    await DueWatch(plane.store, plane.clock, process_name(), wake).watch(pool_id, LONGEST_WATCH)
 
 
 @asynccontextmanager

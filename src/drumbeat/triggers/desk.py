@@ -207,5 +207,7 @@ def _command(firing: Firing) -> Sequence[str]:
         return ("pool", "reap", *(() if firing.pool_id is None else (firing.pool_id,)), *silent)
     if firing.pool_id is None:
         raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected the pool to check")
+    if firing.worker is not None:
+        raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {Machine.CHECKER}, for a CronJob to run")
     cap = () if firing.max_workers is None else ("--max-workers", str(firing.max_workers))
     return ("pool", "check", firing.pool_id, "--wait", *cap)
