@@ -124,8 +124,8 @@ async def test_a_loop_observes_decides_and_acts(plane: ControlPlane, clock: Manu
     assert spawner.running(POOL) == ["worker-0", "worker-1"]
 
 
-@pytest.mark.parametrize(("lease", "lasts"), [(None, 5 * SECOND), (60 * SECOND, 60 * SECOND)])
-async def test_a_loops_lease_outlasts_a_few_beats(
+@pytest.mark.parametrize(("lease", "lasts"), [(None, 2 * SECOND), (60 * SECOND, 60 * SECOND)])
+async def test_a_loops_lease_outlasts_a_beat(
     plane: ControlPlane, clock: ManualClock, lease: timedelta | None, lasts: timedelta
 ) -> None:
     await plane.create_fleet("p", FleetPolicy(workers=0))

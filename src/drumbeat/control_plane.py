@@ -200,7 +200,7 @@ class ControlPlane:
         from drumbeat.fleet.observe import observe
         from drumbeat.fleet.outcome import with_outcome
         from drumbeat.runtime.beat import ControlLoop
-        from drumbeat.runtime.lease import Leadership
+        from drumbeat.runtime.lease import Leadership, lease_for
 
         async def seen(gap: timedelta) -> "FleetView":
             view = await observe(self.store, spawner, pool_id, gap, every=every, clock=self.clock)
@@ -211,7 +211,7 @@ class ControlPlane:
         return ControlLoop(
             store=self.store,
             pool_id=pool_id,
-            leadership=Leadership(self.store, pool_id, process_name(), lease or every * 5, self.clock),
+            leadership=Leadership(self.store, pool_id, process_name(), lease or lease_for(every), self.clock),
             clock=self.clock,
             every=every,
             observe=seen,
@@ -244,9 +244,10 @@ class ControlPlane:
     ) -> "ControlLoop[PoolView, PoolAction]":
         """One controller of a pool of jobs, for a process that runs anyway; triggers do the same, one beat at a time."""
         from drumbeat.pool.beats import Beating, pool_loop
+        from drumbeat.runtime.lease import lease_for
 
         beating = Beating(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
-        return pool_loop(beating, pool_id, every, lease or every * 5)
+        return pool_loop(beating, pool_id, every, lease or lease_for(every))
 
     def checker(self, later: "Firing | None" = None) -> "Checker":
         """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process; ``later`` is what is fired

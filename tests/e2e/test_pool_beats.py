@@ -203,9 +203,9 @@ async def test_a_killed_workers_job_is_taken_back_by_the_reaper_and_done_by_anot
 
         async def is_reaped() -> bool:
             await here.run("pool", "reap")
-            return (await here.workers())[0].status is WorkerStatus.LOST
+            return (await here.workers())[0].status is WorkerStatus.ERROR
 
-        await eventually(is_reaped, 60, "the worker is called lost")
+        await eventually(is_reaped, 60, "its process is seen to be over, long before it is silent for too long")
 
         (job,) = await here.jobs()
         assert (job.status, job.crashes, job.attempts) == (JobStatus.PENDING, 1, 1)

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _LEAP = timedelta(seconds=10)  #: of the store's clock, ahead of ours: more is no drift
 _AGES = timedelta(days=365)
+_SOON = timedelta(milliseconds=10)  #: after a lease has run out
 
 
 class Dated(Protocol):
@@ -146,6 +147,7 @@ class ControlLoop(Generic[V, A]):
         self._sum_up = sum_up
         self._last_seen: timedelta | None = None
         self._store_time: datetime | None = None  #: of then, if it was a whole look
+        self._free_at: timedelta | None = None  #: while another leads: when its lease runs out unless it is renewed
 
     def gap(self) -> timedelta:
         """How long ago this controller last saw the store, leading or standing by; zero if it never did."""
@@ -153,7 +155,7 @@ class ControlLoop(Generic[V, A]):
 
     async def beat(self) -> BeatReport:
         """One pass. Whatever fails is in the report, and in the row of the beat; only cancellation is raised."""
-        began = self._clock.elapsed()
+        began, self._free_at = self._clock.elapsed(), None
         try:
             lease = await self._leadership.hold()
         except StoreError as exc:
@@ -162,7 +164,8 @@ class ControlLoop(Generic[V, A]):
         if lease is None:
             return await self._stand_by(began)
         draft: _Draft[V, A] = _Draft(lease=lease)
-        await self._go_through_stages(draft)
+        async with self._leadership.kept():
+            await self._go_through_stages(draft)
         report = await self._record(draft, self._clock.elapsed() - began)
         if draft.fenced:
             self._leadership.forget()
@@ -172,7 +175,8 @@ class ControlLoop(Generic[V, A]):
         self._last_seen, self._store_time = began, None
         leader: str | None = None
         with contextlib.suppress(StoreError):
-            leader = await self._leadership.leader()
+            leader, free_in = await self._leadership.held_by()
+            self._free_at = self._clock.elapsed() + free_in
         return BeatReport(
             led=False, why_not=f"standing by: {leader or 'another'} leads", duration=self._clock.elapsed() - began
         )
@@ -278,16 +282,23 @@ class ControlLoop(Generic[V, A]):
         )
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Beat on a fixed schedule until told to stop; then let another lead. A slow beat delays no later one."""
+        """Beat on a fixed schedule until told to stop; then let another lead. A slow beat delays no later one.
+
+        While another leads, this one asks for the lease once more when it runs out: a leader that died is followed at once.
+        """
         due = self._clock.elapsed()
         try:
             while not stop.is_set():
                 await self._beat_anyway()
                 now = self._clock.elapsed()
-                due = next_due(due, self._every, now)
-                await pause(self._clock, due - now, stop)
+                due = due if due > now else next_due(due, self._every, now)
+                await pause(self._clock, min(due, self._free_soon(due)) - now, stop)
         finally:
             await self.resign()
+
+    def _free_soon(self, due: timedelta) -> timedelta:
+        """When the leader's lease will have run out, unless it is renewed."""
+        return due if self._free_at is None else max(self._free_at, self._clock.elapsed()) + _SOON
 
     async def resign(self) -> None:
         """Let another lead at once."""
