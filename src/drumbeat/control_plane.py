@@ -221,6 +221,26 @@ class ControlPlane:
             sum_up=with_outcome,
         )
 
+    async def beat_fleet(self, name: str, **told: Any) -> "BeatReport":
+        """One beat of a fleet by its policy, this process's variables and what is told. Raises as ``heed_environment`` does."""
+        from drumbeat.fleets import beat_once
+
+        return await beat_once(self, name, **told)
+
+    async def keep_beating(
+        self,
+        name: str,
+        spawner: Spawner,
+        every: timedelta,
+        stop: asyncio.Event,
+        on_beat: "Callable[[BeatReport], None] | None" = None,
+        heed: "Callable[[FleetPolicy], None] | None" = None,
+    ) -> None:
+        """Beat until told to stop; a job that is pushed to an empty queue is answered with a beat at once."""
+        from drumbeat.fleets import keep_beating
+
+        await keep_beating(self, name, spawner, every, stop, on_beat, heed)
+
     def fleet(self, name: str) -> "FleetDesk":
         """What one may ask about a pool's workers, and do to one."""
         from drumbeat.fleet.desk import FleetDesk
@@ -286,6 +306,8 @@ class ControlPlane:
         from drumbeat.pool.beats import told
         from drumbeat.triggers.model import Machine
 
+        if firing.machine is Machine.FLEET:
+            return await self._beat_fleets(firing)
         checker, one = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
         if firing.machine is Machine.REAPER:
             reaped = await checker.reap(one, lost_after=firing.lost_after)
@@ -308,6 +330,16 @@ class ControlPlane:
     async def watch_for_later(self, firing: "Firing", pool_id: PoolId) -> None:
         """Have a process watch for jobs of a pool that come due later, and fire this then. Never raises for a store."""
         await self.checker(firing).watch_for_later(pool_id)
+
+    async def _beat_fleets(self, firing: "Firing") -> Mapping[str, Any]:
+        """A beat of one fleet, or of each."""
+        from drumbeat.fleets import outcome_of
+
+        named = (
+            [firing.pool_id] if firing.pool_id else [each.pool_id for each in await self.store.pools.list() if each.is_scaled]
+        )
+        told = {} if firing.max_workers is None else {"max_workers": firing.max_workers}
+        return {name: outcome_of(await self.beat_fleet(name, **told)) for name in named}
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
         """The same for a checker that was sent by a push: work that is added from here on sends another."""

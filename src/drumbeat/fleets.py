@@ -3,9 +3,11 @@
 A part of the composition root of its own: a pool of jobs that is scaled is the pool's and the fleet's at once.
 """
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,10 @@ from drumbeat.fleet import keeping
 from drumbeat.fleet.keeping import FleetKept
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import load_thresholds
+from drumbeat.fleet.waking import PushWaker
 from drumbeat.pool.work import Mode, WorkPlan, plan_of
+from drumbeat.runtime.beat import BeatReport
+from drumbeat.spawn.interface import Spawner
 
 
 async def keep_fleet(
@@ -51,6 +56,59 @@ async def scale_pool(
     if policy.concurrency > 1:
         work = replace(work, concurrency=policy.concurrency)
     return await keeping.keep_policy(plane.store, made, policy, thresholds, work.to_json())
+
+
+async def beat_once(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
+    policy = await plane.heed_environment(name, **told)
+    async with plane.fleet_spawner(name, policy.provider) as spawner:
+        loop = plane.fleet_loop(PoolId(name), spawner, policy.every)
+        try:
+            return await loop.beat()
+        finally:
+            await loop.resign()
+
+
+async def keep_beating(
+    plane: ControlPlane,
+    name: str,
+    spawner: Spawner,
+    every: timedelta,
+    stop: asyncio.Event,
+    on_beat: Callable[[BeatReport], None] | None = None,
+    heed: Callable[[FleetPolicy], None] | None = None,
+) -> None:
+    waker = PushWaker(plane.store, PoolId(name), plane.clock)
+
+    def heard(report: BeatReport) -> None:
+        waker.noted(report.view)
+        if on_beat is not None:
+            on_beat(report)
+
+    async def end() -> None:
+        await stop.wait()
+        waker.woken.set()
+
+    loop = plane.fleet_loop(PoolId(name), spawner, every, on_beat=heard, heed=heed)
+    async with asyncio.TaskGroup() as group:
+        beside = [group.create_task(waker.watch()), group.create_task(end())]
+        await loop.run(stop, waker.woken)
+        for task in beside:
+            task.cancel()
+
+
+def outcome_of(report: BeatReport) -> Mapping[str, Any]:
+    """A fleet's beat for whoever pulled a trigger: all but what it saw, and what it leaves to the next."""
+    failed = [f"{deed['type']}: {deed['error']}" for deed in report.actions if "error" in deed]
+    trouble = [report.error, report.summary.get("provider_error"), *failed]
+    return {
+        "led": report.led,
+        "beat": report.n,
+        "summary": {name: value for name, value in report.summary.items() if name != "state"},
+        "actions": [dict(action) for action in report.actions],
+        "why_not": report.why_not,
+        "error": next((each for each in trouble if each), None),
+        "seconds": report.duration.total_seconds(),
+    }
 
 
 async def _made(

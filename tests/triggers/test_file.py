@@ -105,7 +105,7 @@ BAD = [
     (
         "a wrong machine",
         f"triggers: [{{{CRON}, machine: x}}]",
-        "machine: expected parallelization_checker or stale_worker_reaper, or the file of a FlatMachines machine .*got 'x'",
+        "machine: expected parallelization_checker, stale_worker_reaper or fleet_beat, or the file of a Flat.*got 'x'",
     ),
     ("a machine for no pool", f"triggers: [{{{CRON}, machine: x.yml}}]", "input.pool_id: expected the pool whose workers"),
     ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "hooks: expected only beside the file of a Flat"),
@@ -200,3 +200,16 @@ def test_a_triggers_own_pool_counts_most(own: str | None, given: str | None, fir
 )
 def test_who_hears_of_work_in_a_pool(kind: str, own: str | None, hears: bool) -> None:
     assert Trigger(name="t", type=TriggerType(kind), pool_id=own).hears("p") is hears
+
+
+def test_a_trigger_may_beat_a_fleet() -> None:
+    (made,) = parse_triggers(
+        "triggers: [{name: t, type: cron, schedule: '* * * * *', machine: fleet_beat, input: {pool_id: gpus, max_workers: 3}}]"
+    )
+
+    assert (made.firing().machine, made.pool_id, made.max_workers) == ("fleet_beat", "gpus", 3)
+
+
+def test_when_a_fleets_worker_is_lost_its_policy_says() -> None:
+    with pytest.raises(InvalidSettings, match=r"triggers\[0\] \(t\): input.stale_threshold_seconds: .* set heartbeat_timeout"):
+        parse_triggers("triggers: [{name: t, type: in-loop, machine: fleet_beat, input: {stale_threshold_seconds: 5}}]")

@@ -7,7 +7,7 @@ from datetime import timedelta
 from drumbeat.bench.compare import History, history
 from drumbeat.bench.compare.baseline import is_same_kind
 from drumbeat.bench.model import LoadMode, RunJudgement, RunRecord, RunVerdict, best_of
-from drumbeat.bench.record import read_judgement, read_short_record
+from drumbeat.bench.record import judgement_of_ended, read_short_record
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.store.interface import Store
 
@@ -75,7 +75,7 @@ async def _point(store: Store, run: Run) -> TrendPoint:
     record = await read_short_record(store, run)
     figures = _FOUND if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY else _MEASURED
     told = {name: of(record) for name, of in figures.items()}
-    return TrendPoint(run=run, judgement=await read_judgement(store, run), figures=told)
+    return TrendPoint(run=run, judgement=await judgement_of_ended(store, run), figures=told)
 
 
 def histories_of(points: Sequence[TrendPoint]) -> dict[str, History]:

@@ -202,11 +202,13 @@ class TriggerDesk:
 
 def _command(firing: Firing) -> Sequence[str]:
     """The same beat as a command of its own, which needs no file."""
+    if firing.machine is Machine.FLEET and firing.pool_id is not None:
+        return ("fleet", "beat", firing.pool_id)
     if firing.machine is Machine.REAPER:
         silent = () if firing.lost_after is None else ("--lost-after", f"{firing.lost_after.total_seconds():.0f}s")
         return ("pool", "reap", *(() if firing.pool_id is None else (firing.pool_id,)), *silent)
     if firing.pool_id is None:
-        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected the pool to check")
+        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected the pool to check, or the fleet to beat")
     if firing.worker is not None:
         raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {Machine.CHECKER}, for a CronJob to run")
     cap = () if firing.max_workers is None else ("--max-workers", str(firing.max_workers))

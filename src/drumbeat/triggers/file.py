@@ -25,6 +25,7 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  #: the na
 
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]  #: what a machine's states call something
+_BEATS = f"{', '.join([*Machine][:-1])} or {[*Machine][-1]}"
 _MACHINE_FILES = (".yml", ".yaml", ".json")
 
 
@@ -55,7 +56,7 @@ class Entry(_Block):
     def _can_be_run(cls, value: str) -> str:
         if value not in set(Machine) and not value.endswith(_MACHINE_FILES):
             raise ValueError(
-                f"expected {' or '.join(Machine)}, or the file of a FlatMachines machine that workers run "
+                f"expected {_BEATS}, or the file of a FlatMachines machine that workers run "
                 f"({', '.join(_MACHINE_FILES)}), got {value!r}"
             )
         return value
@@ -216,6 +217,10 @@ def _worker(entry: Entry) -> WorkerMachine | None:
 
 def _value(entry: Entry) -> Trigger:
     given, worker = entry.input, _worker(entry)
+    if entry.machine == Machine.FLEET and given.stale_threshold_seconds is not None:
+        raise InvalidSettings(
+            "input.stale_threshold_seconds: a fleet's policy says when a worker is lost; set heartbeat_timeout there"
+        )
     silent, warm = given.stale_threshold_seconds, getattr(entry, "keep_warm_seconds", None)
     return Trigger(
         name=entry.name,

@@ -21,10 +21,11 @@ class TriggerType(StrEnum):
 
 
 class Machine(StrEnum):
-    """Which beat a trigger wakes; the seed's names."""
+    """Which beat a trigger wakes."""
 
     CHECKER = "parallelization_checker"
     REAPER = "stale_worker_reaper"
+    FLEET = "fleet_beat"  #: ours: look, decide and act once for a fleet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,7 @@ class Firing:
 
     trigger: str
     machine: Machine = Machine.CHECKER
-    pool_id: str | None = None  #: None: every pool of jobs
+    pool_id: str | None = None  #: None: every pool of jobs, or every fleet
     max_workers: int | None = None
     lost_after: timedelta | None = None  #: the reaper's threshold, if not each pool's own
     worker: WorkerMachine | None = None  #: what the checker has workers run, if not the pool's own handlers
