@@ -304,3 +304,30 @@ def test_a_plan_and_a_beat_never_hide_a_failing_provider(url: str, monkeypatch: 
         "alarm: the provider gave no list of its instances: pool p: HTTP 401"
         in invoke("fleet", "status", "p", store=url).output
     )
+
+
+def test_a_worker_may_be_exempt_from_capacity(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three pools whose workers have the same name, one: there another is started for it, and it is not sent away."""
+    spawner = FakeSpawner(SystemClock())
+    monkeypatch.setattr(ControlPlane, "spawner", lambda plane, provider: spawner)
+
+    async def prepare() -> None:
+        async with open_store(url) as store:
+            for name in ("p", "q", "r"):
+                await active(store, await store.pools.get(PoolId(name)), WorkerId("worker-0"))
+
+    def spawned(name: str) -> int:
+        return int(json.loads(invoke("fleet", "beat", name, store=url).output)["actions"]["workers_spawned"])
+
+    for name in ("p", "q", "r"):
+        invoke("fleet", "create", name, "--policy", "fixed", "--set", "workers=1", store=url)
+    asyncio.run(prepare())
+    invoke("fleet", "exempt", "p", "worker-0", store=url)
+
+    assert "worker-0 active (healthy, 0 jobs, exempt from capacity)" in invoke("fleet", "status", "p", store=url).output
+    assert [spawned(name) for name in ("p", "q", "r")] == [1, 0, 0]
+    invoke("fleet", "exempt", "p", "worker-0", "--off", store=url)
+    told = json.loads(invoke("fleet", "beat", "p", store=url).output)
+    assert told["actions"]["workers_terminated"] == 1
+    with pytest.raises(NotFound):
+        invoke("fleet", "exempt", "p", "nobody", store=url)

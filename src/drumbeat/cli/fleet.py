@@ -15,7 +15,7 @@ from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Worker, judge
+from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import FleetKept, FleetStatus
@@ -111,7 +111,9 @@ def _print_status(found: "FleetStatus") -> None:
     say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {live}")
     for each in found.workers:
         by = f", leaves by {text(each.drain_deadline)} UTC" if each.is_terminating and each.drain_deadline else ""
-        say(f"  {each.worker_id} {each.standing} ({judge(each, found.now, found.pool.thresholds)}, {each.active} jobs{by})")
+        counts = ", exempt from capacity" if each.meta.get(CAPACITY_EXEMPT) else ""
+        health = judge(each, found.now, found.pool.thresholds)
+        say(f"  {each.worker_id} {each.standing} ({health}, {each.active} jobs{by}{counts})")
     last = found.last
     if last is None:
         say(f"no beat yet; make one with: drumbeat fleet beat {found.pool.pool_id}")

@@ -1,4 +1,4 @@
-"""drumbeat fleet drain, kill, retry and spend: what a person may do to workers, and what they cost."""
+"""drumbeat fleet drain, kill, exempt, retry and spend: what a person may do to workers, and what they cost."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -48,6 +48,22 @@ def kill(
             return await plane.fleet(pool).kill(worker, spawner)
 
     _tell_names([with_control_plane(store, work).worker_id], "killed", as_json=as_json)
+
+
+@app.command()
+def exempt(
+    pool: PoolArgument,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")],
+    off: Annotated[bool, typer.Option("--off", help="Have it count again.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have a worker not count as capacity, such as one of a test: it is started for nobody and not sent away as surplus.
+
+    It is watched like any other, and drained once it is older than the policy's exempt_max_lifetime.
+    """
+    row = with_control_plane(store, lambda plane: plane.fleet(pool).exempt(worker, exempt=not off))
+    _tell_names([row.worker_id], "counts as capacity again" if off else "exempt from capacity", as_json=as_json)
 
 
 @app.command()

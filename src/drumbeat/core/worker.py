@@ -15,6 +15,7 @@ WorkerId = NewType("WorkerId", str)
 _NUMBERED = re.compile(r"worker-([0-9]{1,15})")
 
 TERMINATING = "terminating"  #: what a fleet calls a live worker that is to leave
+CAPACITY_EXEMPT = "capacity_exempt"  #: of a row's notes: the worker counts for nothing in its fleet
 DISK = "disk"  #: where, in what a worker says of its GPUs, it tells of the disk of its volume
 
 

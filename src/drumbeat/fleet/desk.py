@@ -11,7 +11,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.explain import Explanation, explain
 from drumbeat.fleet.keeping import check_scaled
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
@@ -138,14 +138,28 @@ class FleetDesk:
         await self.policy()
         return (await self._store.notes.put(retry_note(self._pool_id), {"by": _BY_HAND})).updated_at
 
+    async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
+        """Have a live worker count for nothing, or count again: it is watched like any other, but nobody is spared for it, and
+        it is not sent away for lack of work, only once it is older than the policy's ``exempt_max_lifetime``.
+
+        Raises NotFound, InvalidInput.
+        """
+        row = await self._live(worker)
+        await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", {CAPACITY_EXEMPT: exempt})
+        return await self._store.workers.get(self._pool_id, row.worker_id)
+
+    async def _live(self, worker: str) -> Worker:
+        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
+        if not row.is_live:
+            raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
+        return row
+
     async def kill(self, worker: str, spawner: Spawner) -> Worker:
         """End a worker now: its row is closed, its jobs go back, its instance is ended.
 
         Raises NotFound, InvalidInput, and SpawnError if it is another provider's.
         """
-        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
-        if not row.is_live:
-            raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
+        row = await self._live(worker)
         check_provider(row, spawner)
         closed = await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
         await self._store.queue.release(closed.holder, "its worker was killed by hand")

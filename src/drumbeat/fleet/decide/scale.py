@@ -58,7 +58,7 @@ def _first_number(view: FleetView, crew: Crew) -> int:
 
 def _free_slots(view: FleetView, crew: Crew, count: int, desired: int) -> list[int]:
     taken = {worker.slot for worker in crew.staying} | {worker.slot for worker in crew.exempt}
-    most = desired if not has_queue(view) else len(taken) + count
+    most = desired + len(crew.exempt) if not has_queue(view) else len(taken) + count
     first = len(taken) if max(taken, default=-1) < len(taken) else 0  # nobody has left: only those above are free
     return [*islice(filterfalse(taken.__contains__, range(first, most)), count)]
 

@@ -112,6 +112,15 @@ class Asked(Shape):
     workers: list[str]
 
 
+class Exempt(Body):
+    """Whether a worker counts for nothing."""
+
+    exempt: bool = True
+
+
+EXEMPT = Exempt()
+
+
 class RetryShape(Shape):
     """When the provider was asked to be tried again."""
 
@@ -211,6 +220,14 @@ async def drain(pool_id: Id, plane: Plane, body: Drain = EVERYBODY) -> Asked:
 async def retry(pool_id: Id, plane: Plane) -> RetryShape:
     """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open."""
     return RetryShape(pool_id=pool_id, retry_at=await (await _desk(plane, pool_id)).retry())
+
+
+@router.post(f"{_FLEET}/workers/{{worker_id}}/exempt", operation_id="exempt_worker", responses=problems(404, 409))
+async def exempt(pool_id: Id, worker_id: Id, plane: Plane, body: Exempt = EXEMPT) -> WorkerShape:
+    """Have a worker not count as capacity, or count again; it is watched like any other."""
+    desk = await _desk(plane, pool_id)
+    found, status = await desk.exempt(worker_id, exempt=body.exempt), await desk.status()
+    return worker_shape(found, status.now, status.pool)
 
 
 @router.post(f"{_FLEET}/workers/{{worker_id}}/kill", operation_id="kill_worker", responses=problems(404, 409, 502))
