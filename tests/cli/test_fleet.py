@@ -48,6 +48,8 @@ def test_a_simulation_tells_cost_and_wait(trace: Path) -> None:
     assert found.keys() >= FIGURES
     assert (found["policy"], found["jobs"], found["spawn_lag_s"]) == ("lag_aware", 100, 120)
     assert found["cost_ratio"] == pytest.approx(found["worker_hours"] / found["oracle_hours"])
+    assert found["warm"].keys() >= FIGURES
+    assert found["warm"]["wait_p95_s"] < found["wait_p95_s"]
 
 
 def test_settings_change_a_simulation(trace: Path) -> None:
@@ -69,6 +71,7 @@ def test_a_simulation_is_drawn_for_people(trace: Path, tmp_path: Path) -> None:
     said = invoke("fleet", "simulate", "--trace", str(trace), "--plot", str(tmp_path / "plot.svg"))
 
     assert "cost_ratio" in said.output
+    assert said.output.split()[:2] == ["cold", "warm"]
     assert " workers " in said.output
     assert (tmp_path / "plot.svg").read_text().startswith("<svg")
 

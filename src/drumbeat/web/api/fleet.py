@@ -153,7 +153,9 @@ class Simulation(Body):
 class SimulatedShape(Shape):
     """What it came to: cost and wait together, since either alone is easy."""
 
-    figures: dict[str, Any]
+    figures: dict[str, Any] = Field(
+        description="Of a fleet that begins without workers; under `warm` the same figures when the jobs come a second time."
+    )
     course: dict[str, list[float]] = Field(description="Beat by beat: at, workers, busy, queued; at most 2000 beats of it.")
 
 
