@@ -15,6 +15,16 @@ from web.pages.run_scene import LONG, SEARCH, SHORT, Runs
 from web.pages.served import Served, serving
 
 LIVE_MS = 90_000
+COUNT_EXTENSIONS = """() => {
+  const extend = window.extendChart;
+  window.extended = 0;
+  window.extendChart = (...told) => { window.extended += 1; extend(...told); };
+}"""  #: how often charts are told only what is new
+IS_GAPLESS = """() => {
+  const chart = getElement(Number(document.querySelector('[aria-label="Throughput"]').id.slice(1))).chart;
+  const data = chart.getOption().series[0].data;
+  return data.length > 3 && data.every((point, n) => n === 0 || point[0] > data[n - 1][0]);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +81,7 @@ async def active(runs: Runs, run_id: RunId) -> Sequence[Worker]:
 async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page: Page, runs: Runs) -> None:
     run_id = await runs.started(LONG)
     await opened(page, f"/runs/{run_id}", LONG)
+    await page.evaluate(COUNT_EXTENSIONS)
     await expect(page.locator(".bubble.now")).to_have_text("Running", timeout=LIVE_MS)
     await expect(page.locator('[data-health="healthy"]')).to_have_count(2)
 
@@ -89,6 +100,8 @@ async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page
 
     await expect(page.locator(".bubble.bad")).to_have_text("Cancelled", timeout=LIVE_MS)
     assert (await runs.run(run_id)).status is RunStatus.CANCELLED
+    assert await page.evaluate("window.extended") > 0, "charts were sent whole each time"
+    await page.wait_for_function(IS_GAPLESS, timeout=LIVE_MS)
 
 
 async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Page, runs: Runs) -> None:
