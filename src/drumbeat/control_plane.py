@@ -219,6 +219,7 @@ class ControlPlane:
             act=FleetActor(self.store, spawner, pool_id).act,
             on_beat=on_beat,
             sum_up=with_outcome,
+            after=self.tidy,
         )
 
     async def beat_fleet(self, name: str, **told: Any) -> "BeatReport":
@@ -267,7 +268,13 @@ class ControlPlane:
         from drumbeat.runtime.lease import lease_for
 
         beating = Beating(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
-        return pool_loop(beating, pool_id, every, lease or lease_for(every))
+        return pool_loop(beating, pool_id, every, lease or lease_for(every), after=self.tidy)
+
+    async def tidy(self) -> None:
+        """Delete some of what is over and old, unless another process has just done so."""
+        from drumbeat.runtime.retention import Housekeeping
+
+        await Housekeeping(self.store, self.settings.retention, self.clock, process_name()).tidy()
 
     def checker(self, later: "Firing | None" = None) -> "Checker":
         """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process; ``later`` is what is fired
@@ -275,7 +282,7 @@ class ControlPlane:
         from drumbeat.pool.checker import Checker
 
         spawner = partial(self.local_spawner, survive=True)
-        return Checker(self.store, self.clock, process_name, spawner, partial(self._watch_later, firing=later))
+        return Checker(self.store, self.clock, process_name, spawner, partial(self._watch_later, firing=later), self.tidy)
 
     async def _watch_later(self, pool_id: PoolId, firing: "Firing | None") -> None:
         from drumbeat.due import start_watching

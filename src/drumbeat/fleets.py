@@ -63,9 +63,12 @@ async def beat_once(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
     async with plane.fleet_spawner(name, policy.provider) as spawner:
         loop = plane.fleet_loop(PoolId(name), spawner, policy.every)
         try:
-            return await loop.beat()
+            report = await loop.beat()
         finally:
             await loop.resign()
+    if report.led:
+        await plane.tidy()
+    return report
 
 
 async def keep_beating(

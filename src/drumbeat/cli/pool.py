@@ -27,6 +27,7 @@ from drumbeat.client import Mode, PoolDesk, PoolStatus, WorkPlan
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, with_heartbeat
+from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, judge
 
 app = typer.Typer(no_args_is_help=True, help="Pools of jobs: push, work, look, decide.")
@@ -66,6 +67,10 @@ def create(
             "once.",
         ),
     ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option("--retention", help="How long it keeps what is over, such as jobs=30d,logs=1d,poisoned=never, or off."),
+    ] = None,
     update: Annotated[
         bool,
         typer.Option(
@@ -80,6 +85,9 @@ def create(
     how = {"handlers": handler, "mode": mode, "executor": executor, "concurrency": concurrency, "capabilities": capability}
     limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory}
     changes = plan_changes({**how, **limits}) | ({} if max_workers is None else {"max_workers": max_workers})
+    if retention is not None:
+        read_retention(retention)
+        changes[IN_POLICY] = retention
     every = None if heartbeat is None else parse_age(heartbeat)
     if remove_handler and not update:
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
@@ -94,7 +102,7 @@ def create(
 
 
 async def _created(desk: PoolDesk, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> Pool:
-    policy = {name: value for name, value in changes.items() if name == "max_workers"}
+    policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY)}
     plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
     silence = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
     return await desk.create(plan, silence, exist_ok=exist_ok, **policy)

@@ -1,7 +1,8 @@
 """Values for people: tables and lines; and for programs: JSON."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -34,6 +35,16 @@ def show(rows: Sequence[object], columns: Columns, *, as_json: bool, nothing: st
 def say(line: str, style: str | None = None) -> None:
     """One line as it is: a terminal folds it by itself, a pipe gets it whole."""
     console.print(line, style=style, soft_wrap=True)
+
+
+@contextmanager
+def progress(verb: str) -> Iterator[Callable[[int], None]]:
+    """A line on the terminal that tells how many rows are gone so far; nothing where there is no terminal."""
+    if not errors.is_terminal:
+        yield lambda rows: None
+        return
+    with errors.status(f"{verb} 0 rows") as line:
+        yield lambda rows: line.update(f"{verb} {rows:,} rows")
 
 
 def show_json(value: object) -> None:

@@ -30,14 +30,17 @@ class Checker:
         owner: Callable[[], str],
         open_spawner: Callable[[], Spawner],
         watch: Callable[[PoolId], Awaitable[object]] | None = None,
+        after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         """``owner`` names a beat as nobody else is named; workers that ``open_spawner``'s start must outlive it. ``watch`` has
-        a process watch for jobs of a pool that come due later, since nobody may be here then."""
+        a process watch for jobs of a pool that come due later, since nobody may be here then. ``after`` is done after a beat
+        that led."""
         self._watch = watch
         self._store = store
         self._clock = clock
         self._owner = owner
         self._open_spawner = open_spawner
+        self._after = after
 
     async def check(self, pool_id: PoolId, *, max_workers: int | None = None, patience: timedelta = PATIENCE) -> BeatReport:
         """Recover, then start as many workers as the queue is worth. Raises NotFound, InvalidInput, InvalidSettings.
@@ -129,7 +132,10 @@ class Checker:
             loop = pool_loop(
                 beating, pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
             )
-            return await beat_once(loop, self._clock, patience)
+            report = await beat_once(loop, self._clock, patience)
+        if report.led and self._after is not None:
+            await self._after()
+        return report
 
     async def _keep_cap(self, pool_id: PoolId, max_workers: int | None) -> None:
         pool = await jobs_pool(self._store, pool_id)

@@ -9,6 +9,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool, with_heartbeat
+from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.asking import how_far, how_many, job_filters, moment, names, time_span, told, words
 from drumbeat.pool.payload import MOST_BYTES, as_json
@@ -84,11 +85,13 @@ class PoolDesk:
         exist_ok: bool = False,
         **policy: Any,
     ) -> Pool:
-        """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy.
+        """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy; and
+        InvalidSettings for a ``retention`` that cannot be read.
 
         The plan is the whole: what it has as usual becomes so. To change single fields of it, use ``update``.
         """
         wanted = {**(plan.to_json() if plan else {}), **policy}
+        retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
         try:
             return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **wanted))
         except AlreadyExists:
@@ -106,14 +109,17 @@ class PoolDesk:
     ) -> Pool:
         """Change what is given, be it the usual value or not, and leave everything else as it is.
 
-        ``handlers`` join those that are there, by type; ``changes`` are fields of a WorkPlan, and max_workers. Raises NotFound,
-        InvalidInput, Refused for a heartbeat that live workers do not keep.
+        ``handlers`` join those that are there, by type; ``changes`` are fields of a WorkPlan, max_workers and
+        retention. Raises NotFound, InvalidInput, InvalidSettings, Refused for a heartbeat that live workers do not keep.
         """
         kept = await self.get()
         given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
-        more = {name: how_many(name, value) for name, value in changes.items() if name == "max_workers"}
+        more: dict[str, Any] = {name: how_many(name, value) for name, value in changes.items() if name == "max_workers"}
+        if IN_POLICY in changes:
+            retention_of(replace(kept, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
+            more[IN_POLICY] = changes[IN_POLICY]
         if unknown := sorted(changes.keys() - given.keys() - more.keys()):
-            raise InvalidInput(f"expected one of {', '.join([*PLAN_FIELDS, 'max_workers'])}, got {unknown[0]!r}")
+            raise InvalidInput(f"expected one of {', '.join([*PLAN_FIELDS, 'max_workers', IN_POLICY])}, got {unknown[0]!r}")
         if handlers or remove_handlers:
             added = parse_handlers(handlers or {})
             given["handlers"] = changed_handlers(plan_of(kept).handlers, added, remove_handlers)

@@ -115,7 +115,7 @@ class ControlLoop(Generic[V, A]):
     nobody by a silence that was its own. ``decide`` is pure. ``act`` does one action, carries the fence, and is safe to
     repeat. An ``observe`` or an action that does not end within ``patience`` is given up. ``on_beat`` hears what came of each
     beat of ``run``. ``keep`` makes of a view what its row holds, ``sum_up`` of a decision's summary and what became of its
-    actions the summary that its row holds.
+    actions the summary that its row holds. ``after`` is done after each beat of ``run`` that led.
     """
 
     def __init__(
@@ -133,6 +133,7 @@ class ControlLoop(Generic[V, A]):
         on_beat: Callable[[BeatReport], None] | None = None,
         keep: Callable[[V], Mapping[str, Any] | None] = encode,
         sum_up: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
+        after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._store = store
         self._pool_id = pool_id
@@ -146,6 +147,7 @@ class ControlLoop(Generic[V, A]):
         self._on_beat = on_beat
         self._keep = keep
         self._sum_up = sum_up
+        self._after = after
         self._last_seen: timedelta | None = None
         self._store_time: datetime | None = None  #: of then, if it was a whole look
         self._free_at: timedelta | None = None  #: while another leads: when its lease runs out unless it is renewed
@@ -315,5 +317,7 @@ class ControlLoop(Generic[V, A]):
             report = await self.beat()
             if self._on_beat is not None:
                 self._on_beat(report)
+            if report.led and self._after is not None:
+                await self._after()
         except Exception:
             log.exception("a beat failed; the next one is tried")

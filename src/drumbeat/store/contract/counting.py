@@ -4,8 +4,9 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from drumbeat.core.job import ENDED, Job, JobId, JobStatus, NewJob, Outcome, RateLimit
+from drumbeat.core.job import ENDED, AlikeJobs, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, RateLimit
 from drumbeat.core.pool import Pool
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, W3, Elapse, Given, active, added, joined, lost, moved, new_pool
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
@@ -138,6 +139,32 @@ class CountsContract(Given):
         assert await store.jobs.recent_claims(pool.pool_id, "g", rate.per) == 2
         assert await store.jobs.recent_claims(pool.pool_id, "g", MINUTE) == 1
         assert await store.jobs.recent_claims(pool.pool_id, "another", rate.per) == 0
+
+    async def test_many_old_jobs_are_pruned_in_steps(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await store.queue.push(pool.pool_id, AlikeJobs([*range(600)], NewJob(payload=None)))
+        jobs = await store.queue.claim(claiming(pool, limit=600))
+        await store.queue.settle(holder(pool), [verdict(job) for job in jobs])
+        await elapse(2 * DAY)
+        steps = [await store.upkeep.prune_some(pool.pool_id, Prunable.DONE, DAY)]
+        while steps[-1].more:
+            steps.append(await store.upkeep.prune_some(pool.pool_id, Prunable.DONE, DAY))
+
+        assert sum(step.rows for step in steps) == 600
+        assert (await store.jobs.counts(pool.pool_id), await store.jobs.list(pool.pool_id)) == (JobCounts(), [])
+        assert (await store.upkeep.prune_some(pool.pool_id, Prunable.DONE, DAY)).rows == 0
+        assert (await store.upkeep.prune_some(new_pool().pool_id, Prunable.POISONED, DAY)).rows == 0
+
+    async def test_a_job_that_waited_long_is_kept_from_its_end_on(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, "waited")
+        await pushed(store, pool, "gone", priority=1)
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
+        await elapse(2 * DAY)
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
+
+        await store.jobs.prune(DAY)
+
+        assert [job.payload for job in await store.jobs.list(pool.pool_id)] == ["waited"]
+        assert (await store.jobs.counts(pool.pool_id)).done == 1
 
 
 class EndedWorkersContract(Given):

@@ -1,6 +1,6 @@
 """Queues of jobs: claimed atomically, leased with fencing, never lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -198,6 +198,12 @@ class Jobs(Protocol):
         """Note how far a job is. False: the token is stale, and nothing was noted."""
         ...
 
-    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        """Remove jobs that ended longer ago, with their attempts; never unfinished ones. Answers with how many."""
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        """Remove jobs that ended longer ago, with their attempts; never unfinished ones. Answers with how many. Done in many
+        short steps, with pauses between them; ``told`` hears after each how many are gone so far."""
         ...

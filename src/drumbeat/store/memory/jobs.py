@@ -1,18 +1,21 @@
 """Jobs to look at and to decide about, in memory."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.job import ENDED, UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import Table, operation
+from drumbeat.store.memory.upkeep import MemoryUpkeep
+from drumbeat.store.pruning import prune_all
 
 _REQUEUED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
 
@@ -165,18 +168,14 @@ class MemoryJobs(Table):
         self._rows(job.pool_id).put(replace(job, progress=share, progress_note=note))
         return True
 
-    @operation
-    def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        before = self.state.now() - older_than
-        ended = {status for status in statuses if status not in UNFINISHED}
-        gone = 0
-        for rows in (each.jobs for each in self.state.pools.values()):
-            old = [job for job in rows.jobs.values() if job.status in ended and job.finished_at and job.finished_at < before]
-            for job in old:
-                rows.remove(job.job_id)
-                self.state.job_pools.pop(job.job_id, None)
-            gone += len(old)
-        return gone
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        kinds = [Prunable(status) for status in statuses if status in ENDED]
+        return (await prune_all(MemoryUpkeep(self.state), [*self.state.pools], kinds, older_than, told)).total()
 
     def _rows(self, pool_id: PoolId) -> JobRows:
         rows = self.state.pools.get(pool_id)

@@ -1,19 +1,22 @@
 """Jobs to look at and to decide about, in Redis."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from math import isfinite
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput, NotFound
-from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import job_id_of
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_word, job_of, jobs_of
 from drumbeat.store.redis.rows import moment, to_us
+from drumbeat.store.redis.upkeep import RedisUpkeep
 
 _PAGE = 500  #: how many jobs one script looks at, so that the server is free for others in between
 
@@ -114,13 +117,15 @@ class RedisJobs:
         said = (holder_word(holder), token.job_id, token.epoch, float(share), note)
         return bool(await self._database.run("job_progress", *said))
 
-    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        ended = [str(status) for status in statuses if status not in UNFINISHED]
-        gone = 0
-        for pool in await self._database.run("pool_names") if ended else ():
-            while some := await self._database.run("job_prune", pool, to_us(older_than), _PAGE, *ended):
-                gone += some
-        return gone
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        kinds = [Prunable(status) for status in statuses if status in ENDED]
+        pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")] if kinds else []
+        return (await prune_all(RedisUpkeep(self._database), pools, kinds, older_than, told)).total()
 
     async def _number(self, pool_id: PoolId, job_id: JobId) -> bytes:
         number: bytes | None = await self._database.run("job_number", pool_id, job_id)

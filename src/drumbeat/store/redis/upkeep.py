@@ -6,14 +6,18 @@ from datetime import timedelta
 
 from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import StoreTooNew
+from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
+from drumbeat.store.interface.store import Told
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
 LATEST = 2  #: the version of the keys' layout
 _PAGE = 500  #: how many rows one script looks at, so that the server is free for others in between
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
-_PRUNED = ("samples", "logs", "beats", "workers")
+_PRUNED_AT_ONCE = 100
 
 
 class RedisUpkeep:
@@ -39,15 +43,25 @@ class RedisUpkeep:
             problems=problems,
         )
 
-    async def prune(self, older_than: timedelta) -> Mapping[str, int]:
-        """Pool by pool, so that the server is free for others in between. Events stay: Redis has no runs that end."""
-        gone = Counter(dict.fromkeys((*_PRUNED, "events"), 0))
-        billed = at_us(billed_since(instant(await self._database.run("now"))))
-        for pool in await self._database.run("pool_names"):
-            counts = await self._database.run("pool_prune", pool, to_us(older_than), billed)
-            gone.update(dict(zip(_PRUNED, counts, strict=True)))
-        gone["leases"] = await self._database.run("lease_prune", to_us(older_than))
-        return dict(gone)
+    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+        """Events stay: Redis has no runs that end."""
+        pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
+        gone = await prune_all(self, pools, RECORDS, older_than, told)
+        leases = await self._database.run("lease_prune", to_us(older_than))
+        return {**{str(what): rows for what, rows in gone.items()}, "leases": leases}
+
+    async def give_back(self) -> bool:
+        return False
+
+    async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        if what is Prunable.EVENTS:
+            return Pruned(rows=0, more=False)
+        if what in JOBS:
+            rows = await self._database.run("job_prune", pool_id, str(what), to_us(older_than), _PAGE)
+        else:
+            billed = at_us(billed_since(instant(await self._database.run("now"))))
+            rows = await self._database.run("pool_prune", pool_id, str(what), to_us(older_than), billed, _PRUNED_AT_ONCE)
+        return Pruned(rows=rows, more=rows > 0)
 
     async def _row_counts(self) -> Mapping[str, int]:
         pools = await self._database.run("pool_names")

@@ -2,19 +2,22 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import number_of
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
 from drumbeat.store.sql.job_scripts import note_ended
+from drumbeat.store.sql.pruning import SqlPruning
 from drumbeat.store.sql.rows import dump, moment, to_us
 
 _AS_MANY = 10  #: times what is asked for is looked at before the whole queue is
@@ -139,8 +142,15 @@ class SqlJobs:
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         return await self._database.transact(_progress(holder, token, share, note))
 
-    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        return await self._database.transact(_prune(older_than, statuses))
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        kinds = [Prunable(status) for status in statuses if status in ENDED]
+        pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
+        return (await prune_all(SqlPruning(self._database), pools, kinds, older_than, told)).total()
 
     async def _row(self, job_id: JobId) -> Row:
         number = number_of(job_id)
@@ -161,10 +171,6 @@ def with_room(group: Row) -> Iterator[str]:
 def _promote(pool_id: PoolId) -> Script[None]:
     now = (yield "now", {})[0]["now"]
     yield "promote_jobs", {"pool_id": pool_id, "now": now}
-
-
-def _listed(statuses: Sequence[JobStatus]) -> str:
-    return f",{','.join(statuses)}," if statuses else ""
 
 
 def _find(job_id: JobId) -> Script[Row | None]:
@@ -222,14 +228,3 @@ def _progress(holder: Holder, token: Token, share: float, note: str | None) -> S
         return False
     said = {"share": share, "note": text(note), "seq": row["seq"], "epoch": token.epoch, **holder_values(holder)}
     return bool((yield "note_progress", said))
-
-
-def _prune(older_than: timedelta, statuses: Sequence[JobStatus]) -> Script[int]:
-    gone = yield (
-        "prune_jobs",
-        {"age": to_us(older_than), "statuses": _listed([status for status in statuses if status in ENDED])},
-    )
-    if gone:
-        yield "prune_attempts", {}
-    yield from note_ended(((row["pool_id"], JobStatus(row["status"])) for row in gone), -1)
-    return len(gone)

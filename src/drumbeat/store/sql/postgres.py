@@ -68,6 +68,7 @@ def dialect(schema: str) -> Dialect:
             "json_number": lambda document, key: f"CAST({document} ->> {key} AS float8)",
             "job_id": lambda given, number: f"COALESCE({given}, 'j' || to_char({number}, 'FM000000000000999999'))",
             "json_collect": lambda key, value: f"jsonb_object_agg({key}, {value})",
+            "listed": lambda column, numbers: f"{column} = ANY(CAST(translate({numbers}, '[]', '{{}}') AS bigint[]))",
             "by": lambda index: "",  # its planner finds the index by itself
             "worker_number": lambda name: f"CAST(substring({name} FROM 'worker-([0-9]{{1,15}})$') AS bigint)",
         },

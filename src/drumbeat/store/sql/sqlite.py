@@ -85,6 +85,7 @@ DIALECT = Dialect(
         "json_text": lambda document, *keys: f"json_extract({document}, {_path(keys)})",
         "job_id": lambda given, number: f"COALESCE({given}, printf('j%012d', {number}))",
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
+        "listed": lambda column, numbers: f"{column} IN (SELECT value FROM json_each({numbers}))",  # noqa: S608 - of our own texts
         "by": lambda index: f"INDEXED BY {index}",
         "worker_number": lambda name: (
             f"CASE WHEN rtrim({name}, '0123456789') LIKE '%worker-' "
@@ -207,6 +208,8 @@ class SqliteDatabase:
 
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row
+        if self._create:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a file that has tables already it changes nothing
         if self._create or connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone():
             self._use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")

@@ -438,22 +438,36 @@ SELECT * FROM drumbeat.logs
  ORDER BY log_id LIMIT CAST(:limit AS INTEGER);
 
 -- name: prune_samples
-DELETE FROM drumbeat.samples WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
+-- Some of the oldest, by time.
+DELETE FROM drumbeat.samples WHERE pool_id = :pool_id AND at <= (
+    SELECT MAX(first.at) FROM (SELECT s.at FROM drumbeat.samples s WHERE s.pool_id = :pool_id AND s.at < @now - CAST(:age AS BIGINT)
+                                ORDER BY s.at LIMIT CAST(:limit AS INTEGER)) first)
+RETURNING 1;
 
 -- name: prune_logs
-DELETE FROM drumbeat.logs WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
+-- Of the first lines those that are old: lines are numbered as they come.
+DELETE FROM drumbeat.logs WHERE pool_id = :pool_id AND at < @now - CAST(:age AS BIGINT) AND log_id <= (
+    SELECT MAX(first.log_id) FROM (SELECT l.log_id FROM drumbeat.logs l WHERE l.pool_id = :pool_id
+                                    ORDER BY l.log_id LIMIT CAST(:limit AS INTEGER)) first)
+RETURNING 1;
 
 -- name: prune_beats
--- The last beat of each pool stays, and the last that saw something: it says what its controller knew.
-DELETE FROM drumbeat.beats WHERE at < @now - CAST(:age AS BIGINT)
-   AND n < (SELECT p.next_beat - 1 FROM drumbeat.pools p WHERE p.pool_id = beats.pool_id)
-   AND EXISTS (SELECT 1 FROM drumbeat.beats later
-                WHERE later.pool_id = beats.pool_id AND later.n > beats.n AND (beats.view IS NULL OR later.view IS NOT NULL))
+-- Of the first beats those that are old. The last beat stays, and the last that saw something: it says what its controller knew.
+DELETE FROM drumbeat.beats WHERE pool_id = :pool_id AND at < @now - CAST(:age AS BIGINT)
+   AND n <= (SELECT MAX(first.n) FROM (SELECT b.n FROM drumbeat.beats b WHERE b.pool_id = :pool_id
+                                        ORDER BY b.n LIMIT CAST(:limit AS INTEGER)) first)
+   AND n < (SELECT p.next_beat - 1 FROM drumbeat.pools p WHERE p.pool_id = :pool_id)
+   AND (view IS NULL OR EXISTS (SELECT 1 FROM drumbeat.beats later
+                                 WHERE later.pool_id = :pool_id AND later.n > beats.n AND later.view IS NOT NULL))
 RETURNING 1;
 
 -- name: prune_events
-DELETE FROM drumbeat.events WHERE created_at < @now - CAST(:age AS BIGINT)
-   AND pool_id IN (SELECT r.run_id FROM drumbeat.runs r WHERE r.status IN ('COMPLETED', 'FAILED', 'CANCELLED')) RETURNING 1;
+-- Of the first events those that are old, where their run has ended.
+DELETE FROM drumbeat.events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS BIGINT) AND sequence_id <= (
+    SELECT MAX(first.sequence_id) FROM (SELECT e.sequence_id FROM drumbeat.events e WHERE e.pool_id = :pool_id
+                                         ORDER BY e.sequence_id LIMIT CAST(:limit AS INTEGER)) first)
+   AND EXISTS (SELECT 1 FROM drumbeat.runs r WHERE r.run_id = :pool_id AND r.status IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+RETURNING 1;
 
 -- name: prune_leases
 -- Those of an occasion: a name with a slash, and no pool's. A pool's lease stays, for its epochs must never be used twice. One
@@ -689,14 +703,24 @@ UPDATE drumbeat.jobs
                AND o.unique_key IS NOT NULL AND o.status IN ('pending', 'claimed') LIMIT 1) IS NULL)
 RETURNING seq;
 
+-- name: list_prunable
+-- Ended jobs in the order of their pushing: whether each ended long enough ago, and whether it was pushed after that, as were all
+-- that follow it.
+SELECT j.seq, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_old,
+       CASE WHEN j.created_at >= @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_young
+  FROM drumbeat.jobs j @by(jobs_ended)
+ WHERE j.pool_id = :pool_id AND (j.status, j.seq) > (CAST(:status AS TEXT), CAST(:after AS BIGINT)) AND j.status <= CAST(:status AS TEXT)
+   AND j.status IN ('done', 'poisoned', 'cancelled')
+ ORDER BY j.status, j.seq LIMIT CAST(:limit AS INTEGER);
+
 -- name: prune_jobs
+-- Each is looked at again: one that was requeued since it was listed stays.
 DELETE FROM drumbeat.jobs
- WHERE finished_at < @now - CAST(:age AS BIGINT) AND status IN ('done', 'poisoned', 'cancelled')
-   AND CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
-RETURNING seq, pool_id, status;
+ WHERE @listed(seq, :numbers) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT)
+RETURNING seq;
 
 -- name: prune_attempts
-DELETE FROM drumbeat.job_attempts WHERE NOT EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.seq = job_attempts.seq);
+DELETE FROM drumbeat.job_attempts WHERE @listed(seq, :numbers);
 
 -- name: forget_claims
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id AND until <= CAST(:now AS BIGINT);

@@ -370,6 +370,13 @@ INSERT INTO drumbeat.job_attempts (seq, n, worker_id, worker_pool, started_at, e
 SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS v (
        seq bigint, n bigint, worker_id text, worker_pool text, started_at bigint, ended_at bigint, outcome text, error text);
 
+-- name: free_space
+-- Autovacuum looks after it.
+SELECT 0 AS free, 1 AS pages;
+
+-- name: give_back
+SELECT 1;
+
 -- name: note_ended
 -- How many jobs of a pool ended in a state (fewer: they are pending again, or pruned). Each connection counts in a row of its own, so
 -- that none waits for another; a count is the sum over them.
@@ -453,9 +460,16 @@ SELECT * FROM drumbeat.workers
  ORDER BY slot, created_at, worker_id;
 
 -- name: prune_workers
--- Of a fleet's workers those stay that may still cost money, and those that count for the running month.
-DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT)
-   AND NOT ((reaped_at IS NULL OR reaped_at >= CAST(:billed_since AS BIGINT)) AND EXISTS (
-                SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = workers.pool_id
-                   AND (p.kind = 'fleet' OR (p.kind = 'jobs' AND CAST(p.policy AS jsonb) ? 'policy'))))
+-- Some of those that ended first. Of a fleet's workers those stay that may still cost money, and those that count for the running
+-- month: who was gone before it had ended before it.
+WITH home AS (
+    SELECT CASE WHEN p.kind = 'fleet' OR (p.kind = 'jobs' AND CAST(p.policy AS jsonb) ? 'policy')
+                THEN CAST(:billed_since AS BIGINT) END AS billed FROM drumbeat.pools p WHERE p.pool_id = :pool_id
+)
+DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = ANY(ARRAY(
+    SELECT w.worker_id FROM drumbeat.workers w
+     WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL
+       AND w.ended_at < LEAST(@now - CAST(:age AS BIGINT), COALESCE((SELECT billed FROM home), 9000000000000000000))
+       AND ((SELECT billed FROM home) IS NULL OR w.reaped_at < (SELECT billed FROM home))
+     ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER)))
 RETURNING 1;

@@ -221,6 +221,14 @@ SELECT json_extract(value, '$.seq'), json_extract(value, '$.n'), json_extract(va
        json_extract(value, '$.started_at'), json_extract(value, '$.ended_at'), json_extract(value, '$.outcome'),
        json_extract(value, '$.error') FROM json_each(:rows);
 
+-- name: free_space
+-- Of a file that was made before it could give pages back, none are.
+SELECT CASE (SELECT auto_vacuum FROM pragma_auto_vacuum) WHEN 2 THEN (SELECT freelist_count FROM pragma_freelist_count) ELSE 0 END AS free,
+       (SELECT page_count FROM pragma_page_count) AS pages;
+
+-- name: give_back
+PRAGMA incremental_vacuum(200);
+
 -- name: note_ended
 -- How many jobs of a pool ended in a state (fewer: they are pending again, or pruned). One writes at a time: one row is enough.
 INSERT INTO job_counts (pool_id, status, part, jobs) VALUES (:pool_id, :status, 0, :jobs)
@@ -296,9 +304,16 @@ SELECT * FROM workers
  ORDER BY slot, created_at, worker_id;
 
 -- name: prune_workers
--- Of a fleet's workers those stay that may still cost money, and those that count for the running month.
-DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT)
-   AND NOT ((reaped_at IS NULL OR reaped_at >= CAST(:billed_since AS BIGINT)) AND EXISTS (
-                SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = workers.pool_id
-                   AND (p.kind = 'fleet' OR (p.kind = 'jobs' AND json_type(p.policy, '$.policy') IS NOT NULL))))
+-- Some of those that ended first. Of a fleet's workers those stay that may still cost money, and those that count for the running
+-- month: who was gone before it had ended before it.
+WITH home AS (
+    SELECT CASE WHEN p.kind = 'fleet' OR (p.kind = 'jobs' AND json_type(p.policy, '$.policy') IS NOT NULL)
+                THEN CAST(:billed_since AS BIGINT) END AS billed FROM drumbeat.pools p WHERE p.pool_id = :pool_id
+)
+DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id IN (
+    SELECT w.worker_id FROM drumbeat.workers w INDEXED BY workers_ended
+     WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL
+       AND w.ended_at < MIN(@now - CAST(:age AS BIGINT), COALESCE((SELECT billed FROM home), 9000000000000000000))
+       AND ((SELECT billed FROM home) IS NULL OR w.reaped_at < (SELECT billed FROM home))
+     ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER))
 RETURNING 1;
