@@ -4,23 +4,29 @@ A part of the composition root of its own: a pool of jobs that is scaled is the 
 """
 
 import asyncio
+import logging
 import os
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.control_plane import ControlPlane, process_name
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.fleet import keeping
 from drumbeat.fleet.keeping import FleetKept
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import load_thresholds
+from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.fleet.waking import PushWaker
 from drumbeat.pool.work import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.spawn.interface import Spawner
+
+log = logging.getLogger(__name__)
 
 
 async def keep_fleet(
@@ -66,9 +72,25 @@ async def beat_once(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
             report = await loop.beat()
         finally:
             await loop.resign()
+        await _sweep(plane, spawner).if_due(PoolId(name))
     if report.led:
         await plane.tidy()
     return report
+
+
+def _sweep(plane: ControlPlane, spawner: Spawner) -> Sweep:
+    return Sweep(store=plane.store, spawner=spawner, clock=plane.clock, owner=process_name, place=socket.gethostname())
+
+
+async def _keep_sweeping(plane: ControlPlane, name: str) -> None:
+    """Look for forgotten instances now and then, with a spawner of its own: the beats are not waited for."""
+    while True:
+        try:
+            async with plane.fleet_spawner(name) as spawner:
+                await _sweep(plane, spawner).if_due(PoolId(name))
+        except DrumbeatError as exc:
+            log.warning("pools other than %s could not be swept for forgotten instances: %s", name, exc)
+        await plane.clock.sleep(SWEPT_EVERY)
 
 
 async def keep_beating(
@@ -93,7 +115,7 @@ async def keep_beating(
 
     loop = plane.fleet_loop(PoolId(name), spawner, every, on_beat=heard, heed=heed)
     async with asyncio.TaskGroup() as group:
-        beside = [group.create_task(waker.watch()), group.create_task(end())]
+        beside = [group.create_task(each) for each in (waker.watch(), end(), _keep_sweeping(plane, name))]
         await loop.run(stop, waker.woken)
         for task in beside:
             task.cancel()

@@ -1,6 +1,6 @@
 """What every spawner promises: ask twice and it is asked once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -61,6 +61,7 @@ class Traits:
     usual_start: timedelta = timedelta(seconds=1)  #: from spawn to a process that runs
     settle: timedelta = timedelta()  #: so long may an instance still turn up whose spawn was never answered
     expands_volumes: bool = False  #: it is an ``ExpandsVolumes`` as well
+    owns_all: bool = False  #: every instance it shows was started for this store
     asked_with: str = ""  #: another one once the key or the settings it asks its provider with have changed; not the key
 
 
@@ -71,6 +72,15 @@ class ExpandsVolumes(Protocol):
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         """Make a volume so large, unless it is already, and answer with its size in GB. It never shrinks, nor grows twice for
         one size that is asked twice. Raises SpawnError, also if it is far smaller than what its workers see (``seen_gb``)."""
+        ...
+
+
+@runtime_checkable
+class ListsPools(Protocol):
+    """A spawner that knows of which pools its provider has instances, also of pools that nobody names."""
+
+    async def pools(self) -> Set[PoolId]:
+        """Pools of which an instance is pending or running. Raises SpawnError."""
         ...
 
 

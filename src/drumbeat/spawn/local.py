@@ -93,7 +93,9 @@ class LocalSpawner:
 
     @property
     def traits(self) -> Traits:
-        return Traits(name="local", unique_names=True, outlives_controller=self._survive, reports_exit_codes=True)
+        return Traits(
+            name="local", unique_names=True, outlives_controller=self._survive, reports_exit_codes=True, owns_all=True
+        )
 
     def log_path(self, pool_id: PoolId, worker_id: WorkerId) -> Path:
         """Where a worker's stdout and stderr go; each start under that name appends."""
@@ -111,6 +113,10 @@ class LocalSpawner:
         seen = [one for one in own + others if one.pool_id == pool_id]
         over = await asyncio.to_thread(self._over, pool_id, {one.worker_id for one in seen})
         return sorted([*seen, *over], key=lambda one: one.worker_id)
+
+    async def pools(self) -> Set[PoolId]:
+        """Of the workers of this folder, which is one store's."""
+        return {process.name[0] for process in await asyncio.to_thread(self._found)}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         for process in await asyncio.to_thread(self._alive, {(pool_id, worker_id)}):

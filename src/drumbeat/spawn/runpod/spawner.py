@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -100,6 +100,12 @@ class RunPodSpawner:
         known = self._watch.known(lambda name: name[0] == pool_id)
         names = sorted({*found, *known})
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
+
+    async def pools(self) -> Set[PoolId]:
+        """Of the pods with this prefix; another store may have the same one."""
+        self._check_open()
+        found = await self._watch.look(lambda name: True)
+        return {name[0] for name, pods in found.items() if pods.keeper is not None or pods.surplus}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         """RunPod stops the pod's container: SIGTERM, and after a short grace of its own SIGKILL.
