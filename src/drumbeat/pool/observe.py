@@ -14,7 +14,7 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 _MORE = 100  #: beyond what the cap allows, this much of the queue is looked at
-_FEW_ENDED, _MORE_ENDED = 20, 1000  #: how many ended workers are read to see whether the last ones failed
+_FEW_ENDED, _MORE_ENDED = 5, 1000  #: how many ended workers are read to see whether the last ones failed
 
 
 async def observe(

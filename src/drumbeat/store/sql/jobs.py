@@ -70,10 +70,17 @@ class SqlJobs:
         return min(int(row["ready"]), most)
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        counts, parts = await self._database.transact(_count(pool_id, most))
-        if parts > _MOST_PARTS:
+        [row] = await self._database.read("count_queue", {"pool_id": pool_id, "most": most})
+        if row["parts"] > _MOST_PARTS:
             await self._database.write("fold_counts", {"pool_id": pool_id})
-        return counts
+        waiting = [since for since in (row["oldest_ready"], row["oldest_due"]) if since is not None]
+        return JobCounts(
+            ready=min(row["ready"] + row["due"], most),
+            delayed=row["delayed"],
+            claimed=row["claimed"],
+            oldest_ready=moment(min(waiting, default=None)),
+            **{status: int(row[status] or 0) for status in ENDED},
+        )
 
     async def ahead(self, job: Job, most: int = 10_000) -> int:
         seq = (await self._row(job.job_id))["seq"]
@@ -180,20 +187,6 @@ def _find(job_id: JobId) -> Script[Row | None]:
     else:
         rows = yield "find_job_by_number", {"seq": number}
     return rows[0] if rows else None
-
-
-def _count(pool_id: PoolId, most: int) -> Script[tuple[JobCounts, int]]:
-    of = {"pool_id": pool_id, "most": most}
-    rows = yield "count_ended", of
-    parts = sum(row["parts"] for row in rows)
-    ended = {row["status"]: int(row["jobs"]) for row in rows}
-    return JobCounts(
-        ready=min((yield "count_ready", of)[0]["ready"], most),
-        delayed=(yield "count_delayed", of)[0]["jobs"],
-        claimed=(yield "count_claimed", of)[0]["jobs"],
-        oldest_ready=moment((yield "oldest_ready", of)[0]["since"]),
-        **ended,
-    ), parts
 
 
 def _cancel(job_ids: Sequence[JobId]) -> Script[list[Job]]:

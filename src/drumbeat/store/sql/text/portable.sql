@@ -620,25 +620,26 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
 SELECT COUNT(*) AS claims FROM drumbeat.group_claims
  WHERE pool_id = :pool_id AND group_key = :group AND at > @now - CAST(:per AS BIGINT);
 
--- name: count_delayed
-SELECT COUNT(*) AS jobs FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-                                 AND j.not_before > @now LIMIT CAST(:most AS INTEGER)) a;
-
--- name: count_claimed
-SELECT COUNT(*) AS jobs
-  FROM (SELECT 1 FROM drumbeat.jobs j @by(jobs_claimed) WHERE j.pool_id = :pool_id AND j.status = 'claimed' LIMIT CAST(:most AS INTEGER)) a;
-
--- name: count_ended
--- Kept as jobs end, are requeued and are pruned, in the same transaction: see note_ended.
-SELECT status, CAST(SUM(jobs) AS BIGINT) AS jobs, COUNT(*) AS parts FROM drumbeat.job_counts WHERE pool_id = :pool_id GROUP BY status;
-
--- name: oldest_ready
-SELECT MIN(since) AS since
-  FROM (SELECT * FROM (SELECT COALESCE(j.not_before, j.created_at) AS since FROM drumbeat.jobs j
-                        WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 LIMIT CAST(:most AS INTEGER)) a
-         UNION ALL
-        SELECT * FROM (SELECT MIN(j.not_before) AS since FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending'
-                          AND j.delayed = 1 AND j.not_before <= @now) b) c;
+-- name: count_queue
+-- All in one statement, so that it is one moment. What ended is counted as it ends (see note_ended), so that it is exact and costs
+-- nothing that grows; the rest is counted by index, up to so many. Those that came due count as ready before anybody has promoted them.
+SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                 LIMIT CAST(:most AS INTEGER)) a) AS ready,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) AS due,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before > @now LIMIT CAST(:most AS INTEGER)) c) AS delayed,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j @by(jobs_claimed) WHERE j.pool_id = :pool_id AND j.status = 'claimed'
+                               LIMIT CAST(:most AS INTEGER)) d) AS claimed,
+       (SELECT MIN(e.since) FROM (SELECT COALESCE(j.not_before, j.created_at) AS since FROM drumbeat.jobs j
+                                   WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                   LIMIT CAST(:most AS INTEGER)) e) AS oldest_ready,
+       (SELECT MIN(j.not_before) FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+           AND j.not_before <= @now) AS oldest_due,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'done') AS done,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'poisoned') AS poisoned,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'cancelled') AS cancelled,
+       (SELECT COUNT(*) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id) AS parts;
 
 -- name: count_demand
 -- Of so many ready jobs, and of as many that came due before anybody has promoted them.
