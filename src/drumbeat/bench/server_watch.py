@@ -48,8 +48,9 @@ class ServerWatch:
             await self._clock.sleep(_AGAIN)
 
     def _failed(self, exc: Exception) -> None:
-        log.warning("the database could not be asked how it is: %s", exc)
-        self.latest = Probe(error=str(exc) or type(exc).__name__)
+        why = str(exc) or type(exc).__name__
+        log.warning("the database could not be asked how it is: %s; asking again in %g s", why, _AGAIN.total_seconds())
+        self.latest = Probe(error=why)
 
     async def _ask_on(self, target: Target) -> None:
         while True:
