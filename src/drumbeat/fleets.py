@@ -122,7 +122,7 @@ async def keep_beating(
 
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
-    """A fleet's beat for whoever pulled a trigger: all but what it saw, and what it leaves to the next."""
+    """A fleet's beat as a trigger reports it: without its view and the state it leaves to the next beat."""
     failed = [f"{deed['type']}: {deed['error']}" for deed in report.actions if "error" in deed]
     trouble = [report.error, report.summary.get("provider_error"), *failed]
     return {

@@ -229,6 +229,17 @@ def test_a_fleet_is_watched(url: str) -> None:
     assert "0.000 of 5 this day" in after
 
 
+def test_a_provider_is_tried_again(url: str) -> None:
+    invoke("fleet", "create", "p", "--policy", "fixed", "--set", "workers=0", store=url)
+    invoke("pool", "create", "jobs", store=url)
+
+    assert "its next beat asks the provider again" in invoke("fleet", "retry", "p", store=url).output
+    assert json.loads(invoke("fleet", "retry", "p", "--json", store=url).output)["pool_id"] == "p"
+    assert "ForgetRefusals: a person asked at" in invoke("fleet", "plan", "p", store=url).output
+    with pytest.raises(InvalidInput, match="drumbeat fleet create jobs"):
+        invoke("fleet", "retry", "jobs", store=url)
+
+
 def test_what_is_not_there_is_named(url: str, empty: str) -> None:
     with pytest.raises(NotFound):
         invoke("fleet", "status", "nobody", store=empty)

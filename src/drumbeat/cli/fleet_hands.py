@@ -58,9 +58,9 @@ def exempt(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Have a worker not count as capacity, such as one of a test: it is started for nobody and not sent away as surplus.
+    """Exempt a worker from capacity, such as a worker of a test: it does not count as one of the wanted workers.
 
-    It is watched like any other, and drained once it is older than the policy's exempt_max_lifetime.
+    It is watched like any other, not drained as surplus, and drained once it is older than the policy's exempt_max_lifetime.
     """
     row = with_control_plane(store, lambda plane: plane.fleet(pool).exempt(worker, exempt=not off))
     _tell_names([row.worker_id], "counts as capacity again" if off else "exempt from capacity", as_json=as_json)

@@ -139,8 +139,8 @@ class FleetDesk:
         return (await self._store.notes.put(retry_note(self._pool_id), {"by": _BY_HAND})).updated_at
 
     async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
-        """Have a live worker count for nothing, or count again: it is watched like any other, but nobody is spared for it, and
-        it is not sent away for lack of work, only once it is older than the policy's ``exempt_max_lifetime``.
+        """Exempt a live worker from capacity, or end the exemption. An exempt worker is watched like any other, but it does not
+        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime``.
 
         Raises NotFound, InvalidInput.
         """

@@ -1,6 +1,6 @@
-"""The sweep: instances that nobody asks for any more, in every pool of a store and not only in those that somebody beats.
+"""The sweep: end instances that no row asks for, in every pool of a store, also in pools that have no controller.
 
-A pool that nobody looks after any more, or that was deleted, may have left pods or processes behind. A controller that beats a
+A pool that has no controller any more, or that was deleted, may have left pods or processes behind. A controller that beats a
 fleet looks for them now and then, among all that its provider shows. Another pool is touched only under its own lease, so never
 beside its own controller; what was done there is a beat of that pool.
 """
@@ -39,12 +39,12 @@ class SweepView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep:
-    """Whoever sweeps, and with what."""
+    """One controller's way to sweep the pools beside its own."""
 
     store: Store
     spawner: Spawner
     clock: Clock
-    owner: Callable[[], str]  #: names a controller as nobody else is named
+    owner: Callable[[], str]  #: gives a name that no other controller has
     place: str  #: where: a machine's own processes are seen from it alone
 
     async def if_due(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
@@ -72,7 +72,7 @@ class Sweep:
         return reports
 
     async def _pool(self, home: Pool) -> BeatReport:
-        """One beat under the pool's own lease, if nobody leads there. What is seen then counts, not what was seen before."""
+        """One beat under the pool's own lease, unless another controller holds it."""
         loop = ControlLoop(
             store=self.store,
             pool_id=home.pool_id,
@@ -111,7 +111,7 @@ class Sweep:
 
 
 def decide(view: SweepView) -> Decision[Recovery]:
-    """End what runs and is asked for by no live row; nobody is judged, and no row is closed."""
+    """End instances that no live row asks for. No worker is judged, and no row is closed."""
     running = {seen.worker_id for seen in view.sight.instances if seen.running}
     actions = [
         action
@@ -120,6 +120,6 @@ def decide(view: SweepView) -> Decision[Recovery]:
     ]
     return Decision(
         actions=actions,
-        why_not=None if actions else "nothing runs here that nobody asks for",
+        why_not=None if actions else "every instance here has a live row",
         summary={"kind": CHECK, "sweep": len(actions)},
     )

@@ -157,7 +157,7 @@ class SpawnerContract:
 
     async def test_the_pools_of_which_something_runs_are_named(self, spawner: Spawner, order: OrderFactory) -> None:
         if not isinstance(spawner, ListsPools):
-            pytest.skip(f"{spawner.traits.name} does not know of pools that nobody names")
+            pytest.skip(f"{spawner.traits.name} declares no list of pools")
         for pool_id in (POOL, OTHER_POOL):
             await spawner.spawn(order(ANN, pool_id))
         both = await spawner.pools()

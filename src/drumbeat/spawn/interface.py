@@ -77,7 +77,7 @@ class ExpandsVolumes(Protocol):
 
 @runtime_checkable
 class ListsPools(Protocol):
-    """A spawner that knows of which pools its provider has instances, also of pools that nobody names."""
+    """A spawner that can tell of which pools its provider has instances."""
 
     async def pools(self) -> Set[PoolId]:
         """Pools of which an instance is pending or running. Raises SpawnError."""

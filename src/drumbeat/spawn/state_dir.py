@@ -76,13 +76,13 @@ class StateDir:
     def note_ref(self, name: Name, ref: str | None) -> None:
         """Write down which process is this worker, so that no child that outlives it is taken for it. None: not known now.
 
-        And that it runs here, so that whoever looks later sees that it is over.
+        And that it runs on this machine, so that a later process sees when it is over.
         """
         _note(self._file("workers", name, ".ref"), ref)
         _note(self._file("running", name, ".ref"), None if ref is None else f"{ref} {here()}")
 
     def forget_running(self, name: Name) -> None:
-        """It is known to be gone, and nobody need hear of it."""
+        """Drop the note that it runs: its worker is known to be gone."""
         self._file("running", name, ".ref").unlink(missing_ok=True)
 
     def running(self, pool_id: PoolId, now: datetime) -> Sequence[tuple[Name, str]]:

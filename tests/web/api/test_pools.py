@@ -169,6 +169,19 @@ class TestFleet:
         assert killed.json()["status"] == "terminated"
         assert again.status_code == 422
 
+    async def test_a_worker_is_exempt_and_the_provider_tried_again(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        await fleet(furnished, "tested")
+        exempt = await api.post("/api/v1/fleet/tested/workers/w1/exempt")
+        counts = await api.post("/api/v1/fleet/tested/workers/w1/exempt", json={"exempt": False})
+        unknown = await api.post("/api/v1/fleet/tested/workers/w9/exempt")
+        retried = await api.post("/api/v1/fleet/tested/retry")
+        no_fleet = await api.post("/api/v1/fleet/jobs/retry")
+
+        assert [answer.json()["meta"]["capacity_exempt"] for answer in (exempt, counts)] == [True, False]
+        assert (unknown.status_code, no_fleet.status_code) == (404, 422)
+        assert (retried.status_code, retried.json()["pool_id"]) == (202, "tested")
+        assert (await furnished.plane.store.notes.find("fleet/tested/retry")) is not None
+
     async def test_workers_that_are_elsewhere_are_asked_for_there_or_not_at_all(
         self, api: httpx.AsyncClient, furnished: Web
     ) -> None:

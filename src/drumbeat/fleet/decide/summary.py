@@ -49,7 +49,7 @@ def summary(view: FleetView, crew: Crew, verdict: Verdict, actions: Sequence[Act
 
 
 def _by_status(view: FleetView) -> dict[str, int]:
-    """Whoever was told to leave counts as draining, though its row may not say so yet."""
+    """Workers by status. A worker that was told to leave counts as draining, though its row may not say so yet."""
     found = Counter([worker.status for worker in view.workers])
     for worker in view.workers:
         if worker.drain_deadline is not None and worker.is_terminating:

@@ -41,10 +41,10 @@ _WORKERS = (
 
 
 async def spent(house: House, pool_id: str) -> Spent | None:
-    """What a fleet costs; None where its provider cannot be asked."""
+    """What a fleet costs, by the provider's prices as the last beat saw them; None where its policy cannot be read."""
+    desk = house.plane.fleet(pool_id)
     try:
-        async with house.plane.fleet_spawner(pool_id) as spawner:
-            return await house.plane.fleet(pool_id).spend(spawner)
+        return await desk.spent_by(await desk.last_beat())
     except DrumbeatError:
         return None
 
