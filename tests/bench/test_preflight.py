@@ -188,6 +188,16 @@ async def test_tables_and_statements_are_looked_at_in_the_database(
     assert (len(found.errors) == 1 and said in found.errors[0]) if said else found.errors == ()
 
 
+async def test_a_query_cache_that_is_not_there_cannot_be_switched_off(sqlite: Target) -> None:
+    workload = {"preset": "read-only", "table": "people"}
+    off = await looked_at({"workload": workload, "target": {"use_cached_result": False}}, sqlite)
+    on = await looked_at({"workload": workload}, sqlite)
+
+    assert set(off.warnings) - set(on.warnings) == {
+        "target.use_cached_result: false changes nothing: sqlite has no query cache"
+    }
+
+
 async def test_a_server_says_what_is_wrong_with_a_statement(postgres_url: str) -> None:
     wrong = {"operations": [{"kind": "LOOK", "weight": 100, "sql": "SELECT colour FROM people"}]}
     async with open_target(postgres_url) as target:

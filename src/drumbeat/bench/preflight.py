@@ -181,6 +181,8 @@ def _warnings(document: TemplateDocument, plan: RunPlan, target: Target | None) 
         yield "no slo: the search ends by stability alone, however slow operations have become; set slo.overall.p95_ms"
     if most_workers(plan) is None and (alone := _for_one_process(document, target)):
         yield f"{alone} can be used by one process at a time; set scaling.max_workers to 1"
+    if not document.target.use_cached_result and target is not None and target.traits.name != "mysql":
+        yield f"target.use_cached_result: false changes nothing: {target.traits.name} has no query cache"
 
 
 def _sharding_errors(document: TemplateDocument, load: Load) -> Iterator[str]:

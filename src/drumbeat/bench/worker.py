@@ -96,6 +96,7 @@ def engine_settings(config: Mapping[str, Any]) -> EngineSettings:
     return EngineSettings(
         limit=timedelta(seconds=float(target.get("query_timeout_seconds", 30))),
         parallel_connects=int(target.get("parallel_connects", 32)),
+        cached_results=bool(target.get("use_cached_result", True)),
         most_connections=int(config.get("scaling", {}).get("max_connections") or _MOST_CONNECTIONS),
     )
 

@@ -195,7 +195,9 @@ class MysqlTarget:
         made = scripts(load)
 
         async def session() -> MysqlSession:
-            return await open_session(self._address, made, settings.limit, settings.connect_limit)
+            return await open_session(
+                self._address, made, settings.limit, settings.connect_limit, cached_results=settings.cached_results
+            )
 
         sessions = AsyncSessions(connect=session, keeps_limit=True)
         return GenericEngine(load=load, draw=draw, settings=settings, sessions=sessions, classify=classify, timestamp=timestamp)

@@ -55,6 +55,9 @@ class TargetBlock(Block):
     parallel_connects: Annotated[Count, Field(le=MOST_HELD)] = Field(
         default=32, description="how many connections a worker opens at once"
     )
+    use_cached_result: bool = Field(
+        default=True, description="whether a result may come from the server's query cache, where it has one (MariaDB)"
+    )
 
 
 class StatementBlock(Block):
