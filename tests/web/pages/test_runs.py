@@ -79,9 +79,10 @@ async def test_runs_are_found_by_a_part_of_their_name_and_the_address_keeps_it(p
     ("query", "names"),
     [
         ("load_mode=CONCURRENCY&order=name", ["checkout, after", "checkout, before", "search, stopped"]),
-        ("scaling_mode=FIXED&search=before", ["checkout, before"]),
+        ("scaling_mode=FIXED&search=before&database=sqlite", ["checkout, before"]),
         ("status=CANCELLED&until=2999-01-01", ["search, stopped"]),
         ("load_mode=QPS&since=2000-01-01", []),
+        ("database=duckdb", []),
     ],
 )
 async def test_runs_are_found_by_what_they_were(page: Page, query: str, names: list[str]) -> None:

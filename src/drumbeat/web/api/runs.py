@@ -18,6 +18,7 @@ from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Id, Limit, Moment, Offset, Page
 from drumbeat.web.api.shapes_runs import NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
+from drumbeat.web.databases import DatabaseType, database_of
 from drumbeat.web.house import House
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ async def list_runs(
     template: Annotated[str | None, Query(max_length=200, description="Only runs of this template.")] = None,
     load_mode: LoadMode | None = None,
     scaling_mode: ScalingMode | None = None,
+    database: Annotated[
+        DatabaseType | None, Query(description="Only runs on this type of database, of the newest 1000 that match the rest.")
+    ] = None,
     since: Annotated[Moment | None, Query(description="Made then or later.")] = None,
     until: Annotated[Moment | None, Query(description="Made before.")] = None,
     sort: Annotated[
@@ -93,7 +97,7 @@ async def list_runs(
         "since": since,
         "until": until,
     }
-    rows = await _sorted(plane, wanted, sort, limit + 1, offset)
+    rows = await _sorted(plane, wanted, database, sort, limit + 1, offset)
     found = by_offset(request, response, rows, limit, offset)
     return Page[RunShape](items=[await _shown(house, run, RunShape) for run in found["items"]], next=found["next"])
 
@@ -105,10 +109,13 @@ async def _shown(house: House, run: Run, shape: type[Shown]) -> Shown:
     return shape.model_validate(run).model_copy(update=told)
 
 
-async def _sorted(plane: ControlPlane, wanted: Mapping[str, Any], sort: str, limit: int, offset: int) -> Sequence[Run]:
-    if sort == "-created_at":
+async def _sorted(
+    plane: ControlPlane, wanted: Mapping[str, Any], database: DatabaseType | None, sort: str, limit: int, offset: int
+) -> Sequence[Run]:
+    if sort == "-created_at" and database is None:
         return await plane.store.runs.list(**wanted, limit=limit, offset=offset)
-    rows = await plane.store.runs.list(**wanted, limit=MOST_SORTED)
+    found = await plane.store.runs.list(**wanted, limit=MOST_SORTED)
+    rows = [run for run in found if database is None or database_of(run.config) is database]
     name = sort.removeprefix("-")
     ordered = sorted(rows, key=lambda run: getattr(run, name), reverse=sort.startswith("-"))
     return ordered[offset : offset + limit]

@@ -9,6 +9,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import RunJudgement
 from drumbeat.core.run import Run, RunId
+from drumbeat.web.databases import database_of
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import button, confirmed, may_change, say, told
 from drumbeat.web.pages.parts import Column, Table
@@ -73,6 +74,7 @@ def columns(templates: Mapping[str, str]) -> list[Column]:
         *run_columns(),
         Column(name="load", read=lambda row: _mode(row.run, "load_mode") or row.run.config.get("load_mode")),
         Column(name="scaling", read=lambda row: _mode(row.run, "scaling", "mode")),
+        Column(name="database", read=lambda row: database_of(row.run.config)),
         Column(name="template", read=lambda row: templates.get(row.run.template_id or "", row.run.template_id)),
         Column(name="ops", label="ops/s", read=lambda row: number(row.run.qps), number=True),
         Column(name="errors", read=lambda row: row.run.errors, number=True),
@@ -126,12 +128,17 @@ class Listing:
         self._on.set_enabled(len(found) > PAGE)
 
     async def _read(self) -> Sequence[Run]:
-        """One more than is shown, to know whether there are more. Age is the store's order; any other is made here."""
+        """One more than is shown, to know whether there are more.
+
+        The store sorts by age and knows every filter but the type of database; the rest is done here, of the newest runs.
+        """
         runs, filters, first = self._house.plane.store.runs, self._wanted.filters(), (self._wanted.number - 1) * PAGE
-        order = _SORTED.get(self._wanted.order)
-        if order is None:
+        order, database = _SORTED.get(self._wanted.order), self._wanted.database
+        if order is None and not database:
             return await runs.list(**filters, offset=first, limit=PAGE + 1)
-        return sorted(await runs.list(**filters, limit=MOST_SORTED), key=order)[first : first + PAGE + 1]
+        found = await runs.list(**filters, limit=MOST_SORTED)
+        wanted = [run for run in found if not database or database_of(run.config) == database]
+        return (sorted(wanted, key=order) if order else wanted)[first : first + PAGE + 1]
 
     async def _ask(self, wanted: Wanted) -> None:
         """Something else is looked for: the address says so, and pages begin anew."""
