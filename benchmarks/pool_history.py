@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.synchronize import Event
 from pathlib import Path
@@ -27,13 +28,15 @@ import asyncpg
 import kit  # noqa: F401
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import Job, NewJob, Outcome, Verdict
-from drumbeat.core.pool import PoolKind, pool
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.retention import Prunable, Pruned
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.beats import Beating, beat_once, pool_loop
 from drumbeat.pool.desk import PoolDesk
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import Claiming, Upkeep
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.store import RedisStore
 from drumbeat.store.sql import postgres
 from drumbeat.store.sql.queries import load_queries
@@ -205,19 +208,39 @@ async def pushed_during(url: str, work: Callable[[], Awaitable[Any]]) -> tuple[d
     return {**figures, "p99_ms": percentile(took, 99) * 1e3, "median_ms": median(took) * 1e3}, done
 
 
-async def prune(store: Store, seconds: float | None) -> int:
-    """As retention does it, for so long at the most; how many rows are gone."""
-    gone = [0]
+@dataclass(slots=True)
+class Timed:
+    """Pruning whose steps are timed: each is one transaction. This process does nothing else meanwhile."""
+
+    upkeep: Upkeep
+    rows: int = 0
+    longest: float = 0.0
+    longest_on_cpu: float = 0.0
+
+    async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        began, busy = time.perf_counter(), time.process_time()
+        step = await self.upkeep.prune_some(pool_id, what, older_than)
+        self.longest = max(self.longest, time.perf_counter() - began)
+        self.longest_on_cpu = max(self.longest_on_cpu, time.process_time() - busy)
+        self.rows += step.rows
+        return step
+
+
+async def prune(store: Store, seconds: float | None) -> Timed:
+    """As retention does it, for so long at the most."""
+    timed = Timed(store.upkeep)
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            await store.jobs.prune(KEPT, told=lambda rows: gone.append(rows))
-    return gone[-1]
+            await prune_all(timed, [POOL], [Prunable.DONE], KEPT)
+    return timed
 
 
 async def pruning(url: str, store: Store, seconds: float | None) -> dict[str, Any]:
     alone, _ = await pushed_during(url, lambda: asyncio.sleep(min(seconds or 20, 20)))
-    beside, rows = await pushed_during(url, lambda: prune(store, seconds))
-    return {"rows": rows, "alone": alone, "pruning": beside}
+    beside, timed = await pushed_during(url, lambda: prune(store, seconds))
+    steps = {"longest_step_ms": timed.longest * 1e3, "longest_step_on_cpu_ms": timed.longest_on_cpu * 1e3}
+    say(f"{timed.rows:,} rows pruned; {steps}")
+    return {"rows": timed.rows, "alone": alone, "pruning": beside, **steps}
 
 
 # The whole

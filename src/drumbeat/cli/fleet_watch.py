@@ -19,7 +19,7 @@ from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.control_plane import ControlPlane, until_stopped
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
-from drumbeat.core.job import JobCounts
+from drumbeat.core.job import JobCounts, counted
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import TERMINATING, Health, Worker, WorkerStatus, judge
 from drumbeat.store.interface import Store
@@ -108,7 +108,8 @@ class FleetScreen:
     def _demand(self) -> str:
         oldest = self.counts.oldest_ready
         waits = f", the oldest for {(self.now - oldest).total_seconds():.0f} s" if oldest and self.now else ""
-        return f"jobs: {self.counts.ready} ready{waits}, {self.counts.delayed} delayed, {self.counts.claimed} being done"
+        ready, delayed, claimed = map(counted, (self.counts.ready, self.counts.delayed, self.counts.claimed))
+        return f"jobs: {ready} ready{waits}, {delayed} delayed, {claimed} being done"
 
     def _wanted(self) -> list[str]:
         """What the last beat wanted, what bound it, what it costs, and why it did nothing."""

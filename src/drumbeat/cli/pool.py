@@ -26,6 +26,7 @@ from drumbeat.cli.render import say, show_json, text
 from drumbeat.client import Mode, PoolDesk, PoolStatus, WorkPlan
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import counted
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, judge
@@ -141,7 +142,7 @@ def _print(found: PoolStatus) -> None:
     oldest = f" (the oldest for {text(waits)})" if waits is not None else ""
     until = found.pool.paused_until
     say(f"pool {found.pool.pool_id}" + (f": paused until {text(until)} UTC" if found.is_paused else ""))
-    waiting = f"{counts.ready} ready{oldest}, {counts.delayed} delayed, {counts.claimed} claimed"
+    waiting = f"{counted(counts.ready)} ready{oldest}, {counted(counts.delayed)} delayed, {counted(counts.claimed)} claimed"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
     if found.no_handler is not None:

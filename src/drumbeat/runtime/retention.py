@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 EVERY = timedelta(minutes=5)  #: so long nobody looks again after a round that left nothing to delete
 WITHIN = timedelta(seconds=1)  #: how long a round takes at the most; what is left is for the next beat
 LEASE = "retention/round"  #: whoever takes it makes the round, and nobody else does until it runs out
+_PAUSE = 3  #: times what a step took
 _SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(milliseconds=5), timedelta(milliseconds=200)
 
 
@@ -80,9 +81,9 @@ class Housekeeping:
                 return False
 
     async def _pause(self, began: timedelta, deadline: timedelta) -> bool:
-        """Leave the store to others for as long as the last step took; False: the time of this round is over."""
+        """Leave the store to others for longer than the last step took; False: the time of this round is over."""
         now = self._clock.elapsed()
         if now >= deadline:
             return False
-        await self._clock.sleep(min(max(now - began, _SHORTEST_PAUSE), _LONGEST_PAUSE))
+        await self._clock.sleep(min(max((now - began) * _PAUSE, _SHORTEST_PAUSE), _LONGEST_PAUSE))
         return True

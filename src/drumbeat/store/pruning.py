@@ -10,6 +10,7 @@ from typing import Protocol
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable, Pruned
 
+PAUSE = 3.0  #: times what a step took: so much of the time is left to others, who look for their turn only now and then
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 0.005, 0.5  #: seconds
 
 
@@ -36,5 +37,5 @@ async def prune_all(
             if told is not None and step.rows:
                 told(gone.total())
             if more:
-                await asyncio.sleep(min(max(now() - began, _SHORTEST_PAUSE), _LONGEST_PAUSE))
+                await asyncio.sleep(min(max(PAUSE * (now() - began), _SHORTEST_PAUSE), _LONGEST_PAUSE))
     return gone

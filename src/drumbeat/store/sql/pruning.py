@@ -14,7 +14,7 @@ from drumbeat.store.sql.rows import at_us, dump, instant, to_us
 
 _JOBS_LOOKED_AT = 500
 _JOBS_AT_ONCE = 50  #: so many may be large, and are deleted before the time is looked at again
-_STEP = 0.02  #: seconds after which a step goes no further
+_STEP = 0.01  #: seconds after which a step goes no further
 _ROWS = {Prunable.SAMPLES: 300, Prunable.LOGS: 500, Prunable.BEATS: 50, Prunable.WORKERS: 200, Prunable.EVENTS: 500}
 
 Course = tuple[PoolId, Prunable, timedelta]

@@ -25,7 +25,7 @@ _HELP = {
     "drumbeat_up": "Whether the store answers.",
     "drumbeat_runs": "Runs by status, among the newest 1000.",
     "drumbeat_run_qps": "Operations a second of each run under way.",
-    "drumbeat_jobs": "Jobs by state; a count stops at 10000.",
+    "drumbeat_jobs": "Jobs by state; those that ended are counted exactly, the other counts stop at 10000.",
     "drumbeat_oldest_ready_seconds": "How long the oldest ready job has waited.",
     "drumbeat_pool_paused": "Whether nothing may be claimed from the pool.",
     "drumbeat_workers": "Live workers by state; draining from the moment they are told to leave.",

@@ -47,7 +47,7 @@ class PoolShape(Shape):
 
 
 class Counts(Shape):
-    """How a queue stands; each count stops at 10,000."""
+    """How a queue stands. Done, poisoned and cancelled jobs are counted exactly; the other counts stop at 10,000."""
 
     ready: int
     delayed: int
