@@ -7,7 +7,7 @@ from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, judgement_by_status
 from drumbeat.bench.model.words import number, told_apart
-from drumbeat.bench.verdicts import Measure, Standing, Verdict, came_to_nothing, verdicts_of
+from drumbeat.bench.verdicts import Measure, Verdict, came_to_nothing, verdicts_of
 
 _MEASURES = {
     Measure.P95: ("p95", "ms"),
@@ -32,8 +32,8 @@ def judge_run(record: RunRecord) -> RunJudgement:
 def _judge_objectives(record: RunRecord) -> RunJudgement:
     found = verdicts_of(record)
     target = missed_target(record)
-    missed = [*([target] if target else []), *(_words(each) for each in found if each.standing is Standing.OVER)]
-    unknown = [_words(each) for each in found if each.standing is Standing.NOT_MEASURED]
+    missed = [*([target] if target else []), *(_words(each) for each in found if not each.kept and each.found is not None)]
+    unknown = [_words(each) for each in found if each.found is None]
     if missed:
         return RunJudgement(verdict=RunVerdict.MISSED, reason="; ".join(missed + unknown), gate=Gate.OBJECTIVES_MISSED)
     if unknown:
