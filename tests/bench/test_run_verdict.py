@@ -10,7 +10,7 @@ from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, QpsPlan, R
 from drumbeat.bench.model.record import Latency, Measured, RunRecord
 from drumbeat.bench.model.verdict import KEPT_UNDER, Gate, RunVerdict, judgement_document, kept_judgement
 from drumbeat.bench.run_verdict import judge_run
-from drumbeat.core.run import RunStatus
+from drumbeat.core.run import Result, RunStatus
 
 KEPT, OVER, NEVER = Objective(p95_ms=20), Objective(p95_ms=5), Objective(max_error_pct=1)
 FOUND = Measured(operations=10_000, seconds=10, latency=Latency(p95_ms=10))
@@ -64,6 +64,14 @@ def test_a_reason_names_figure_value_and_limit() -> None:
     assert found.reason == (
         "throughput: 1,000 of 2,000 operations/s, and the bounds were reached; p95 of all kinds: 10 ms, limit 5 ms"
     )
+
+
+def test_a_run_that_failed_says_why() -> None:
+    known = ended(status=RunStatus.FAILED, reason="WORKER_LOST")
+    told = Result(run_id=known.run.run_id, failure_reason="worker-1 was lost: killed by signal 9")
+
+    assert judge_run(known).reason == "the run failed: WORKER_LOST"
+    assert judge_run(replace(known, results=(told,))).reason == "worker-1 was lost: killed by signal 9"
 
 
 @pytest.mark.parametrize("known", [case[1] for case in CASES], ids=[case[0] for case in CASES])

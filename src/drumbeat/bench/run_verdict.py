@@ -3,6 +3,8 @@
 ``judge_run`` is the one place that decides it: the command line, reports, pages, the API and lists all show what it says.
 """
 
+from dataclasses import replace
+
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, judgement_by_status
@@ -22,7 +24,8 @@ def judge_run(record: RunRecord) -> RunJudgement:
     """The verdict on a run as it was read back."""
     unfinished = judgement_by_status(record.run)
     if unfinished is not None:
-        return unfinished
+        failure = record.result.failure_reason if record.result else None
+        return replace(unfinished, reason=failure) if failure else unfinished
     if nothing := came_to_nothing(record):
         verdict = RunVerdict.FAILED if record.whole.operations else RunVerdict.NOT_MEASURED
         return RunJudgement(verdict=verdict, reason=nothing, gate=Gate.RUN_FAILED)
