@@ -148,7 +148,8 @@ SELECT @job_id(j.given_id, j.seq) AS id, j.pool_id AS pool_name, j.payload AS da
 DROP VIEW IF EXISTS drumbeat.orchestrator_status;
 CREATE VIEW drumbeat.orchestrator_status AS
 SELECT p.pool_id,
-       (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending') AS queued_tasks,
+       (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 0)
+         + (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 1) AS queued_tasks,
        (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'claimed') AS in_progress_tasks,
        (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.status IN ('spawning', 'starting')
            AND w.drain_deadline IS NULL) AS spawning_workers,
