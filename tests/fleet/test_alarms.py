@@ -60,7 +60,7 @@ def test_alarms_tell_what_became_of_starts(done: list[dict[str, Any]], told: lis
     found = with_outcome(decide(queued(ready=100, max_workers=3)).summary, done)
 
     assert found.get("alarms", []) == told
-    assert (found["actions"]["workers_spawned"], found["actions"]["spawns_failed"]) == counted
+    assert (found["actions"]["workers_spawned"], found["spawns_failed"]) == counted
 
 
 def test_a_provider_that_gives_no_list_is_told() -> None:

@@ -15,9 +15,9 @@ def with_outcome(summary: Mapping[str, Any], deeds: Sequence[Deed]) -> dict[str,
         return dict(summary)
     spawned = [deed for deed in deeds if deed["type"] == "Spawn"]
     done = sum("error" not in deed for deed in spawned)
-    counted = {**summary["actions"], "workers_spawned": done, "spawns_failed": sum(map(was_refused, spawned))}
+    counted = {"actions": {**summary["actions"], "workers_spawned": done}, "spawns_failed": sum(map(was_refused, spawned))}
     alarms = [*summary.get("alarms", ()), *_starts(spawned), *_failures(deeds)]
-    return {**summary, "actions": counted, **({"alarms": alarms} if alarms else {})}
+    return {**summary, **counted, **({"alarms": alarms} if alarms else {})}
 
 
 def was_refused(deed: Deed) -> bool:

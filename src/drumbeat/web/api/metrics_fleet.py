@@ -36,7 +36,7 @@ def _decided(name: str, last: Beat, now: datetime) -> list[Line]:
     """What the last beat wanted, and what kept it from getting it."""
     summary, state = last.summary, last.summary.get("state") or {}
     breaker, backoff = state.get("breaker") or {}, state.get("backoff") or {}
-    failed = (summary.get("actions") or {}).get("spawns_failed", 0)
+    failed = summary.get("spawns_failed", 0)
     is_open = breaker.get("opened_at") is not None
     figures = {
         "drumbeat_workers_wanted": summary.get("wanted"),
