@@ -11,15 +11,19 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerStatus
 from web.pages.browsing import browsing, check_accessible, opened, picture
-from web.pages.run_scene import LONG, SEARCH, SHORT, Runs
+from web.pages.run_scene import ENDLESS, SEARCH, SHORT, Runs
 from web.pages.served import Served, serving
 
 LIVE_MS = 90_000
-COUNT_EXTENSIONS = """() => {
-  const extend = window.extendChart;
-  window.extended = 0;
-  window.extendChart = (...told) => { window.extended += 1; extend(...told); };
-}"""  #: how often charts are told only what is new
+COUNT_EXTENSIONS = """Object.defineProperty(window, 'extendChart', {
+  get() { return this.countedExtend; },
+  set(extend) {
+    this.countedExtend = (...told) => {
+      sessionStorage.setItem('extended', Number(sessionStorage.getItem('extended')) + 1);
+      extend(...told);
+    };
+  },
+});"""  #: counts how often charts are told only what is new, also where the page is loaded again meanwhile
 IS_GAPLESS = """() => {
   const chart = getElement(Number(document.querySelector('[aria-label="Throughput"]').id.slice(1))).chart;
   const data = chart.getOption().series[0].data;
@@ -79,9 +83,9 @@ async def active(runs: Runs, run_id: RunId) -> Sequence[Worker]:
 
 
 async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page: Page, runs: Runs) -> None:
-    run_id = await runs.started(LONG)
-    await opened(page, f"/runs/{run_id}", LONG)
-    await page.evaluate(COUNT_EXTENSIONS)
+    run_id = await runs.started(ENDLESS)
+    await page.add_init_script(COUNT_EXTENSIONS)
+    await opened(page, f"/runs/{run_id}", ENDLESS)
     await expect(page.locator(".bubble.now")).to_have_text("Running", timeout=LIVE_MS)
     await expect(page.locator('[data-health="healthy"]')).to_have_count(2)
 
@@ -100,7 +104,7 @@ async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page
 
     await expect(page.locator(".bubble.bad")).to_have_text("Cancelled", timeout=LIVE_MS)
     assert (await runs.run(run_id)).status is RunStatus.CANCELLED
-    assert await page.evaluate("window.extended") > 0, "charts were sent whole each time"
+    assert await page.evaluate("Number(sessionStorage.getItem('extended'))") > 0, "charts were sent whole each time"
     await page.wait_for_function(IS_GAPLESS, timeout=LIVE_MS)
 
 
