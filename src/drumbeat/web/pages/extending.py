@@ -1,12 +1,13 @@
 """Charts that are sent whole once, and then only by what is new. Pure, but for the drawing itself."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nicegui import ui
 
 Options = Mapping[str, Any]
+_EXTEND = "extend"  #: an event of the chart in the browser: points are passed as values, never written into a script
+_EXTENDED = "(id, lines) => extendChart(id, lines)"
 _CHANGING = ("data", "markArea")  #: of a line, what grows with a run
 
 
@@ -51,6 +52,7 @@ class GrowingChart:
 
     def __init__(self, element: ui.echart) -> None:
         self.element = element
+        element.on(_EXTEND, js_handler=_EXTENDED)
         self._drawn: Options | None = None
 
     def show(self, drawn: Options) -> None:
@@ -64,7 +66,7 @@ class GrowingChart:
             return
         with self.element.props.suspend_updates():
             self._keep(drawn)
-        self.element.client.run_javascript(f"extendChart({self.element.id}, {json.dumps(told, separators=(',', ':'))})")
+        self.element.run_method("$emit", _EXTEND, self.element.id, told)
 
     def _keep(self, drawn: Options) -> None:
         """What the element is told when all of it is sent anew."""
