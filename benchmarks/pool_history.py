@@ -149,7 +149,7 @@ async def postgres_plans(url: str) -> dict[str, list[str]]:
 def _values(names: Sequence[str]) -> dict[str, Any]:
     known: dict[str, Any] = {"pool_id": str(POOL), "statuses": '["pending","claimed"]', "named": "[]", "status": "done"}
     known |= {"type": None, "group": None, "worker_id": None, "holder_pool": None, "instance": None, "after": 0}
-    known |= {"limit": 100, "most": 10_000, "priority": 0, "seq": 1, "age": 7 * _DAY_US}
+    known |= {"limit": 100, "most": 10_000, "priority": 0, "seq": 10**9, "age": 7 * _DAY_US}
     return {name: known[name] for name in names}
 
 

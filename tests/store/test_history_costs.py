@@ -222,18 +222,30 @@ async def recording(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[tuple
 async def plans(
     connection: "asyncpg.Connection[Any]", asked: Sequence[tuple[Query, Mapping[str, Any]]]
 ) -> dict[str, list[Any]]:
-    """The nodes of every query's plan, with the rows that were touched. Nothing of it stays."""
+    """The nodes of every query's plan, made for any values as the store has it, with the rows that were touched."""
     found: dict[str, list[Any]] = {}
     for query, values in {query.name: (query, values) for query, values in asked}.values():
         for statement in query.statements:
             change = connection.transaction()
             await change.start()
-            given = [values[name] for name in statement.parameters]
+            given = ", ".join(literal(values[name]) for name in statement.parameters)
             with suppress(asyncpg.UniqueViolationError):  # what is there already cannot be added again
-                text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement.text}", *given)
+                await connection.execute(f"PREPARE asked AS {statement.text}")
+                call = f"EXECUTE asked ({given})" if given else "EXECUTE asked"
+                text = await connection.fetchval(f"EXPLAIN (ANALYZE, FORMAT JSON) {call}")
                 found.setdefault(query.name, []).extend(nodes(json.loads(text)[0]["Plan"]))
             await change.rollback()
+            await connection.execute("DEALLOCATE ALL")
     return found
+
+
+def literal(value: Any) -> str:
+    """A value as SQL."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, list | tuple):
+        return literal("{" + ",".join("NULL" if each is None else json.dumps(str(each)) for each in value) + "}")
+    return str(value) if isinstance(value, bool | int | float) else "'" + str(value).replace("'", "''") + "'"
 
 
 def nodes(plan: Any) -> list[Any]:
@@ -259,7 +271,7 @@ def walks(found: Sequence[Any]) -> list[Any]:
 
 async def test_postgresql_touches_no_more_rows_with_a_long_history(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {**postgres._PLANS, "search_path": "drumbeat"}
-    connection = await asyncpg.connect(postgres_url, server_settings=settings)
+    connection = await asyncpg.connect(postgres_url, server_settings=settings, statement_cache_size=0)
     async with open_store(postgres_url, create=True) as store:
         async with recording(monkeypatch) as asked:
             await begin(store)

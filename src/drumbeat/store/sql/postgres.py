@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Every statement is planned once: planning a claim takes longer than claiming. A plan may be made while a table is empty, and
-#: must do when it no longer is.
-_PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+#: must do when it no longer is. An index is read in its order, so that a limit ends the reading; a bitmap would read all first.
+_PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
 
 
 def dialect(schema: str) -> Dialect:

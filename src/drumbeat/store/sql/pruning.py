@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from drumbeat.core.billing import billed_since
@@ -13,11 +14,22 @@ from drumbeat.store.sql.job_scripts import note_ended
 from drumbeat.store.sql.rows import at_us, dump, instant, to_us
 
 _JOBS_LOOKED_AT = 500
-_JOBS_AT_ONCE = 50  #: so many may be large, and are deleted before the time is looked at again
-_STEP = 0.01  #: seconds after which a step goes no further
+
 _ROWS = {Prunable.SAMPLES: 300, Prunable.LOGS: 500, Prunable.BEATS: 50, Prunable.WORKERS: 200, Prunable.EVENTS: 500}
 
 Course = tuple[PoolId, Prunable, timedelta]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How far one transaction goes."""
+
+    seconds: float
+    at_once: int  #: jobs deleted before the time is looked at again: they may be large
+
+
+_ONE_WRITER = _Step(0.01, 50)  #: others wait meanwhile
+_MANY_WRITERS = _Step(0.1, 250)  #: nobody waits for jobs that have ended, and each statement is a round trip
 
 
 class SqlPruning:
@@ -25,6 +37,7 @@ class SqlPruning:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._step = _MANY_WRITERS if database.traits.networked else _ONE_WRITER
         self._passed: dict[Course, int] = {}  #: jobs up to this number were looked at, by steps that will go on
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
@@ -42,7 +55,11 @@ class SqlPruning:
             "list_prunable", values | {"after": self._passed.get(course, 0), "limit": _JOBS_LOOKED_AT}
         )
         old = [row["seq"] for row in page if row["is_old"]]
-        gone = await self._database.transact(_prune_jobs(pool_id, JobStatus(what), to_us(older_than), old)) if old else []
+        gone = (
+            await self._database.transact(_prune_jobs(pool_id, JobStatus(what), to_us(older_than), old, self._step))
+            if old
+            else []
+        )
         if len(gone) < len(old):
             return Pruned(rows=len(gone), more=True)
         more = len(page) == _JOBS_LOOKED_AT and not page[-1]["is_young"]
@@ -53,12 +70,12 @@ class SqlPruning:
         return Pruned(rows=len(gone), more=more)
 
 
-def _prune_jobs(pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int]) -> Script[list[Row]]:
+def _prune_jobs(pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], step: _Step) -> Script[list[Row]]:
     """Delete jobs by their numbers until the time is over."""
     gone: list[Row] = []
-    until = time.monotonic() + _STEP
-    for first in range(0, len(numbers), _JOBS_AT_ONCE):
-        some = dump(numbers[first : first + _JOBS_AT_ONCE])
+    until = time.monotonic() + step.seconds
+    for first in range(0, len(numbers), step.at_once):
+        some = dump(numbers[first : first + step.at_once])
         rows: Rows = yield "prune_jobs", {"numbers": some, "status": str(status), "age": age}
         gone += rows
         yield "prune_attempts", {"numbers": dump([row["seq"] for row in rows])}
