@@ -127,6 +127,15 @@ def test_a_fleet_changes_only_in_what_is_given_and_says_in_what(url: str) -> Non
     assert "pool p, changed: nothing" in invoke("fleet", "create", "p", store=url).output
 
 
+def test_a_fleet_is_told_how_long_its_jobs_take(url: str, trace: Path) -> None:
+    invoke("fleet", "create", "p", "--expected-service", "90s", store=url)
+
+    assert policy_of(url)["expected_service_seconds"] == 90
+    assert simulated(trace, "--expected-service", "45s")["wait_mean_s"] <= simulated(trace)["wait_mean_s"]
+    with pytest.raises(InvalidSettings, match="expected_service"):
+        invoke("fleet", "create", "p", "--expected-service", "soon", store=url)
+
+
 def test_a_fixed_fleets_workers_are_changed(url: str) -> None:
     invoke("fleet", "create", "p", "--policy", "fixed", "--set", "workers=2", store=url)
 

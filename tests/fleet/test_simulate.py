@@ -146,6 +146,21 @@ def test_every_job_is_served_and_nobody_serves_without_wait_for_less_than_the_or
     assert found.wait_p99_s > 0 or found.worker_hours >= found.oracle_hours - 1e-6
 
 
+@settings(max_examples=25)
+@given(jobs=_JOBS, lag=st.sampled_from([10, 120, 600]))
+def test_no_worker_of_lag_aware_lives_for_less_than_two_spawn_lags(jobs: list[tuple[float, float]], lag: float) -> None:
+    assert lag_aware(load(*sorted(jobs)), lag).short_lives == 0
+
+
+def test_a_hint_of_the_service_time_shortens_the_first_waits() -> None:
+    jobs = load(*[(n * 0.5, 20.0) for n in range(1000)])
+
+    blind, told = lag_aware(jobs, 300), lag_aware(jobs, 300, expected_service=20)
+
+    assert told.wait_p95_s < blind.wait_p95_s
+    assert told.worker_hours < blind.worker_hours * 1.1
+
+
 def test_a_simulation_keeps_the_policys_bounds() -> None:
     jobs = load(*[(float(n), 60.0) for n in range(200)])
 

@@ -8,7 +8,7 @@ import typer
 
 from drumbeat.cli import fleet_beats, fleet_hands, fleet_reasons, fleet_simulate, fleet_watch
 from drumbeat.cli.fleet_beats import UNSEEN
-from drumbeat.cli.fleet_options import FileOption, PoolArgument, SetOption, parse_settings
+from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, PoolArgument, SetOption, parse_settings
 from drumbeat.cli.living import plan_changes
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
@@ -48,6 +48,7 @@ def create(
     ] = None,
     file: FileOption = None,
     settings: SetOption = None,
+    expected_service: ExpectedServiceOption = None,
     handler: HandlerOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -59,7 +60,8 @@ def create(
     while workers of the old one are there, a money ceiling while nothing has a price. In fleet run, beat and plan variables
     count more than what is kept.
     """
-    chosen = {name: value for name, value in (("policy", policy), ("provider", provider)) if value is not None}
+    options = (("policy", policy), ("provider", provider), ("expected_service", expected_service))
+    chosen = {name: value for name, value in options if value is not None}
     told = plan_changes({"handlers": handler})
     given = chosen | parse_settings(settings)
 

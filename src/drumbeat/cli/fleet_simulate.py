@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from drumbeat.cli.fleet_options import FileOption, SetOption, parse_settings
+from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, parse_age, refuse_nan
 from drumbeat.cli.render import say, show_json
 from drumbeat.offline import simulate_trace
@@ -31,6 +31,7 @@ def simulate(
     price: Annotated[float, typer.Option("--price", callback=refuse_nan, min=0, help="Money per worker and hour.")] = 0.0,
     seed: Annotated[int, typer.Option("--seed", help="Another seed, another course of chance.")] = 0,
     settings: SetOption = None,
+    expected_service: ExpectedServiceOption = None,
     file: FileOption = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw it: a file that ends in .html or .svg.")] = None,
     as_json: JsonOption = False,
@@ -42,7 +43,8 @@ def simulate(
     has learnt nothing. Warm: the same jobs when they come a second time, right after the first.
     """
     around = {"spawn_lag": parse_age(spawn_lag), "jitter": jitter, "granule": parse_age(granule), "price_per_hour": price}
-    found = simulate_trace(trace, policy, parse_settings(settings), file, seed=seed, **around)
+    hint = {"expected_service": expected_service} if expected_service is not None else {}
+    found = simulate_trace(trace, policy, hint | parse_settings(settings), file, seed=seed, **around)
     if plot is not None:
         found.draw(plot)
     if as_json:

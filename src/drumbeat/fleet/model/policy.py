@@ -47,6 +47,7 @@ class FleetPolicy:
     keep_idle: int = 0  #: warm buffer beyond the busy ones
     concurrency: int = 1  #: jobs one worker holds at once
     headroom: float = 1.0  #: factor on the queued work
+    expected_service: timedelta | None = None  #: how long a job is expected to take; used until one was seen to end
     wait_slo: timedelta | None = None  #: scale up when the oldest ready job has waited longer
     schedules: tuple[Schedule, ...] = ()  #: other bounds at certain hours; only in files
 
