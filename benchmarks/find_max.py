@@ -1,9 +1,12 @@
-"""Whether find-max gives the same answer again: five searches each on a real PostgreSQL, under two loads of point lookups.
+"""Whether find-max gives the same answer again, and pgbench's: five searches each on a real PostgreSQL, under three loads.
 
 slots: a lookup takes 10 ms in one of 25 places, which are advisory locks taken in turn. So the server has room for 25 at a
 time: the answer is known, and depends little on how busy the machine is. cpu: a lookup takes a millisecond as on a disk or a
-network, and nothing limits it but the processors, which server, client and orchestrator share. Each search is a whole run
-through the orchestrator: steps up, back to verify, bisected to the knee.
+network, and nothing limits it but the processors, which server, client and orchestrator share. writes: pgbench's simple-update
+(-N) where a flush of the log takes as long as on a slow disk (commit_delay), so that sessions commit in groups: before and
+after each search pgbench itself is run at every level of the search, and the knee of its own curve is compared with ours.
+
+Each search is a whole run through the orchestrator: steps up, back to verify, bisected to the knee (writes: steps alone).
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from typing import Any
 
 import kit  # noqa: F401  (makes the tests' servers importable)
 from drumbeat.bench.model import RunRecord
+from kit.pgbench_curve import Curve, curve, knee, together
 from kit.report import Report, median, parser, print_table, say
 from kit.runs import BUSY_HOST, conduct, open_plane, prepared
 from servers.postgres import PostgresServer
@@ -25,6 +29,8 @@ LOADS = {
     "slots": f"SELECT abalance, pg_advisory_xact_lock($1 % {SLOTS}), pg_sleep(0.01) FROM pgbench_accounts WHERE aid = $1",
     "cpu": "SELECT abalance, pg_sleep(0.001) FROM pgbench_accounts WHERE aid = $1",
 }
+WRITES = "writes"
+GROUP_COMMIT = {"commit_delay": "20000", "commit_siblings": "1"}  #: microseconds before a flush; other sessions join it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +42,12 @@ class Search:
     step: float = 5.0  #: seconds
     latency: float = 50.0  #: percent that p95 may rise above the first step's
     bisect: bool = True
+    most: int = 100  #: connections
+
+    @property
+    def levels(self) -> list[int]:
+        """What is searched, without bisection."""
+        return list(range(self.start, self.most + 1, self.increment))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +64,18 @@ class Found:
     why: str
 
 
-def document(url: str, load: str, how: Search) -> dict[str, Any]:
+def workload(load: str) -> dict[str, Any]:
+    if load == WRITES:
+        return {"standard": "simple-update", "scale": 1}
     values = [{"key": {"low": 1, "high": 4000 * SLOTS, "type": "int", "distribution": "sequential"}}]
+    return {"operations": [{"kind": "POINT_LOOKUP", "weight": 100, "sql": LOADS[load], "values": values}]}
+
+
+def document(url: str, load: str, how: Search) -> dict[str, Any]:
     return {
         "name": f"find-max {load}",
         "target": {"url": url},
-        "workload": {"operations": [{"kind": "POINT_LOOKUP", "weight": 100, "sql": LOADS[load], "values": values}]},
+        "workload": workload(load),
         "load_mode": "FIND_MAX_CONCURRENCY",
         "find_max": {
             "start_connections": how.start,
@@ -66,7 +84,7 @@ def document(url: str, load: str, how: Search) -> dict[str, Any]:
             "latency_stability_pct": how.latency,
             "bisect": how.bisect,
         },
-        "scaling": {"mode": "BOUNDED", "max_workers": 1, "max_connections": 100},
+        "scaling": {"mode": "BOUNDED", "max_workers": 1, "max_connections": how.most},
         "timing": {"warmup_seconds": 2},
         "guardrails": dict(BUSY_HOST),
         "recording": {"sampling": 0},
@@ -102,6 +120,29 @@ async def search(load: str, runs: int, how: Search) -> list[RunRecord]:
     return records
 
 
+async def search_writes(runs: int, how: Search) -> tuple[list[RunRecord], list[Curve]]:
+    """Each search between two rounds of pgbench at every level."""
+    records, curves = list[RunRecord](), list[Curve]()
+    settings = PostgresServer(max_connections=300, settings=GROUP_COMMIT)
+    with settings as server, tempfile.TemporaryDirectory() as folder:
+        url = await prepared(server.new_database(), "simple-update", 1)
+        async with open_plane(f"sqlite:///{folder}/store.db", Path(folder)) as plane:
+            for n in range(runs):
+                rounds = [await _pgbench(server, url, how)]
+                records.append((await conduct(plane, document(url, WRITES, how))).record)
+                rounds.append(await _pgbench(server, url, how))
+                curves.append(together(rounds))
+                last = found(records[-1])
+                shown = ", ".join(f"{level}: {tps:.0f}" for level, tps in curves[-1])
+                say(f"{WRITES} {n + 1}/{runs}: {last.best_connections} connections; {last.why}")
+                say(f"  pgbench -N: knee at {knee(curves[-1])}; {shown}")
+    return records, curves
+
+
+async def _pgbench(server: PostgresServer, url: str, how: Search) -> Curve:
+    return await asyncio.to_thread(curve, server, url.rpartition("/")[2], how.levels, max(5, round(how.step)))
+
+
 def spread(values: Sequence[float]) -> float:
     """How much larger the largest is than the smallest, as a share."""
     return max(values) / min(values) - 1 if min(values) > 0 else float("inf")
@@ -120,6 +161,23 @@ def summarise(records: Mapping[str, Sequence[RunRecord]], how: Search) -> Report
     for name, ratio in report.ratios.items():
         say(f"{name}: {ratio:.3f}" + (f" (aim: {1 + AIM:g})" if "smallest" in name else ""))
     return report
+
+
+def summarise_writes(records: Sequence[RunRecord], curves: Sequence[Curve], how: Search, report: Report) -> None:
+    """How many steps each search ended away from the knee of pgbench's curve."""
+    pairs = [(found(record).best_connections, knee(each)) for record, each in zip(records, curves, strict=True)]
+    apart = [abs(ours - theirs) / how.increment for ours, theirs in pairs]
+    print_table(
+        ["writes", "find-max", "pgbench's knee", "steps apart"],
+        [[n, *pair, a] for n, (pair, a) in enumerate(zip(pairs, apart, strict=True), 1)],
+    )
+    say(f"writes: median {median(apart):g} steps apart (aim: 1 at most)")
+    report.ratios["writes: steps between find-max and pgbench's knee, median"] = median(apart)
+    report.figures[WRITES] = {
+        "searches": [asdict(found(record)) for record in records],
+        "pgbench": [[list(point) for point in each] for each in curves],
+        "knees": [list(pair) for pair in pairs],
+    }
 
 
 def _row(each: Found) -> list[object]:
@@ -162,15 +220,22 @@ def main() -> None:
     options.add_argument("--runs", type=int, help="of each load: 5, or 2 with --quick")
     options.add_argument("--step", type=float, help="seconds a step is measured: 5, or 1 with --quick")
     options.add_argument("--latency", type=float, default=50.0, help="percent p95 may rise above the first step's")
-    options.add_argument("--load", choices=[*LOADS], action="append", help="both, or slots with --quick")
+    options.add_argument("--load", choices=[*LOADS, WRITES], action="append", help="all, or slots with --quick")
     chosen = options.parse_args()
     how = Search(start=15, increment=10, step=chosen.step or 1.0, latency=chosen.latency, bisect=False)
     if not chosen.quick:
         how = Search(step=chosen.step or 5.0, latency=chosen.latency)
-    loads = chosen.load or (["slots"] if chosen.quick else [*LOADS])
+    loads = chosen.load or (["slots"] if chosen.quick else [*LOADS, WRITES])
     runs = chosen.runs or (2 if chosen.quick else 5)
-    records = {load: asyncio.run(search(load, runs, how)) for load in loads}
+    records = {load: asyncio.run(search(load, runs, how)) for load in loads if load != WRITES}
     report = summarise(records, how)
+    if WRITES in loads:
+        by_steps = Search(
+            start=8, increment=8, most=48, step=chosen.step or (2.0 if chosen.quick else 5.0), latency=400.0, bisect=False
+        )
+        searches, curves = asyncio.run(search_writes(runs, by_steps))
+        summarise_writes(searches, curves, by_steps, report)
+        records[WRITES] = searches
     if chosen.plot:
         plot(records, chosen.plot)
     report.print()

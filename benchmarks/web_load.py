@@ -6,6 +6,9 @@ the store: how far apart they were, how long each took. The crowd is a process o
 Then a run with an hour of samples of four workers is opened in Chromium: from going there until its status is told, its socket
 is connected and a part of it opens when pressed; and until its charts have their lines. First by a browser that has never been
 here, then several times by the same one. Once ended (its curves were kept), once under way (all is read anew, beside the page).
+
+Last, what a live page is sent: a run's page is open while its workers go on for some seconds; the bytes of its socket's frames
+are counted, without compression, from when its charts have been drawn.
 """
 
 import asyncio
@@ -17,20 +20,24 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import psutil
 
 import kit  # noqa: F401  (makes the tests' servers importable)
 from drumbeat.control_plane import ControlPlane, open_control_plane
-from drumbeat.core.beat import Beat
+from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
+from drumbeat.core.worker import WorkerId
 from drumbeat.offline import prepare
 from drumbeat.settings import Settings
-from kit.long_run import long_run
+from drumbeat.store.interface import Heartbeat
+from kit.long_run import histograms, long_run, sample
 from kit.report import Report, parser, percentile, print_table, say
 from kit.runs import BUSY_HOST, beside
 
@@ -236,20 +243,71 @@ async def measure_pages(folder: Path, seconds: int, times: int, report: Report) 
                 report.figures[f"page_{name}_drawn_median_s"] = percentile([drawn for _, drawn in spent], 50)
 
 
+async def going_on(plane: ControlPlane, run_id: RunId, first: int, seconds: int) -> None:
+    """A run's workers and its orchestrator, a second at a time."""
+    known, pool_id = histograms(Random(8), 10), PoolId(run_id)
+    await plane.store.leases.acquire(run_id, "o", timedelta(hours=1))
+    for n in range(first, first + seconds):
+        began = time.monotonic()
+        for slot in range(WORKERS):
+            worker = f"worker-{slot}"
+            await plane.store.membership.beat(
+                Heartbeat(
+                    pool_id=pool_id,
+                    worker_id=WorkerId(worker),
+                    instance=worker,
+                    read_to=0,
+                    phase="MEASUREMENT",
+                    applied_target=5,
+                    active=5,
+                    operations=1000 * n,
+                    errors=0,
+                    cpu_percent=50.0,
+                    memory_percent=30.0,
+                    sample=sample(n, timedelta(), known[n % 10]),
+                )
+            )
+        await plane.store.beats.append(pool_id, NewBeat(owner="o", epoch=1, view={}, why_not="all is well"))
+        await asyncio.sleep(max(1.0 - (time.monotonic() - began), 0.0))
+
+
+async def measure_live(folder: Path, lasted: int, seconds: int, report: Report) -> None:
+    """How many bytes a second a live page is sent, of a run that has lasted so long."""
+    file = folder / "drumbeat.db"
+    settings = Settings(store=f"sqlite:///{file}", state_dir=folder / "state")
+    received: list[int] = []
+    async with open_control_plane(settings, create=True) as plane, chromium() as browser:
+        run_id = await long_run(plane.store, file, "live", lasted, WORKERS, ended=False)
+        with serving(folder, settings, "--no-conduct") as (address, _):
+            page = await browser.new_page()
+            page.on("websocket", lambda socket: socket.on("framereceived", lambda data: received.append(len(data))))
+            await page.goto(f"{address}/runs/{run_id}", wait_until="commit")
+            await page.wait_for_function(_DRAWN, polling=100, timeout=PATIENCE * 1000)
+            await going_on(plane, run_id, lasted, 5)
+            received.clear()
+            await going_on(plane, run_id, lasted + 5, seconds)
+            report.figures[f"live_page_after_{lasted}_s_bytes_per_second"] = sum(received) / seconds
+
+
 async def main() -> None:
     options = parser(__doc__)
-    options.add_argument("--only", choices=("beats", "pages"), help="one half of it")
+    options.add_argument("--only", choices=("beats", "pages", "live"), help="one part of it")
     given = options.parse_args()
     report = Report("web_load")
     with tempfile.TemporaryDirectory() as folder:
-        if given.only != "pages":
+        if given.only in (None, "beats"):
             place = Path(folder) / "beats"
             place.mkdir()
             await measure_beats(place, 2 if given.quick else 4, 6.0 if given.quick else 12.0, report)
-        if given.only != "beats":
+        if given.only in (None, "pages"):
             place = Path(folder) / "pages"
             place.mkdir()
             await measure_pages(place, 900 if given.quick else 3600, 3 if given.quick else 7, report)
+        if given.only in (None, "live"):
+            for lasted in (300,) if given.quick else (300, 3000):
+                place = Path(folder) / f"live-{lasted}"
+                place.mkdir()
+                await measure_live(place, lasted, 20, report)
     report.note_versions(["nicegui", "uvicorn", "websockets", "playwright"])
     report.print()
 

@@ -1,12 +1,15 @@
 """The public API, with a loop and without: what users write is what runs here."""
 
 import asyncio
+import json
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -157,6 +160,37 @@ async def test_an_unknown_pool_or_job_is_named(url: str) -> None:
         other = await db.pool("other").push(1)
         with pytest.raises(NotFound, match="pool 'papers' has no job"):
             await db.pool("papers").job(other)
+
+
+async def test_a_filter_or_a_status_that_is_none_is_named(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        job_id = await papers.push(1)
+
+        assert [job.job_id for job in await papers.list(statuses=["pending"], limit=5, job_type=None)] == [job_id]
+        for filters, says in (
+            ({"status": "pending"}, "got 'status'; did you mean statuses?"),
+            ({"statusses": ["pending"]}, "got 'statusses'; did you mean statuses?"),
+            ({"type": "x"}, "did you mean job_type?"),
+            ({"statuses": ["nosuch"]}, "expected a list of pending, claimed, done, poisoned, cancelled, .* got \\['nosuch'\\]"),
+            ({"statuses": "done"}, "statuses: expected a list of"),
+            ({"group": 5}, "group: expected text, got 5"),
+        ):
+            with pytest.raises(InvalidInput, match=says.replace("?", "\\?")):
+                await papers.list(**filters)
+
+
+async def test_a_function_that_no_process_finds_is_refused_before_a_job_is_claimed(url: str) -> None:
+    async with drumbeat.connect(url) as db:
+        papers = db.pool("papers")
+        job_id = await papers.push(1)
+
+        with pytest.raises(InvalidInput, match="the executor 'processes' starts it in another process, which cannot find it"):
+            await db.work("papers", lambda payload: payload, executor="processes")
+
+        assert ((await papers.job(job_id)).status, (await papers.job(job_id)).attempts) == (JobStatus.PENDING, 0)
+        done = await db.work("papers", json.dumps, executor="processes")
+        assert (done.finished, await papers.result(job_id)) == (1, "1")
 
 
 async def test_pushing_in_a_transaction_needs_postgresql(url: str) -> None:
@@ -327,3 +361,26 @@ async def test_a_push_in_a_callers_transaction_is_there_once_it_commits(postgres
             await connection.close()
 
         assert (before, (await papers.job(job_id)).priority) == (0, 2)
+
+
+async def test_a_push_on_a_connection_to_another_place_is_refused(postgres_url: str, tmp_path: Path) -> None:
+    import asyncpg
+
+    async with drumbeat.connect(postgres_url) as db:
+        papers = db.pool("papers")
+        await papers.create(exist_ok=True)
+        with (
+            closing(sqlite3.connect(tmp_path / "other.db")) as foreign,
+            pytest.raises(InvalidInput, match=r"connection: expected one of asyncpg, got sqlite3\.Connection; use push"),
+        ):
+            await papers.push_on(foreign, 1)
+        async with asyncpg.create_pool(postgres_url, min_size=1) as pool, pool.acquire() as own:
+            kept = await papers.push_on(own, 1)
+        other = await asyncpg.connect(postgres_url, database="template1")
+        try:
+            with pytest.raises(InvalidInput, match=r"expected one to the store's own database .*, got one to 'template1'"):
+                await papers.push_on(other, 1)
+        finally:
+            await other.close()
+
+        assert (await papers.job(kept)).payload == 1

@@ -1,11 +1,13 @@
 """Settings: what was given counts most, then the environment, then the file."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, absolute, load_settings
+from drumbeat.core.retention import FOR_EVER, Retention
+from drumbeat.settings import RETENTION_VARIABLE, STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, absolute, load_settings
 from drumbeat.store import open_store
 from drumbeat.store.sql.store import SqlStore
 
@@ -46,16 +48,18 @@ def test_the_state_folder_is_made_absolute(here: Path) -> None:
 
 def test_a_file_may_set_everything(here: Path) -> None:
     file = here / "other.toml"
-    file.write_text('store = "sqlite:///x.db"\nstate_dir = "state"\n')
+    file.write_text('store = "sqlite:///x.db"\nstate_dir = "state"\nretention = "jobs=30d"\n')
 
-    assert load_settings({}, file) == Settings(store=f"sqlite:///{here}/x.db", state_dir=here / "state")
+    kept = Retention(jobs=timedelta(days=30))
+    assert load_settings({}, file) == Settings(store=f"sqlite:///{here}/x.db", state_dir=here / "state", retention=kept)
+    assert load_settings({RETENTION_VARIABLE: "off"}, file).retention == FOR_EVER
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("store =", "expected TOML in drumbeat.toml, got something else"),
-        ("colour = 'red'", "drumbeat.toml sets 'colour'; expected only store, state_dir"),
+        ("colour = 'red'", "drumbeat.toml sets 'colour'; expected only store, state_dir, retention"),
         ("store = 5", "drumbeat.toml sets store to 5; expected text"),
         ("[store]\nurl = 'x'", "sets store to"),
     ],

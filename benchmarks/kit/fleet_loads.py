@@ -1,6 +1,7 @@
 """Loads for the fleet's economy: made by chance from a fixed seed, and the Azure LLM traces where they are."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from math import pi, sin
 from pathlib import Path
 from random import Random
@@ -77,6 +78,7 @@ def sessions(hours: float) -> Load:
     return _load(jobs())
 
 
+@cache
 def loads(hours: float) -> Mapping[str, Load]:
     """Every load by its name."""
     made = {"diurnal": diurnal(hours), "bursty": bursty(hours), "on/off": on_off(hours), "sessions": sessions(hours)}

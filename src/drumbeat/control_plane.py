@@ -5,7 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from drumbeat.bench.desk import BenchDesk as BenchDesk
     from drumbeat.bench.vault import Vault as Vault
     from drumbeat.core.job import JobId, NewJob
+    from drumbeat.due import Pools, Wake
     from drumbeat.fleet.desk import FleetDesk as FleetDesk
     from drumbeat.fleet.desk import FleetStatus as FleetStatus
     from drumbeat.fleet.explain import Explanation as Explanation
@@ -77,8 +78,9 @@ class WorkDone:
 
     worker_id: str
     code: ExitCode
-    finished: int
-    failed: int
+    ended: int = 0  #: attempts that are over: finished, failed, cancelled or given back
+    finished: int = 0  #: jobs that are done
+    failed: int = 0
 
 
 @asynccontextmanager
@@ -118,8 +120,9 @@ class ControlPlane:
         if provider != "runpod":
             raise InvalidSettings(f"expected the provider local or runpod, got {provider!r}")
         if not self.store.traits.networked:
-            kind = self.store.traits.name
-            raise InvalidSettings(f"expected a store that RunPod's pods can reach, got one of kind {kind}; use PostgreSQL")
+            from drumbeat.fleet.keeping import unreachable
+
+            raise InvalidSettings(unreachable(self.store.traits.name, provider))
         runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
         environment, folder = {STORE_VARIABLE: self.settings.store}, self.settings.state_dir
@@ -195,8 +198,9 @@ class ControlPlane:
         from drumbeat.fleet.act import FleetActor
         from drumbeat.fleet.decide import decide
         from drumbeat.fleet.observe import observe
+        from drumbeat.fleet.outcome import with_outcome
         from drumbeat.runtime.beat import ControlLoop
-        from drumbeat.runtime.lease import Leadership
+        from drumbeat.runtime.lease import Leadership, lease_for
 
         async def seen(gap: timedelta) -> "FleetView":
             view = await observe(self.store, spawner, pool_id, gap, every=every, clock=self.clock)
@@ -207,14 +211,36 @@ class ControlPlane:
         return ControlLoop(
             store=self.store,
             pool_id=pool_id,
-            leadership=Leadership(self.store, pool_id, process_name(), lease or every * 5, self.clock),
+            leadership=Leadership(self.store, pool_id, process_name(), lease or lease_for(every), self.clock),
             clock=self.clock,
             every=every,
             observe=seen,
             decide=decide,
             act=FleetActor(self.store, spawner, pool_id).act,
             on_beat=on_beat,
+            sum_up=with_outcome,
+            after=self.tidy,
         )
+
+    async def beat_fleet(self, name: str, **told: Any) -> "BeatReport":
+        """One beat of a fleet by its policy, this process's variables and what is told. Raises as ``heed_environment`` does."""
+        from drumbeat.fleets import beat_once
+
+        return await beat_once(self, name, **told)
+
+    async def keep_beating(
+        self,
+        name: str,
+        spawner: Spawner,
+        every: timedelta,
+        stop: asyncio.Event,
+        on_beat: "Callable[[BeatReport], None] | None" = None,
+        heed: "Callable[[FleetPolicy], None] | None" = None,
+    ) -> None:
+        """Beat until told to stop; a job that is pushed to an empty queue is answered with a beat at once."""
+        from drumbeat.fleets import keep_beating
+
+        await keep_beating(self, name, spawner, every, stop, on_beat, heed)
 
     def fleet(self, name: str) -> "FleetDesk":
         """What one may ask about a pool's workers, and do to one."""
@@ -239,27 +265,88 @@ class ControlPlane:
     ) -> "ControlLoop[PoolView, PoolAction]":
         """One controller of a pool of jobs, for a process that runs anyway; triggers do the same, one beat at a time."""
         from drumbeat.pool.beats import Beating, pool_loop
+        from drumbeat.runtime.lease import lease_for
 
         beating = Beating(store=self.store, spawner=spawner, clock=self.clock, owner=process_name())
-        return pool_loop(beating, pool_id, every, lease or every * 5)
+        return pool_loop(beating, pool_id, every, lease or lease_for(every), after=self.tidy)
 
-    def checker(self) -> "Checker":
-        """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process."""
+    async def tidy(self) -> None:
+        """Delete some of what is over and old, unless another process has just done so."""
+        from drumbeat.runtime.retention import Housekeeping
+
+        await Housekeeping(self.store, self.settings.retention, self.clock, process_name()).tidy()
+
+    def checker(self, later: "Firing | None" = None) -> "Checker":
+        """Checks and reaps pools of jobs, one beat a call. Workers it starts outlive this process; ``later`` is what is fired
+        for jobs that come due when nobody is here, instead of a check."""
         from drumbeat.pool.checker import Checker
 
-        return Checker(self.store, self.clock, process_name, partial(self.local_spawner, survive=True))
+        spawner = partial(self.local_spawner, survive=True)
+        return Checker(self.store, self.clock, process_name, spawner, partial(self._watch_later, firing=later), self.tidy)
+
+    async def _watch_later(self, pool_id: PoolId, firing: "Firing | None") -> None:
+        from drumbeat.due import start_watching
+
+        await start_watching(self, pool_id, firing)
+
+    async def _keep_due(self, pools: "Pools", wake: "Wake", file: Path) -> None:
+        from drumbeat.due import keep_due
+
+        await keep_due(self, pools, wake, file)
+
+    async def watch_pool(self, pool_id: PoolId, firing: "Firing | None" = None) -> None:
+        """Watch for jobs of a pool that come due, and start workers for them, until none are pending or a day is over."""
+        from drumbeat.due import watch_pool
+
+        await watch_pool(self, pool_id, firing)
+
+    def watching(self) -> AbstractAsyncContextManager[None]:
+        """Inside the block the pools that this folder's triggers are for are watched for jobs that come due."""
+        if triggers_file() is None or not self.store.traits.shared:
+            return nullcontext()
+        from drumbeat.due import watching
+
+        return watching(self)
 
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
         """The beat every trigger wakes; answers with each pool's report. Raises NotFound, InvalidInput."""
         from drumbeat.pool.beats import told
         from drumbeat.triggers.model import Machine
 
+        if firing.machine is Machine.FLEET:
+            return await self._beat_fleets(firing)
         checker, one = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
         if firing.machine is Machine.REAPER:
             reaped = await checker.reap(one, lost_after=firing.lost_after)
             return {pool_id: told(report) for pool_id, report in reaped.items()}
+        if firing.worker is not None and one is not None:
+            return {one: await self._start_machines(firing, one)}
         pools = [one] if one else [each.pool_id for each in await self.store.pools.list(PoolKind.JOBS)]
         return {pool_id: told(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
+
+    async def _start_machines(self, firing: "Firing", pool_id: PoolId) -> Mapping[str, Any]:
+        """Take back what the dead hold, then start workers that run a FlatMachines machine. Raises NotFound, SpawnFailed."""
+        from drumbeat.triggers.machines import start_machines
+
+        await self.checker().reap(pool_id)
+        state_dir = str(self.settings.state_dir.absolute())
+        beat = await start_machines(firing, {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: state_dir})
+        await self.watch_for_later(firing, pool_id)
+        return beat
+
+    async def watch_for_later(self, firing: "Firing", pool_id: PoolId) -> None:
+        """Have a process watch for jobs of a pool that come due later, and fire this then. Never raises for a store."""
+        await self.checker(firing).watch_for_later(pool_id)
+
+    async def _beat_fleets(self, firing: "Firing") -> Mapping[str, Any]:
+        """A beat of one fleet, or of each."""
+        from drumbeat.fleets import outcome_of
+
+        named = (
+            [firing.pool_id] if firing.pool_id else [each.pool_id for each in await self.store.pools.list() if each.is_scaled]
+        )
+        told = {} if firing.max_workers is None else {"max_workers": firing.max_workers}
+        return {name: outcome_of(await self.beat_fleet(name, **told)) for name in named}
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
         """The same for a checker that was sent by a push: work that is added from here on sends another."""
@@ -286,6 +373,7 @@ class ControlPlane:
             for_children={STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)},
             public_store=public_url(self.settings.store),
             state_dir=self.settings.state_dir,
+            keep_due=self._keep_due,
         )
         made: TriggerDesk = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.fired, around)
         return made
@@ -359,14 +447,16 @@ class ControlPlane:
         *,
         handlers: "Handlers | None" = None,
         signals: bool = True,
+        grace: timedelta | None = None,
     ) -> WorkDone:
         """Be a worker of a pool of jobs, by this plan, without being spawned. Raises NotFound, InvalidInput.
 
-        ``handlers`` stand in for those of the plan; without ``signals`` the process's own are left alone.
+        ``handlers`` stand in for those of the plan; without ``signals`` the process's own are left alone. ``grace`` is how long
+        running jobs may go on when it is told to stop; None: as the pool says.
         """
         from drumbeat.lives import Lives
 
-        return await Lives(self).unbidden(name, plan, worker_id, handlers, signals=signals)
+        return await Lives(self).unbidden(name, plan, worker_id, handlers, signals=signals, grace=grace)
 
     def pool(self, name: str) -> "PoolDesk":
         """Everything one may ask of a pool of jobs; it need not exist yet."""
@@ -398,10 +488,10 @@ def push_on(store: str) -> "PushOn | None":
         return None
     schema = dict(parse_qsl(parts.query)).get("schema", "drumbeat")
 
-    async def push(connection: Any, pool_id: PoolId, jobs: "Sequence[NewJob]") -> "Sequence[JobId]":
+    async def push(store: Any, connection: Any, pool_id: PoolId, jobs: "Sequence[NewJob]") -> "Sequence[JobId]":
         from drumbeat.store.sql.postgres import push_on as push
 
-        return await push(connection, pool_id, jobs, schema=schema)
+        return await push(connection, pool_id, jobs, schema=schema, home=store.queue.home)
 
     return push
 

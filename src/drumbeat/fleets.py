@@ -3,19 +3,30 @@
 A part of the composition root of its own: a pool of jobs that is scaled is the pool's and the fleet's at once.
 """
 
+import asyncio
+import logging
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.control_plane import ControlPlane, process_name
+from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.fleet import keeping
 from drumbeat.fleet.keeping import FleetKept
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import load_thresholds
+from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
+from drumbeat.fleet.waking import PushWaker
 from drumbeat.pool.work import Mode, WorkPlan, plan_of
+from drumbeat.runtime.beat import BeatReport
+from drumbeat.spawn.interface import Spawner
+
+log = logging.getLogger(__name__)
 
 
 async def keep_fleet(
@@ -44,13 +55,85 @@ async def keep_fleet(
 async def scale_pool(
     plane: ControlPlane, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
 ) -> Pool:
-    keeping.check_price(policy)
+    keeping.check_new(plane.store, policy)
     made = await plane.pool(name).create(exist_ok=True)
     await keeping.check_policy(plane.store, made, policy)
     work = replace(plan or plan_of(made), mode=Mode.LOOP)
     if policy.concurrency > 1:
         work = replace(work, concurrency=policy.concurrency)
     return await keeping.keep_policy(plane.store, made, policy, thresholds, work.to_json())
+
+
+async def beat_once(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
+    policy = await plane.heed_environment(name, **told)
+    async with plane.fleet_spawner(name, policy.provider) as spawner:
+        loop = plane.fleet_loop(PoolId(name), spawner, policy.every)
+        try:
+            report = await loop.beat()
+        finally:
+            await loop.resign()
+        await _sweep(plane, spawner).if_due(PoolId(name))
+    if report.led:
+        await plane.tidy()
+    return report
+
+
+def _sweep(plane: ControlPlane, spawner: Spawner) -> Sweep:
+    return Sweep(store=plane.store, spawner=spawner, clock=plane.clock, owner=process_name, place=socket.gethostname())
+
+
+async def _keep_sweeping(plane: ControlPlane, name: str) -> None:
+    """Look for forgotten instances now and then, with a spawner of its own: the beats are not waited for."""
+    while True:
+        try:
+            async with plane.fleet_spawner(name) as spawner:
+                await _sweep(plane, spawner).if_due(PoolId(name))
+        except DrumbeatError as exc:
+            log.warning("pools other than %s could not be swept for forgotten instances: %s", name, exc)
+        await plane.clock.sleep(SWEPT_EVERY)
+
+
+async def keep_beating(
+    plane: ControlPlane,
+    name: str,
+    spawner: Spawner,
+    every: timedelta,
+    stop: asyncio.Event,
+    on_beat: Callable[[BeatReport], None] | None = None,
+    heed: Callable[[FleetPolicy], None] | None = None,
+) -> None:
+    waker = PushWaker(plane.store, PoolId(name), plane.clock)
+
+    def heard(report: BeatReport) -> None:
+        waker.noted(report.view)
+        if on_beat is not None:
+            on_beat(report)
+
+    async def end() -> None:
+        await stop.wait()
+        waker.woken.set()
+
+    loop = plane.fleet_loop(PoolId(name), spawner, every, on_beat=heard, heed=heed)
+    async with asyncio.TaskGroup() as group:
+        beside = [group.create_task(each) for each in (waker.watch(), end(), _keep_sweeping(plane, name))]
+        await loop.run(stop, waker.woken)
+        for task in beside:
+            task.cancel()
+
+
+def outcome_of(report: BeatReport) -> Mapping[str, Any]:
+    """A fleet's beat as a trigger reports it: without its view and the state it leaves to the next beat."""
+    failed = [f"{deed['type']}: {deed['error']}" for deed in report.actions if "error" in deed]
+    trouble = [report.error, report.summary.get("provider_error"), *failed]
+    return {
+        "led": report.led,
+        "beat": report.n,
+        "summary": {name: value for name, value in report.summary.items() if name != "state"},
+        "actions": [dict(action) for action in report.actions],
+        "why_not": report.why_not,
+        "error": next((each for each in trouble if each), None),
+        "seconds": report.duration.total_seconds(),
+    }
 
 
 async def _made(

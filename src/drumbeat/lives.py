@@ -7,6 +7,7 @@ import asyncio
 import os
 import socket
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from drumbeat.control_plane import ControlPlane, WorkDone, WorkerArguments, process_name
@@ -25,6 +26,7 @@ from drumbeat.store.interface import Joining
 if TYPE_CHECKING:
     from drumbeat.pool.handlers import Handlers
     from drumbeat.pool.work import WorkPlan
+    from drumbeat.pool.workload import JobWorkload
 
 
 class Lives:
@@ -49,17 +51,28 @@ class Lives:
         return code
 
     async def unbidden(
-        self, name: str, plan: "WorkPlan", worker_id: str | None, handlers: "Handlers | None", *, signals: bool
+        self,
+        name: str,
+        plan: "WorkPlan",
+        worker_id: str | None,
+        handlers: "Handlers | None",
+        *,
+        signals: bool,
+        grace: timedelta | None = None,
     ) -> WorkDone:
         """One of a pool of jobs, by this plan. Raises NotFound, InvalidInput."""
         home = await self._plane.pool(name).get()
+        if grace is not None:
+            home = replace(home, thresholds=replace(home.thresholds, drain_within=grace))
         me = worker_id or f"{name}-{process_name()}"
         arguments = WorkerArguments(run_id=name, worker_id=me, worker_group_id=0, worker_group_count=1)
         identity = replace(_identity(arguments), capabilities=plan.capabilities)
         workload = self._job_workload(home, identity, plan, handlers)
         code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
-        figures = workload.figures
-        return WorkDone(worker_id=me, code=code, finished=figures.operations, failed=figures.errors)
+        if code is ExitCode.CLEAN and await self._store.beats.last(home.pool_id) is not None:
+            await self._plane.checker().watch_for_later(home.pool_id)
+        tally = workload.hand.tally
+        return WorkDone(worker_id=me, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
     def _workload(self, home: Pool, identity: Joining) -> Workload:
         if home.kind is PoolKind.FLEET:
@@ -76,7 +89,7 @@ class Lives:
 
     def _job_workload(
         self, home: Pool, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
-    ) -> Workload:
+    ) -> "JobWorkload":
         from drumbeat.pool.work import plan_of
         from drumbeat.pool.worker import job_workload
 
@@ -94,7 +107,8 @@ class Lives:
         )
 
     async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
-        async with LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id):
+        shipper = LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id)
+        async with shipper, self._plane.watching():
             try:
                 return await (run_until_signalled(life) if signals else life.run())
             except asyncio.CancelledError:

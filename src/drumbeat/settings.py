@@ -8,13 +8,20 @@ from urllib.parse import quote, unquote, urlsplit
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import shown
+from drumbeat.core.retention import USUAL, Retention, read_retention
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
 STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
 DEFAULT_FILE = Path("drumbeat.toml")
 DEFAULT_STORE = "sqlite:///drumbeat.db"
 
-_VARIABLES: Mapping[str, str] = {"store": STORE_VARIABLE, "state_dir": STATE_DIR_VARIABLE}
+RETENTION_VARIABLE = "DRUMBEAT_RETENTION"
+
+_VARIABLES: Mapping[str, str] = {
+    "store": STORE_VARIABLE,
+    "state_dir": STATE_DIR_VARIABLE,
+    "retention": RETENTION_VARIABLE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +30,7 @@ class Settings:
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
     state_dir: Path = Path(".drumbeat")  #: logs of local workers and the like
+    retention: Retention = USUAL  #: how long pools keep what is over, unless their own policy says another
 
     def __repr__(self) -> str:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
@@ -34,7 +42,11 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
     chosen |= {name: environment[variable] for name, variable in _VARIABLES.items() if environment.get(variable)}
     chosen |= {name: value for name, value in given.items() if value is not None}
     state_dir = Path(chosen.get("state_dir", ".drumbeat"))
-    return Settings(store=absolute(chosen.get("store", DEFAULT_STORE)), state_dir=state_dir.absolute())
+    return Settings(
+        store=absolute(chosen.get("store", DEFAULT_STORE)),
+        state_dir=state_dir.absolute(),
+        retention=read_retention(chosen.get("retention", "")),
+    )
 
 
 def absolute(store: str) -> str:

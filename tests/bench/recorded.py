@@ -128,6 +128,22 @@ def record(name: str = "a run", seed: int = 1, plan: RunPlan | None = None, **sh
     )
 
 
+def record_of(series: Sequence[tuple[float, float]], name: str = "a run") -> RunRecord:
+    """A run of which the operations of each measured second and their median latency in milliseconds are known."""
+    timeline = tuple(
+        second(n, phase=Phase.MEASUREMENT, qps=operations, median_ms=round(max(median, 0.01), 2))
+        for n, (operations, median) in enumerate(series)
+    )
+    return RunRecord(
+        run=run(name),
+        plan=RunPlan(),
+        origin=BEGAN,
+        ended=BEGAN + timedelta(seconds=len(timeline)),
+        timeline=timeline,
+        totals={ALL_KINDS: measured(timeline)},
+    )
+
+
 def rich(name: str = "checkout, 2 workers", seed: int = 3) -> RunRecord:
     """A run of which everything is known."""
     plan = RunPlan(

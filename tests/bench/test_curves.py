@@ -25,6 +25,15 @@ def test_many_points_become_few_and_every_peak_is_still_there(length: int) -> No
     assert [x for x, _ in few] == sorted(x for x, _ in few)
 
 
+def test_while_a_line_grows_what_was_drawn_of_it_stays() -> None:
+    points: list[Point] = [(n, float(n * 7919 % 1000)) for n in range(1210)]
+    drawn = {n: thinned(points[:n]) for n in range(1190, 1210)}
+
+    redrawn = [n for n in range(1190, 1209) if drawn[n][:-4] != drawn[n + 1][: len(drawn[n]) - 4]]
+
+    assert redrawn == [1200]
+
+
 def test_a_silence_is_still_one() -> None:
     points: list[Point] = [(n, None if 1000 <= n < 2000 else 5.0) for n in range(3600)]
 

@@ -50,7 +50,7 @@ def test_a_worker_whose_operations_failed_is_not_lost() -> None:
     [
         ({"executions": {**KEPT, "lost": 12, "why": "No space left on device"}}, ["12", "No space left on device"]),
         ({"from_samples": True}, ["from_samples", "w0", "last second"]),
-        ({"little": OFF}, ["w0", "throughput × latency is 6.0", "not to be trusted"]),
+        ({"little": OFF}, ["w0", "throughput × latency is 6,", "not to be trusted"]),
         ({"skipped": 1234}, ["1,234", "due and never sent"]),
         ({"failed_connects": 10}, ["10 attempts to open a connection failed"]),
         ({"drained": {"operations": 8, "errors": 3}}, ["3 operations failed while workers drained"]),

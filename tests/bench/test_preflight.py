@@ -121,6 +121,11 @@ async def test_it_says_what_that_costs(template: dict[str, Any], cost: float | N
             "duckdb can be used by one process at a time, and 2 workers may be started",
         ),
         ({"slo": {"INSRT": {"p95_ms": 5}}}, "slo.INSRT: the workload has no such operation; expected overall, "),
+        ({"sharding": {"enabled": True}}, "sharding.total_partitions: expected how many partitions"),
+        (
+            {"sharding": {"enabled": True, "total_partitions": 4, "key_column": "nobody"}},
+            "expected an operation with a 'key' value in a statement that names nobody, got none",
+        ),
     ],
 )
 async def test_what_stands_in_its_way_is_an_error(template: dict[str, Any], said: str) -> None:
@@ -147,7 +152,6 @@ async def test_what_stands_in_its_way_is_an_error(template: dict[str, Any], said
             {"target": {"url": "duckdb:///x"}, "load_mode": "QPS", "workload": {"standard": "read-only"}},
             "duckdb can be used by one process at a time; set scaling.max_workers to 1",
         ),
-        ({"sharding": {"enabled": True}}, "sharding has no effect"),
         ({"sharding": {"enabled": False}}, None),
         ({}, None),
     ],
@@ -182,6 +186,16 @@ async def test_tables_and_statements_are_looked_at_in_the_database(
     found = await looked_at({"workload": workload}, sqlite)
 
     assert (len(found.errors) == 1 and said in found.errors[0]) if said else found.errors == ()
+
+
+async def test_a_query_cache_that_is_not_there_cannot_be_switched_off(sqlite: Target) -> None:
+    workload = {"preset": "read-only", "table": "people"}
+    off = await looked_at({"workload": workload, "target": {"use_cached_result": False}}, sqlite)
+    on = await looked_at({"workload": workload}, sqlite)
+
+    assert set(off.warnings) - set(on.warnings) == {
+        "target.use_cached_result: false changes nothing: sqlite has no query cache"
+    }
 
 
 async def test_a_server_says_what_is_wrong_with_a_statement(postgres_url: str) -> None:

@@ -6,15 +6,14 @@ import pytest
 from bench.recorded import record, search
 from drumbeat.bench.model.plan import ALL_KINDS, Objective
 from drumbeat.bench.model.record import Latency, Measured, RunRecord
+from drumbeat.bench.model.verdict import Gate, RunVerdict
+from drumbeat.bench.run_verdict import judge_run
 from drumbeat.bench.verdicts import (
-    Gate,
     Measure,
     Standing,
     Verdict,
     came_to_nothing,
-    gate_of,
     judged_at,
-    passed,
     verdicts,
     verdicts_of,
 )
@@ -62,21 +61,6 @@ def test_a_kind_that_did_nothing_is_not_measured() -> None:
     assert {each.standing for each in found} == {Standing.NOT_MEASURED}
 
 
-@pytest.mark.parametrize(
-    ("status", "found", "gate"),
-    [
-        (RunStatus.COMPLETED, (), Gate.PASSED),
-        (RunStatus.COMPLETED, (verdict(10, 9.5),), Gate.PASSED),
-        (RunStatus.COMPLETED, (verdict(10, 9.5), verdict(10, 11)), Gate.OBJECTIVES_MISSED),
-        (RunStatus.COMPLETED, (verdict(10, None),), Gate.OBJECTIVES_MISSED),
-        (RunStatus.FAILED, (verdict(10, 1),), Gate.RUN_FAILED),
-        (RunStatus.CANCELLED, (), Gate.RUN_FAILED),
-    ],
-)
-def test_a_run_passes_when_it_completed_and_kept_every_limit(status: RunStatus, found: tuple[Verdict, ...], gate: Gate) -> None:
-    assert passed(status, found) is gate
-
-
 def searched(objectives: dict[str, Objective], **found: Any) -> RunRecord:
     """A search that found 60 connections at a p95 of 10 ms; over all its steps p95 was 50 ms."""
     plain = search(p95_ms=10.0)
@@ -97,7 +81,7 @@ def test_a_search_is_judged_at_the_level_it_found() -> None:
     found = searched(objectives, best_kinds=kinds)
 
     assert [each.found for each in verdicts_of(found)] == [10.0, 0.0, 5.0]
-    assert gate_of(found) is Gate.PASSED
+    assert judge_run(found).verdict is RunVerdict.PASSED
     assert judged_at(found) == "judged at the level that was found: 60 connections"
 
 
@@ -111,8 +95,8 @@ def test_a_search_without_a_stable_level_kept_nothing_and_is_no_success() -> Non
     known = searched({ALL_KINDS: Objective(p95_ms=20)}, best_connections=None)
 
     assert {each.standing for each in verdicts_of(known)} == {Standing.NOT_MEASURED}
-    assert (came_to_nothing(known), gate_of(known)) == ("no stable level", Gate.RUN_FAILED)
-    assert gate_of(searched({}, best_connections=None)) is Gate.RUN_FAILED
+    assert came_to_nothing(known) == "no stable level"
+    assert judge_run(searched({}, best_connections=None)).gate is Gate.RUN_FAILED
 
 
 @pytest.mark.parametrize(
@@ -127,7 +111,7 @@ def test_a_run_in_which_nothing_went_well_is_no_success(totals: Measured, why: s
     known = replace(record(), totals={ALL_KINDS: totals})
 
     assert came_to_nothing(known) == why
-    assert gate_of(known) is (Gate.RUN_FAILED if why else Gate.PASSED)
+    assert judge_run(known).gate is (Gate.RUN_FAILED if why else Gate.PASSED)
 
 
 def test_why_a_run_failed_is_not_that_it_came_to_nothing() -> None:

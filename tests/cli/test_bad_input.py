@@ -94,7 +94,7 @@ def test_a_pool_or_run_that_is_not_there(tmp_path: Path, empty: str, command: st
         ("beats show p 4", "pool 'p' has no beat 4; see: drumbeat beats list p"),
         ("beats show r1", "pool 'r1' has no beat yet; see: drumbeat beats list r1"),
         ("logs list p --level loud", "expected --level to be one of DEBUG, INFO, WARNING, ERROR, CRITICAL, got 'loud'"),
-        ("store prune --older-than soon", "expected a duration such as 90s, 12h or 30d, got 'soon'"),
+        ("store prune --older-than soon", "expected a duration such as 200ms, 90s, 12h or 30d, got 'soon'"),
         ("events list p --after 99999999999999999999", "SQLite cannot keep this value"),
     ],
 )

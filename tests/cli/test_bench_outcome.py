@@ -44,7 +44,7 @@ def test_a_run_whose_every_operation_failed_says_so_and_with_which_error(capsys:
 
     said = printed(known, capsys)
 
-    assert "a run COMPLETED (DURATION): every operation failed\n" in said
+    assert "a run COMPLETED (DURATION)\nverdict: FAILED: every operation failed\n" in said
     assert "most frequent error: DATABASE_ERROR 42P01, 10 of 10: no such table\n" in said
 
 
@@ -63,7 +63,7 @@ def test_a_search_without_a_stable_level_is_no_success(capsys: pytest.CaptureFix
     found = {"best_connections": None, "message": "No stable level: it failed"}
     known = replace(plain, results=(replace(plain.results[0], find_max_result=found),))
 
-    assert "search COMPLETED (DURATION): no stable level\n" in printed(known, capsys)
+    assert "search COMPLETED (DURATION)\nverdict: FAILED: no stable level\n" in printed(known, capsys)
 
 
 def test_seconds_are_printed_as_plain_numbers(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """bench executions, compare and regress: which run is meant, and why nothing is shown."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,14 @@ def test_the_command_that_runs_a_new_template_can_be_pasted(tmp_path: Path) -> N
 
     assert said.code == 0
     assert said.output.endswith("""run it with: drumbeat bench run 'it'"'"'s odd; rm -rf'\n""")
+
+
+def test_the_trend_of_a_kind_of_run_is_told_oldest_first(store: str) -> None:
+    told = json.loads(invoke("bench", "trend", "bare", "--json", store=store).output)
+    shown = invoke("bench", "trend", "bare", "--limit", "2", store=store).output
+
+    assert [each["run_id"] for each in told["runs"]] == ["loaded", "filed", "bare"]
+    assert {each["verdict"] for each in told["runs"]} == {"NO_OBJECTIVE"}
+    assert (told["trends"]["operations/s"]["runs"], told["trends"]["operations/s"]["steadiness"]) == (3, "stable")
+    assert "loaded" not in shown
+    assert "from run to run" in shown

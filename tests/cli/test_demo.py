@@ -1,5 +1,6 @@
 """The demos, with real processes: each tells its story, gives its reasons and leaves nothing behind."""
 
+import json
 import re
 import signal
 import tempfile
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli.given import PATIENCE, Said, drumbeat, eventually, processes_of, ran, started, workers_of
+from drumbeat.cli.demo import say_where
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +29,7 @@ def told(folder: Path) -> Said:
 
 def decisions(told: Said) -> list[str]:
     _, _, listed = told.output.partition("What the controller decided, and why\n")
-    return [line.split("  ", 2)[2] for line in listed.splitlines() if line.startswith("  ")]
+    return [line.split("  ", 2)[2] for line in listed.partition("\n\n")[0].splitlines()]
 
 
 def test_the_demo_ends_well(told: Said) -> None:
@@ -69,10 +71,21 @@ def test_the_demo_says_how_often_nothing_was_to_be_done(told: Said) -> None:
     assert re.search(r"^\d+ beats; in \d+ of them nothing was to be done \(.+\)\.$", told.output, re.MULTILINE)
 
 
-def test_the_demo_leaves_nothing_behind(told: Said, folder: Path) -> None:
+def hinted_store(said: Said) -> str:
+    """The store that the demo says to open in the dashboard."""
+    found = re.search(r"^  drumbeat serve --store (\S+)$", said.output, re.MULTILINE)
+    assert found is not None, said
+    return found[1]
+
+
+def test_the_demo_leaves_no_process_and_keeps_its_store_for_the_dashboard(told: Said, folder: Path) -> None:
     assert told.code == 0
     assert processes_of(folder) == []
-    assert list(folder.iterdir()) == []
+    assert [each.name for each in folder.iterdir()] == ["drumbeat-demo"]
+    page = re.search(r"^  then http://127.0.0.1:8321/fleet/(\S+)$", told.output, re.MULTILINE)
+    assert page is not None
+    assert hinted_store(told) == f"sqlite:///{folder}/drumbeat-demo/drumbeat.db"
+    assert page[1] in ran("pools", "list", "--store", hinted_store(told), cwd=folder).output
 
 
 def test_the_demo_can_use_another_store(tmp_path: Path, postgres_url: str) -> None:
@@ -111,3 +124,23 @@ def test_the_bench_demo_finds_a_knee_and_leaves_a_report(tmp_path: Path) -> None
     assert "<svg" in (tmp_path / "drumbeat-demo.html").read_text(encoding="utf-8")
     assert processes_of(tmp_path) == []
     assert list(inside.iterdir()) == []
+    run_id = re.search(r"^  then http://127.0.0.1:8321/runs/(\S+)$", said.output, re.MULTILINE)
+    assert run_id is not None
+    kept = ran("bench", "list", "--store", hinted_store(said), "--json", cwd=tmp_path)
+    assert [(each["run_id"], each["status"]) for each in json.loads(kept.output)] == [(run_id[1], "COMPLETED")]
+
+
+def test_a_password_of_the_store_is_not_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    say_where("postgresql://me:secret@localhost/db", "/runs/run-1", tmp_path)
+
+    assert "secret" not in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+
+    said = ran("demo", "fleet", "--folder", "file", cwd=tmp_path)
+
+    assert (said.code, said.output) == (1, "")
+    assert "expected to keep the demo in" in said.errors
+    assert "--folder" in said.errors

@@ -1,5 +1,6 @@
 """drumbeat fleet: simulate, plan, beat, explain, replay and people's hands, from the command line."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,14 @@ from typing import Any
 import pytest
 
 from cli.given import Said, drumbeat, eventually, invoke, ran
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId
+from drumbeat.spawn.fake import FakeSpawner, ListFails
+from drumbeat.store import open_store
+from drumbeat.store.contract.given import active
 
 FIGURES = {
     "policy",
@@ -40,6 +48,8 @@ def test_a_simulation_tells_cost_and_wait(trace: Path) -> None:
     assert found.keys() >= FIGURES
     assert (found["policy"], found["jobs"], found["spawn_lag_s"]) == ("lag_aware", 100, 120)
     assert found["cost_ratio"] == pytest.approx(found["worker_hours"] / found["oracle_hours"])
+    assert found["warm"].keys() >= FIGURES
+    assert found["warm"]["wait_p95_s"] < found["wait_p95_s"]
 
 
 def test_settings_change_a_simulation(trace: Path) -> None:
@@ -61,6 +71,7 @@ def test_a_simulation_is_drawn_for_people(trace: Path, tmp_path: Path) -> None:
     said = invoke("fleet", "simulate", "--trace", str(trace), "--plot", str(tmp_path / "plot.svg"))
 
     assert "cost_ratio" in said.output
+    assert said.output.split()[:2] == ["cold", "warm"]
     assert " workers " in said.output
     assert (tmp_path / "plot.svg").read_text().startswith("<svg")
 
@@ -106,7 +117,7 @@ def policy_of(url: str) -> Any:
 
 
 def test_a_fleet_changes_only_in_what_is_given_and_says_in_what(url: str) -> None:
-    invoke("fleet", "create", "p", "--provider", "runpod", *PRICED, store=url)
+    invoke("fleet", "create", "p", "--set", "needs_gpu=true", *PRICED, store=url)
     before = policy_of(url)
 
     said = invoke("fleet", "create", "p", "--set", "max_workers=5", "--set", "idle_timeout=5m", store=url).output
@@ -114,6 +125,15 @@ def test_a_fleet_changes_only_in_what_is_given_and_says_in_what(url: str) -> Non
     assert "pool p, changed: max_workers 10 → 5, idle_timeout 600 s → 300 s" in said
     assert policy_of(url) == before | {"max_workers": 5, "idle_timeout_seconds": 300.0}
     assert "pool p, changed: nothing" in invoke("fleet", "create", "p", store=url).output
+
+
+def test_a_fleet_is_told_how_long_its_jobs_take(url: str, trace: Path) -> None:
+    invoke("fleet", "create", "p", "--expected-service", "90s", store=url)
+
+    assert policy_of(url)["expected_service_seconds"] == 90
+    assert simulated(trace, "--expected-service", "45s")["wait_mean_s"] <= simulated(trace)["wait_mean_s"]
+    with pytest.raises(InvalidSettings, match="expected_service"):
+        invoke("fleet", "create", "p", "--expected-service", "soon", store=url)
 
 
 def test_a_fixed_fleets_workers_are_changed(url: str) -> None:
@@ -134,6 +154,8 @@ def test_a_pool_that_nobody_made_a_fleet_keeps_its_workers(url: str, command: st
     ("settings", "said"),
     [
         (["file=x"], "has no file"),
+        (["max_worker=1"], r"has no max_worker; did you mean max_workers\?"),
+        (["provider=runpod"], "got one of kind sqlite, which only this machine has; use PostgreSQL or Redis"),
         (["max_per_day=0.01"], "set price_per_hour, or drop the ceiling"),
         (["provider=gcp"], "expected the provider local or runpod"),
         (["needs_gpu=perhaps"], "needs_gpu to be true or false"),
@@ -216,6 +238,17 @@ def test_a_fleet_is_watched(url: str) -> None:
     assert "0.000 of 5 this day" in after
 
 
+def test_a_provider_is_tried_again(url: str) -> None:
+    invoke("fleet", "create", "p", "--policy", "fixed", "--set", "workers=0", store=url)
+    invoke("pool", "create", "jobs", store=url)
+
+    assert "its next beat asks the provider again" in invoke("fleet", "retry", "p", store=url).output
+    assert json.loads(invoke("fleet", "retry", "p", "--json", store=url).output)["pool_id"] == "p"
+    assert "ForgetRefusals: a person asked at" in invoke("fleet", "plan", "p", store=url).output
+    with pytest.raises(InvalidInput, match="drumbeat fleet create jobs"):
+        invoke("fleet", "retry", "jobs", store=url)
+
+
 def test_what_is_not_there_is_named(url: str, empty: str) -> None:
     with pytest.raises(NotFound):
         invoke("fleet", "status", "nobody", store=empty)
@@ -250,3 +283,74 @@ def test_a_fleet_beats_explains_itself_and_lets_go(tmp_path: Path) -> None:
     finally:
         fleet("drain", "p", "--within", "1s")
         eventually(ended, "no worker is left")
+
+
+def test_whoever_is_told_to_leave_is_shown_as_terminating(url: str) -> None:
+    """At once, while its row still says active; its namesakes in two other pools stay as they are."""
+
+    async def prepare() -> None:
+        async with open_store(url) as store:
+            for name in ("p", "q", "r"):
+                await active(store, await store.pools.get(PoolId(name)), WorkerId("worker-0"))
+
+    for name in ("p", "q", "r"):
+        invoke("fleet", "create", name, "--policy", "fixed", "--set", "workers=1", store=url)
+    asyncio.run(prepare())
+    invoke("fleet", "drain", "p", "worker-0", "--within", "1h", store=url)
+
+    for name, standing, leaves in (("p", "terminating", True), ("q", "active", False), ("r", "active", False)):
+        said = invoke("fleet", "status", name, store=url).output
+        (told,) = json.loads(invoke("fleet", "status", name, "--json", store=url).output)["workers"]
+        (row,) = json.loads(invoke("fleet", "workers", name, "--json", store=url).output)
+        assert f"worker-0 {standing} (healthy, 0 jobs" in said
+        assert ("1 live workers, 1 of them terminating" in said, ", leaves by 2" in said) == (leaves, leaves)
+        assert (told["status"], told["terminating"], row["terminating"]) == ("active", leaves, leaves)
+        assert standing in invoke("fleet", "workers", name, store=url).output
+        assert f"fleet {name} · 1 {standing}" in invoke("fleet", "watch", name, "--once", store=url).output
+
+
+@pytest.mark.parametrize("how", ["for people", "--json"])
+def test_a_plan_and_a_beat_never_hide_a_failing_provider(url: str, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    invoke("fleet", "create", "p", "--policy", "fixed", "--set", "workers=0", store=url)
+    spawner = FakeSpawner(SystemClock(), [ListFails(reason="HTTP 401: invalid bearer token", times=2)])
+    monkeypatch.setattr(ControlPlane, "spawner", lambda plane, provider: spawner)
+    words = () if how == "for people" else (how,)
+
+    plan = invoke("fleet", "plan", "p", *words, store=url)
+    beat = invoke("fleet", "beat", "p", store=url)
+    after = invoke("fleet", "plan", "p", *words, store=url)
+
+    assert (plan.code, beat.code, after.code) == (1, 1, 0)
+    assert "HTTP 401: invalid bearer token" in plan.output
+    assert json.loads(beat.output)["provider_error"] == "pool p: HTTP 401: invalid bearer token"
+    assert (
+        "alarm: the provider gave no list of its instances: pool p: HTTP 401"
+        in invoke("fleet", "status", "p", store=url).output
+    )
+
+
+def test_a_worker_may_be_exempt_from_capacity(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three pools whose workers have the same name, one: there another is started for it, and it is not sent away."""
+    spawner = FakeSpawner(SystemClock())
+    monkeypatch.setattr(ControlPlane, "spawner", lambda plane, provider: spawner)
+
+    async def prepare() -> None:
+        async with open_store(url) as store:
+            for name in ("p", "q", "r"):
+                await active(store, await store.pools.get(PoolId(name)), WorkerId("worker-0"))
+
+    def spawned(name: str) -> int:
+        return int(json.loads(invoke("fleet", "beat", name, store=url).output)["actions"]["workers_spawned"])
+
+    for name in ("p", "q", "r"):
+        invoke("fleet", "create", name, "--policy", "fixed", "--set", "workers=1", store=url)
+    asyncio.run(prepare())
+    invoke("fleet", "exempt", "p", "worker-0", store=url)
+
+    assert "worker-0 active (healthy, 0 jobs, exempt from capacity)" in invoke("fleet", "status", "p", store=url).output
+    assert [spawned(name) for name in ("p", "q", "r")] == [1, 0, 0]
+    invoke("fleet", "exempt", "p", "worker-0", "--off", store=url)
+    told = json.loads(invoke("fleet", "beat", "p", store=url).output)
+    assert told["actions"]["workers_terminated"] == 1
+    with pytest.raises(NotFound):
+        invoke("fleet", "exempt", "p", "nobody", store=url)

@@ -130,6 +130,19 @@ def test_status_shows_counts_and_pause(url: str) -> None:
     assert "is paused until it is resumed" in invoke("pool", "pause", "p", store=url).output
 
 
+def test_status_and_explain_name_jobs_without_a_handler(url: str) -> None:
+    invoke("pool", "create", "p", "--handler", "resize=m:f", store=url)
+    ids = [invoke("pool", "push", "p", "1", "--type", "x", store=url).output.strip() for _ in range(2)]
+    invoke("pool", "push", "p", "1", "--type", "resize", store=url)
+
+    add = "drumbeat pool create p --update --handler x=module:function"
+    assert f"2 jobs of type 'x' wait: no handler; add one with: {add}" in invoke("pool", "status", "p", store=url).output
+    assert told(url, "status", "p")["unhandled"] == {"x": 2}
+    assert told(url, "explain", "p", ids[0])["reasons"][0]["says"] == (
+        f"the pool has no handler for type 'x'; it has: resize; add one with: {add}"
+    )
+
+
 def test_a_job_is_shown_explained_cancelled_and_requeued(url: str) -> None:
     (job_id,) = pushed(url, {"a": 1})
 
@@ -177,6 +190,46 @@ def test_a_pool_is_changed_only_when_asked_to(url: str) -> None:
     policy = told(url, "create", "p", "--handler", "m:f", "--update")["policy"]
     assert policy.pop("mended_at")
     assert policy == {"concurrency": 4, "handlers": {"": "m:f"}}
+
+
+def test_durations_are_shown_as_people_say_them(url: str) -> None:
+    options = ("--delay", "45d", "--timeout", "200ms", "--backoff", "1.5s", "--group", "g", "--group-rate", "10/1m")
+    job_id = invoke("pool", "push", "p", "1", *options, store=url).output.strip()
+
+    shown = invoke("pool", "show", "p", job_id, store=url).output
+    assert "backoff: first 1.5 s, factor 2.0, most 10 min, jitter 0.1\n" in shown
+    assert "timeout: 200 ms\n" in shown
+    assert "group_rate: count 10, per 60.0 s\n" in shown
+    assert "45 days from now" in invoke("pool", "explain", "p", job_id, store=url).output
+
+
+def test_an_update_changes_what_is_given_though_it_is_the_usual_value(url: str) -> None:
+    usual = ("--mode", "drain", "--concurrency", "1", "--executor", "async", "--max-workers", "10", "--heartbeat", "30s")
+    invoke("pool", "create", "p", "--mode", "loop", "--concurrency", "4", "--executor", "threads", "--lease", "5m",
+           "--max-workers", "3", "--heartbeat", "5s", store=url)  # fmt: skip
+
+    kept, made = told(url, "create", "p", "--update"), told(url, "create", "p", "--update", *usual)
+
+    assert (kept["policy"]["concurrency"], kept["thresholds"]["heartbeat_every"]) == (4, "PT5S")
+    assert made["policy"] == {
+        "mode": "drain", "concurrency": 1, "executor": "async", "lease": 300.0, "max_workers": 10,
+    }  # fmt: skip
+    found = made["thresholds"]
+    assert [found[name] for name in ("heartbeat_every", "stale_after", "lost_after")] == ["PT30S", "PT60S", "PT120S"]
+
+
+def test_single_handlers_are_added_replaced_and_removed(url: str) -> None:
+    invoke("pool", "create", "p", "--handler", "a=m:f", "--handler", "b=m:f", "--handler", "m:any", store=url)
+
+    changed = told(url, "create", "p", "--update", "--handler", "a=m:g", "--handler", "c=m:h", "--remove-handler", "b")
+    specific = told(url, "create", "p", "--update", "--remove-handler", "")
+
+    assert changed["policy"]["handlers"] == {"a": "m:g", "c": "m:h", "": "m:any"}
+    assert specific["policy"]["handlers"] == {"a": "m:g", "c": "m:h"}
+    with pytest.raises(InvalidInput, match="expected to remove the handler of a type that has one \\('a', 'c'\\), got 'b'"):
+        invoke("pool", "create", "p", "--update", "--remove-handler", "b", store=url)
+    with pytest.raises(InvalidInput, match="expected --remove-handler together with --update"):
+        invoke("pool", "create", "q", "--remove-handler", "b", store=url)
 
 
 @pytest.mark.parametrize(

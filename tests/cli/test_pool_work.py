@@ -83,7 +83,7 @@ def test_a_failed_job_is_work_too(shop: Shop) -> None:
     said = shop.work("--once", "--handler", f"{HERE}:fail")
 
     assert (said.code, shop.status(job_id)) == (0, JobStatus.POISONED)
-    assert "worked on 1 jobs, 1 failed" in said.errors
+    assert "worked on 1 job: 0 finished, 1 failed" in said.errors
 
 
 @pytest.mark.parametrize("executor", ["async", "threads", "processes"])
@@ -124,6 +124,29 @@ def test_a_killed_workers_job_comes_back_and_is_done_once(shop: Shop, executor: 
 
     job = shop.pool.job(job_id)
     assert (job.attempts, job.crashes, job.failures, shop.times_begun()) == (2, 1, 0, 2)
+
+
+def test_a_drain_takes_over_what_silent_workers_let_run_out(shop: Shop) -> None:
+    ids = shop.pool.push_many(range(60))
+    shop.pool.claim_many(60, lease=1, worker_id="silent")
+    eventually(lambda: shop.pool.explain(ids[0]).why == "stranded", "its lease runs out")
+
+    said = shop.work("--drain", "--handler", f"{HERE}:echo", "--concurrency", "4")
+
+    assert (said.code, {shop.status(job_id) for job_id in ids}) == (0, {JobStatus.DONE}), said.errors
+    assert said.errors.endswith("worked on 60 jobs: 60 finished, 0 failed\n")
+
+
+def test_a_job_that_outlasts_the_grace_is_given_back(shop: Shop) -> None:
+    job_id = shop.slow_job()
+    with shop.worker("--handler", f"{HERE}:mark_and_wait", "--executor", "processes", "--grace", "200ms") as process:
+        eventually(lambda: shop.times_begun() == 1, "the job has begun")
+        process.send_signal(signal.SIGTERM)
+        said = ended(process)
+
+    job = shop.pool.job(job_id)
+    assert (said.code, job.status, job.attempts, job.failures) == (0, JobStatus.PENDING, 0, 0), said.errors
+    assert "worked on 1 job: 0 finished, 0 failed, 1 cancelled, given back" in said.errors
 
 
 def _is_alive(pid: int) -> bool:

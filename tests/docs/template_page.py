@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from drumbeat.bench.template import TemplateDocument
+from drumbeat.bench.value_sources import documented
 
 PAGE = Path(__file__).parents[2] / "docs" / "templates.md"
 MARK = "<!-- From here on written by: python tests/docs/template_page.py -->\n"
@@ -35,7 +36,25 @@ def _block_within(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 
 
 def reference() -> str:
-    """One table."""
+    """One table of fields, one of the sources of values."""
+    return "\n".join([_fields_table(), "## Value sources", "", _sources_table()])
+
+
+def _sources_table() -> str:
+    rows = [
+        f"| {f'`{name}`' if not field else ''} | {f'`{field}`' if field else ''} | {_plain(field, default)} | {meaning} |"
+        for name, field, default, meaning in documented()
+    ]
+    return "\n".join(["| source | field | default | meaning |", "|---|---|---|---|", *rows, ""])
+
+
+def _plain(field: str, default: str) -> str:
+    if not field:
+        return ""
+    return {"": "required", "None": "–"}.get(default, f"`{default}`")
+
+
+def _fields_table() -> str:
     rows = [f"| `{path}` | {_default(info)} | {info.description or '–'} |" for path, info in fields()]
     return "\n".join(["| field | default | meaning |", "|---|---|---|", *rows, ""])
 

@@ -5,7 +5,8 @@ import typer
 from docs.cli_page import COMPLETION, MARK, commands, options, reference
 from docs.pages import page, quoted, rows, section
 from drumbeat.cli import main
-from drumbeat.settings import DEFAULT_FILE, DEFAULT_STORE, STATE_DIR_VARIABLE, STORE_VARIABLE
+from drumbeat.core.retention import FOR_EVER, USUAL, read_retention
+from drumbeat.settings import DEFAULT_FILE, DEFAULT_STORE, RETENTION_VARIABLE, STATE_DIR_VARIABLE, STORE_VARIABLE
 
 
 def test_the_commands_are_written_as_they_are() -> None:
@@ -45,4 +46,6 @@ def test_every_setting_is_there() -> None:
     told = section(page("cli"), "## Settings")
 
     assert {STORE_VARIABLE, STATE_DIR_VARIABLE, DEFAULT_STORE, str(DEFAULT_FILE)} <= quoted(told)
-    assert [row[:2] for row in rows(told)] == [["`store`", f"`{STORE_VARIABLE}`"], ["`state_dir`", f"`{STATE_DIR_VARIABLE}`"]]
+    wanted = {"store": STORE_VARIABLE, "state_dir": STATE_DIR_VARIABLE, "retention": RETENTION_VARIABLE}
+    assert [row[:2] for row in rows(told)] == [[f"`{name}`", f"`{variable}`"] for name, variable in wanted.items()]
+    assert read_retention(rows(told)[2][2].strip("`"), FOR_EVER) == USUAL

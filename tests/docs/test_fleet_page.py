@@ -12,6 +12,7 @@ from drumbeat.core.errors import InvalidSettings
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.model.bounds import NEVER_ZERO
 from drumbeat.fleet.settings import _SCHEDULE, load_policy, read_policy
+from drumbeat.web.api.metrics_fleet import FLEET_HELP
 
 SETTINGS = section(page("fleet"), "## Settings")
 (EXAMPLE,) = re.findall(r"```yaml\n(.*?)```", SETTINGS, re.DOTALL)
@@ -46,3 +47,9 @@ def test_what_the_page_says_of_times_is_so() -> None:
     for name in (*NEVER_ZERO, "every"):
         with pytest.raises(InvalidSettings, match=name):
             read_policy({name: 0})
+
+
+def test_every_metric_of_a_fleet_is_there() -> None:
+    told = quoted(section(page("fleet"), "## Metrics"))
+
+    assert sorted(FLEET_HELP) == sorted(name for name in told if name in FLEET_HELP)

@@ -8,11 +8,11 @@ from docs.pages import page, quoted, rows, section
 from drumbeat.bench.compare import changes
 from drumbeat.bench.compare.changes import Bounds
 from drumbeat.bench.model import Action, GuardrailMode, LoadMode, ScalingMode
+from drumbeat.bench.model.verdict import Gate, RunVerdict
 from drumbeat.bench.modes.stability import Outcome
 from drumbeat.bench.orchestrator import BRISKLY, EVERY, LEASE
 from drumbeat.bench.report import FORMATS
 from drumbeat.bench.values import VIRTUAL_SLOTS
-from drumbeat.bench.verdicts import Gate
 from drumbeat.cli.bench_outcome import form_of
 from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.core.run import RUN_ENDED, Phase, RunStatus
@@ -58,9 +58,16 @@ def test_every_outcome_of_a_step_is_there() -> None:
 
 
 def test_every_exit_code_is_there() -> None:
-    told = {int(row[0]) for row in rows(section(TOLD, "### Service levels and exit codes"))}
+    told = [row for row in rows(section(TOLD, "### Service levels and exit codes")) if row[0].isdigit()]
 
-    assert told == set(Gate)
+    assert {int(row[0]) for row in told} == set(Gate)
+
+
+def test_every_verdict_of_a_run_is_there_with_its_exit_codes() -> None:
+    told = [row for row in rows(section(TOLD, "### Service levels and exit codes")) if not row[0].isdigit()]
+
+    assert {row[0].strip("`") for row in told} == set(RunVerdict)
+    assert {int(row[2]) for row in told} <= set(Gate)
 
 
 def test_every_form_of_a_report_is_there() -> None:

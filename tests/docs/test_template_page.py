@@ -7,9 +7,9 @@ import pytest
 
 from docs.pages import page, rows, section
 from docs.template_page import MARK, fields, reference
-from drumbeat.bench.config import _VALUES
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.template import parse, plan_of
+from drumbeat.bench.value_sources import SOURCES
 
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", page("templates"), re.DOTALL)
 HOST = HostCapacity(cpu_cores=4, memory_gb=16)
@@ -42,7 +42,7 @@ def test_every_way_to_say_a_workload_is_there() -> None:
 def test_every_source_of_values_is_there() -> None:
     told = section(page("templates"), "## Workload")
 
-    assert all(f"`{name}`" in told for name in _VALUES)
+    assert all(f"`{name}`" in told for name in SOURCES)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import WorkerId, WorkerStatus
-from e2e.bench import Bench, bench, document, fill, left, output
+from e2e.bench import Bench, bench, document, fill, left, output, sql
 from e2e.processes import eventually
 from servers.postgres import PostgresServer
 from thorough import THOROUGH
@@ -80,6 +80,19 @@ async def test_ctrl_c_cancels_the_run_and_leaves_nobody(postgres_url: str, tmp_p
     assert "Traceback" not in err
 
 
+async def test_workers_left_by_a_killed_orchestrator_end_when_the_run_is_stopped(postgres_url: str, tmp_path: Path) -> None:
+    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path) as made:
+        command = made.run(document(await fill(postgres_url), timing={"warmup_seconds": 0, "duration_seconds": 600}), "--json")
+        await made.all_active(2)
+        command.kill()
+        code, out, err = await output(made.command("stop", (await made.the_run()).run_id))
+        run = await made.the_run()
+
+    assert (code, run.status) == (0, RunStatus.CANCELLED), err
+    assert f"{run.run_id} is CANCELLED" in out
+    assert not left(run.run_id)
+
+
 async def test_a_worker_killed_means_what_the_policy_says(new_database: Callable[[], str], tmp_path: Path) -> None:
     async def go(policy: str, status: RunStatus, reason: str, code: int, workers: int) -> None:
         folder = tmp_path / policy.replace(":", "-")
@@ -101,6 +114,42 @@ async def test_a_worker_killed_means_what_the_policy_says(new_database: Callable
         go("tolerate:1", RunStatus.COMPLETED, "DURATION", 0, 2),
         go("replace", RunStatus.COMPLETED, "DURATION", 0, 3),
     )
+
+
+async def test_sharded_workers_ask_for_keys_of_their_own_partition(postgres_url: str, tmp_path: Path) -> None:
+    await sql(postgres_url, "CREATE TABLE asked (k bigint, client int)")
+    asked = {
+        "kind": "ASK",
+        "weight": 100,
+        "sql": "INSERT INTO asked (k, client) VALUES ($1, pg_backend_pid())",
+        "values": [{"key": {"low": 1, "high": 1000}}],
+    }
+    sharding = {"enabled": True, "total_partitions": 2, "key_column": "K", "key_range": [1, 1000]}
+    given = document(postgres_url, workload={"operations": [asked], "think_time_ms": 20}, sharding=sharding)
+    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path) as made:
+        code, _, err = await output(made.run(given, "--json"))
+
+    assert code == 0, err
+    mixed = "SELECT count(*) FROM (SELECT client FROM asked GROUP BY client HAVING min(k) <= 500 AND max(k) > 500) both_halves"
+    assert await sql(postgres_url, mixed) == 0
+    assert await sql(postgres_url, "SELECT count(DISTINCT k <= 500) FROM asked") == 2
+
+
+async def test_a_missed_throughput_ends_run_and_watch_with_the_same_code(postgres_url: str, tmp_path: Path) -> None:
+    """Eight connections that sleep between operations never reach a million operations a second."""
+    missed = document(
+        await fill(postgres_url), load_mode="QPS", target_qps=1_000_000, timing={"warmup_seconds": 0, "duration_seconds": 3}
+    )
+    async with bench(f"sqlite:///{tmp_path}/drumbeat.db", tmp_path) as made:
+        attached, told, err = await output(made.run(missed, "--json"))
+        started, out, _ = await output(made.run(missed, "--json", "--detach"))
+        watching = made.command("watch", json.loads(out)["run_id"], "--exit-status")
+        await output(made.command("orchestrate", "--once"))
+        detached, shown, _ = await output(watching)
+
+    assert (attached, started, detached) == (4, 0, 4), err
+    assert json.loads(told)["verdict"] == "MISSED"
+    assert "verdict: MISSED: throughput: " in shown
 
 
 async def test_a_store_that_is_away_in_the_middle_and_at_the_end_costs_no_operation(

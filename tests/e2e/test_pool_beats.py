@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from drumbeat.control_plane import ControlPlane, open_control_plane
-from drumbeat.core.job import Job, JobStatus, NewJob
+from drumbeat.core.job import Backoff, Job, JobStatus, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerStatus
+from drumbeat.pool.due import is_watched
 from drumbeat.settings import Settings
 from e2e.processes import cleared_away, eventually
 
@@ -29,6 +30,13 @@ import os, signal, time
 
 def nap(payload):
     time.sleep(payload["seconds"])
+    return payload
+
+def flaky(payload):
+    tried = f"tried-{payload['n']}"
+    if not os.path.exists(tried):
+        open(tried, "w").close()
+        raise RuntimeError("not yet")
     return payload
 
 def die(payload):
@@ -127,6 +135,22 @@ def most_at_once(rows: Sequence[Worker]) -> int:
     return most
 
 
+async def test_retries_and_delayed_jobs_start_workers_without_cron(url: str, tmp_path: Path) -> None:
+    async with place(url, tmp_path, "flaky") as here:
+        await here.push(2, backoff=Backoff(first=timedelta(seconds=2)))
+        await here.plane.store.queue.push(POOL, [NewJob(payload={"n": 2}, delay=timedelta(seconds=3))])
+
+        await here.run("pool", "check", POOL)
+        await eventually(lambda: here.all_done(3), 90, "each was tried again, and nobody is left")
+        await eventually(lambda: unwatched(here), 60, "whoever watched the pool leaves when nothing is pending")
+
+        assert [(job.attempts, job.failures) for job in await here.jobs()] == [(2, 1)] * 3
+
+
+async def unwatched(here: Place) -> bool:
+    return not await is_watched(here.plane.store, POOL)
+
+
 async def test_ten_jobs_are_done_by_at_most_three_workers_after_one_check(url: str, tmp_path: Path) -> None:
     async with place(url, tmp_path) as here:
         await here.push(10)
@@ -179,9 +203,9 @@ async def test_a_killed_workers_job_is_taken_back_by_the_reaper_and_done_by_anot
 
         async def is_reaped() -> bool:
             await here.run("pool", "reap")
-            return (await here.workers())[0].status is WorkerStatus.LOST
+            return (await here.workers())[0].status is WorkerStatus.ERROR
 
-        await eventually(is_reaped, 60, "the worker is called lost")
+        await eventually(is_reaped, 60, "its process is seen to be over, long before it is silent for too long")
 
         (job,) = await here.jobs()
         assert (job.status, job.crashes, job.attempts) == (JobStatus.PENDING, 1, 1)

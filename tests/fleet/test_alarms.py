@@ -1,11 +1,13 @@
 """What somebody should look at: many starts at once, a queue that jumps, a limit that nobody can keep."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import FleetState, FleetView
+from drumbeat.fleet.outcome import with_outcome
 from fleet.given import job, queued, ready_worker, seconds
 
 
@@ -30,9 +32,42 @@ def test_a_queue_that_jumps_is_told(before: int | None, ready: int, told: list[s
     assert decide(after(before, ready)).summary.get("alarms", []) == told
 
 
-@pytest.mark.parametrize(("most", "told"), [(2, []), (3, ["3 workers are started in one beat"])])
-def test_many_starts_at_once_are_told(most: int, told: list[str]) -> None:
-    assert decide(queued(ready=100, max_workers=most)).summary.get("alarms", []) == told
+def deeds(*errors: str | None) -> list[dict[str, Any]]:
+    return [
+        {"type": "Spawn", "worker_id": f"worker-{n}", "is_new": True, **({"error": error} if error else {})}
+        for n, error in enumerate(errors)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("done", "told", "counted"),
+    [
+        (deeds(None, None), [], (2, 0)),
+        (deeds(None, None, None), ["3 workers were started in one beat"], (3, 0)),
+        (
+            deeds("worker-0: HTTP 401: no", "not tried: it failed", "not tried: it failed"),
+            ["3 workers could not be started: worker-0: HTTP 401: no"],
+            (0, 1),
+        ),
+        (
+            [*deeds(None, "worker-1: full"), {"type": "Reap", "worker_id": "worker-7", "error": "the provider refused"}],
+            ["1 worker could not be started: worker-1: full", "1 other action failed: Reap worker-7: the provider refused"],
+            (1, 1),
+        ),
+    ],
+)
+def test_alarms_tell_what_became_of_starts(done: list[dict[str, Any]], told: list[str], counted: tuple[int, int]) -> None:
+    found = with_outcome(decide(queued(ready=100, max_workers=3)).summary, done)
+
+    assert found.get("alarms", []) == told
+    assert (found["actions"]["workers_spawned"], found["spawns_failed"]) == counted
+
+
+def test_a_provider_that_gives_no_list_is_told() -> None:
+    told = decide(queued(ready_worker(0), instances_partial=True, unlisted="RunPod: GET /v2/pods: HTTP 401: no")).summary
+
+    assert told["alarms"] == ["the provider gave no list of its instances: RunPod: GET /v2/pods: HTTP 401: no"]
+    assert told["provider_error"] == "RunPod: GET /v2/pods: HTTP 401: no"
 
 
 @pytest.mark.parametrize("told", [None, 260, 300])

@@ -1,14 +1,15 @@
 """Worker faults open the breaker, provider faults make the provider be left alone; neither is taken for the other."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.breaker import backoff_leave, breaker_leave, cause_of, delay, fault, next_backoff, next_breaker
-from drumbeat.fleet.decide import step
+from drumbeat.fleet.decide import decide, step
+from drumbeat.fleet.explain import explain
 from drumbeat.fleet.model import (
     BackoffState,
     BreakerState,
@@ -16,11 +17,12 @@ from drumbeat.fleet.model import (
     FleetState,
     FleetView,
     LastBeat,
+    Provider,
     Spawn,
     SpawnCause,
     SpawnResult,
 )
-from fleet.given import NOW, queued, ready_worker, seconds, worker
+from fleet.given import LONG_AGO, NOW, queued, ready_worker, seconds, worker
 
 ERROR, LOST, TERMINATED = WorkerStatus.ERROR, WorkerStatus.LOST, WorkerStatus.TERMINATED
 OPEN = BreakerState(opened_at=NOW - seconds(400))
@@ -69,6 +71,26 @@ def test_when_the_breaker_opens(rows: list[Worker], opens: bool) -> None:
     assert (next_breaker(queued(*rows)).opened_at is not None) is opens
 
 
+def test_an_open_breaker_tells_how_many_failed_how_the_last_did_and_what_to_do() -> None:
+    rows = [*ended(4, ago=60, error="exit code 1"), *ended(1, ago=20, first=4, error="no CUDA device"), *ended(1, LOST, 40, 5)]
+    seen = queued(*rows, ready=9)
+
+    told = decide(seen).summary
+
+    opened = "the breaker opened at 12:00:00: 6 of 6 workers failed, last worker-4 error: no CUDA device"
+    assert told["alarms"] == [opened]
+    assert [limit["reason"] for limit in told["limits"] if limit["name"] == "breaker"] == [
+        f"{opened}; one is tried at 12:05:00, or with: drumbeat fleet retry p"
+    ]
+
+
+def test_a_person_need_not_await_the_breakers_rest() -> None:
+    state = FleetState(breaker=BreakerState(opened_at=NOW - seconds(10)))
+    asked, before = queued(ready=9, state=state, retry_at=NOW - seconds(5)), queued(ready=9, state=state, retry_at=LONG_AGO)
+
+    assert [sum(isinstance(each, Spawn) for each in step(seen).actions) for seen in (asked, before)] == [1, 0]
+
+
 def test_with_nothing_remembered_it_looks_further_back() -> None:
     rows = ended(5, ago=400)
 
@@ -93,7 +115,8 @@ def test_the_trial_decides() -> None:
     assert breaker_leave(queued(), OPEN).most == 1
     assert breaker_leave(on_trial(trying), next_breaker(on_trial(trying))).most == 0
     assert next_breaker(on_trial(replace(trying, ready_at=NOW))) == BreakerState()
-    assert next_breaker(on_trial(ended(1)[0])) == BreakerState(opened_at=NOW)
+    again = replace(OPEN, opened_at=NOW, faults=1, starts=1, error="worker-0 error: it went silent")
+    assert next_breaker(on_trial(ended(1)[0])) == again
     assert next_breaker(on_trial(refused(1)[0])) == replace(OPEN, trial=None)
 
 
@@ -135,6 +158,35 @@ def test_a_provider_that_says_when_is_heeded() -> None:
 def test_one_success_forgives_all() -> None:
     assert after(SpawnCause.TRANSIENT, SpawnCause.AMBIGUOUS).faults == 2
     assert after(SpawnCause.TRANSIENT, None) == BackoffState()
+
+
+REFUSED = BackoffState(
+    faults=3, cause=SpawnCause.AUTH, last_at=NOW - seconds(9), until=NOW + seconds(591), error="HTTP 401: no", asked_with="old"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked_with", "retry_at", "forgiven"),
+    [
+        ("old", None, False),
+        ("new", None, True),
+        ("", None, False),
+        ("old", NOW - seconds(8), True),
+        ("old", NOW - seconds(10), False),
+    ],
+    ids=["the same key", "another key", "a provider without one", "a person asked since", "a person asked before"],
+)
+def test_what_was_put_right_is_tried_at_once(asked_with: str, retry_at: datetime | None, forgiven: bool) -> None:
+    provider = Provider(name="runpod", asked_with=asked_with)
+    seen = queued(ready=9, state=FleetState(backoff=REFUSED), provider=provider, retry_at=retry_at)
+
+    said = "the provider failed 3 times in a row, last with auth: HTTP 401: no"
+    assert next_backoff(seen) == (BackoffState() if forgiven else REFUSED)
+    assert any(isinstance(action, Spawn) for action in step(seen).actions) is forgiven
+    assert explain(seen).provider_error == (
+        None if forgiven else f"{said}; it is asked again at 12:09:51, or with: drumbeat fleet retry p"
+    )
+    assert decide(seen).summary.get("alarms", []) == ([] if forgiven else [f"{said}; it is asked again at 12:09:51"])
 
 
 def test_refusals_are_remembered_by_the_rows_alone() -> None:

@@ -235,7 +235,7 @@ def test_a_target_comes_with_its_ramp() -> None:
     [
         (view(), "0 of 0 workers are here and none is ill"),
         (view(worker(0), worker(1), wanted=2), "2 of 2 workers are here and none is ill"),
-        (view(worker(0, status=DRAINING, drain_deadline=ASKED)), "0 of 0 workers are here, 1 are draining and none is ill"),
+        (view(worker(0, status=DRAINING, drain_deadline=ASKED)), "0 of 0 workers are here, 1 terminating and none is ill"),
         (view(worker(0), wanted=3, paused_until=ASKED), "paused until 2026-01-01 12:01:00: 1 of 3 workers are here"),
     ],
 )
@@ -243,8 +243,23 @@ def test_doing_nothing_is_explained(seen: FleetView, why: str) -> None:
     assert decide(seen).why_not == why
 
 
+@pytest.mark.parametrize("status", [WorkerStatus.SPAWNING, WorkerStatus.STARTING, WorkerStatus.ACTIVE, DRAINING])
+def test_whoever_is_told_to_leave_is_terminating_from_then_on(status: WorkerStatus) -> None:
+    told = decide(view(worker(0, status=status, drain_deadline=ASKED), worker(1), wanted=1))
+
+    assert told.summary["status"] == {
+        "queued_tasks": 0,
+        "spawning_workers": 0,
+        "active_workers": 1,
+        "terminating_workers": 1,
+        "total_workers": 2,
+    }
+    assert (told.summary["draining"], told.summary["active"]) == (1, 1)
+    assert told.why_not == "1 of 1 workers are here, 1 terminating and none is ill"
+
+
 def test_the_summary_counts_every_state() -> None:
-    rows = [worker(n, status=status, drain_deadline=ASKED) for n, status in enumerate(WorkerStatus)]
+    rows = [worker(n, status=status) for n, status in enumerate(WorkerStatus)]
 
     told = decide(view(*rows, worker(9), wanted=4)).summary
 

@@ -252,7 +252,7 @@ async def test_what_a_command_says_counts_more_than_the_environment(
     [
         ("DRUMBEAT_PROVIDER", "nope", "expected the provider local or runpod, got 'nope'"),
         ("ORCHESTRATOR_POLL_SEC", "0", "every to be 0.1 s or more"),
-        ("MAX_ACTIVE_GPUS", "1", "min_workers ≤ max_workers"),
+        ("MIN_ACTIVE_GPUS", "11", "min_workers ≤ max_workers"),
         ("MAX_ACTIVE_GPUS", "ten", "expected a number in MAX_ACTIVE_GPUS"),
     ],
 )

@@ -3,8 +3,10 @@
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from drumbeat.fleet.decide.levels import BANDS, FORGOTTEN, LEVELS, Pace, follow, least, worth
+from drumbeat.fleet.decide.levels import BANDS, FORGOTTEN, LEVELS, Pace, cost_of_keeping, follow, least, worth
 from drumbeat.fleet.model import FleetState
 
 PACE = Pace(lag=120.0, every=30.0, service=20.0)
@@ -50,8 +52,8 @@ def test_no_more_levels_are_followed_than_there_are_bands_for() -> None:
 @pytest.mark.parametrize(
     ("gaps", "again", "expected"),
     [
-        ([10.0] * 6, 150.0, 30.0),  # short gaps are bridged
-        ([5000.0] * 6, 150.0, 0.0),  # long ones are not
+        ([10.0] * 6, 150.0, 120.0),  # never shorter than a restart is worth
+        ([5000.0] * 6, 150.0, 120.0),
         ([100.0] * 5 + [5000.0], 150.0, 120.0),
         ([900.0] * 6, 2000.0, 960.0),  # the dearer it is to be without, the longer
     ],
@@ -60,13 +62,36 @@ def test_what_would_have_cost_least_is_done(gaps: list[float], again: float, exp
     assert least(120.0, gaps, again) == expected
 
 
-@pytest.mark.parametrize(("gap", "kept"), [(60.0, True), (9000.0, False)])
-def test_the_first_worker_is_kept_if_it_is_soon_needed_again(gap: float, kept: bool) -> None:
-    state = FleetState(levels=((False, 0.0),), gaps=((0, gap),) * 6)
+_GAPS = st.lists(st.floats(0, 20_000), max_size=40)
 
-    (level,) = worth(state, 30.0, 0, 1, PACE)
 
-    assert (level.idle < level.keep) is kept
+@given(gaps=_GAPS, following=st.floats(0, 50_000), restart=st.floats(1, 1000), factor=st.floats(1, 20))
+def test_keeping_costs_at_most_twice_the_best_in_hindsight(
+    gaps: list[float], following: float, restart: float, factor: float
+) -> None:
+    again = restart * factor
+    keep = least(restart, gaps, again)
+
+    every_gap = [*gaps, following]
+    best = sum(min(gap, again) for gap in every_gap)
+    assert restart <= keep
+    assert cost_of_keeping(keep, every_gap, again) <= 2 * best + 1e-6
+
+
+@pytest.mark.parametrize("gap", [60.0, 9000.0])
+@pytest.mark.parametrize("idle", [0.0, 149.0])
+def test_every_worker_is_kept_for_a_restarts_worth(gap: float, idle: float) -> None:
+    state = FleetState(levels=((False, 0.0),) * 4, gaps=tuple((n, gap) for n in range(4)) * 6)
+
+    levels = worth(state, idle, 0, 4, PACE)
+
+    assert all(level.idle < level.keep for level in levels)
+
+
+def test_a_worker_that_is_seldom_needed_is_let_go() -> None:
+    state = FleetState(levels=((False, 0.0),) * 4, gaps=tuple((n, 9000.0) for n in range(4)) * 6)
+
+    assert all(level.idle >= level.keep for level in worth(state, 400.0, 0, 4, PACE))
 
 
 def test_before_enough_is_known_a_worker_is_kept_until_that_cost_what_losing_it_would() -> None:
@@ -78,12 +103,7 @@ def test_before_enough_is_known_a_worker_is_kept_until_that_cost_what_losing_it_
     assert 0 < second.keep < first.keep, "without the second, it waits for the first"
 
 
-@pytest.mark.parametrize(("gaps", "worth_it"), [((), False), (((1, 200.0),) * 6, True), (((1, 9000.0),) * 6, False)])
-def test_one_that_is_not_here_is_worth_having_only_by_what_was_learnt(
-    gaps: tuple[tuple[int, float], ...], worth_it: bool
-) -> None:
-    state = FleetState(levels=((True, 0.0), (True, 0.0)), gaps=gaps, uses=((1, 150.0),))
+def test_nobody_is_started_for_what_was_learnt() -> None:
+    state = FleetState(levels=((True, 0.0), (True, 0.0)), gaps=((1, 200.0),) * 6, uses=((1, 150.0),))
 
-    (level,) = worth(state, 30.0, 1, 1, PACE)
-
-    assert (level.keep > 0) is worth_it
+    assert worth(state, 30.0, 1, 1, PACE) == ()

@@ -12,6 +12,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import FleetView
+from drumbeat.fleet.outcome import with_outcome
 from drumbeat.runtime.beat import encode_action
 from drumbeat.spawn.fake import AnswerLost, ListFails, SpawnFails
 from fleet.given import seconds
@@ -43,7 +44,7 @@ def replay(beat: Beat) -> None:
     assert [json.loads(json.dumps(encode_action(action))) for action in decision.actions] == [
         json.loads(json.dumps(decided(action))) for action in beat.actions
     ]
-    assert (decision.why_not, decision.summary) == (beat.why_not, beat.summary)
+    assert (decision.why_not, with_outcome(decision.summary, beat.actions)) == (beat.why_not, beat.summary)
 
 
 async def story(fleet: Fleet) -> None:

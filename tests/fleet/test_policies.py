@@ -63,22 +63,41 @@ LAG: dict[str, Any] = {"lag": 120.0, "service": 60.0}
     [
         (0, LAG, 0),
         (1, LAG, 1),
-        (3, LAG, 3),
+        (3, LAG, 1),  # one worker finds a restart's worth of work in three
+        (7, LAG, 3),
         (1, {**LAG, "busy": 1, "free_in": (30.0,)}, 1),
-        (9, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 6),  # all can begin before a new worker could, but they wait for long
+        (15, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 6),  # twice those ready by now at most, as long as they get to all
         (4, {**LAG, "busy": 3, "free_in": (30.0,) * 3}, 3),
         (90, {**LAG, "busy": 3, "idle": 1, "starting": 70, "free": 1, "free_in": (30.0,) * 73}, 74),  # enough will be here
         (1, {**LAG, "starting": 1, "free_in": (100.0,)}, 1),
-        (1, {"lag": 120.0}, 2),  # nothing is known: two are to find out
-        (4, {"lag": 120.0, "busy": 1, "free_in": (30.0,)}, 2),  # nothing is known: a worker is worth three jobs
-        (30, {"lag": 120.0}, 10),
-        (6, {**LAG, "sure": 0.04}, 12),  # and six more will have come by then
+        (6, {**LAG, "sure": 0.04}, 6),  # and twelve more will have come by the time these are begun
         (0, {**LAG, "sure": 0.04}, 0),
-        (0, {**LAG, "coming": 2}, 2),
+        (0, {**LAG, "coming": 2}, 1),
+        (4, {"lag": 120.0, "service": 600.0}, 4),  # jobs that take longer than a restart get a worker each
     ],
 )
 def test_lag_aware_asks_only_for_whom_it_cannot_wait(ready: int, scene: dict[str, Any], expected: int) -> None:
     assert desired("lag_aware", ready=ready, **scene) == expected
+
+
+@pytest.mark.parametrize(
+    ("ready", "scene", "expected"),
+    [
+        (1, {}, 2),
+        (3, {}, 3),
+        (4, {"busy": 1, "free_in": (30.0,)}, 4),
+        (3000, {}, 4),
+        (3000, {"lag": 600.0}, 4),
+        (0, {"coming": 2}, 2),
+        (30, {"rules": {"concurrency": 8}}, 4),
+        (2, {"rules": {"concurrency": 8}}, 2),
+        (0, {}, 0),
+    ],
+)
+def test_lag_aware_bets_few_workers_before_it_knows_how_long_jobs_take(
+    ready: int, scene: dict[str, Any], expected: int
+) -> None:
+    assert desired("lag_aware", ready=ready, **{"lag": 120.0, **scene}) == expected
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,10 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"max_wrokers": 3}, "has no max_wrokers"),
+        ({"max_wrokers": 3}, r"has no max_wrokers; did you mean max_workers\?$"),
+        ({"Max-Workers": 3}, r"has no Max-Workers; did you mean max_workers\?$"),
+        ({"MAX_ACTIVE_GPUS": 3}, r"has no MAX_ACTIVE_GPUS; did you mean max_workers\?$"),
+        ({"idle_timeout_seconds": 3}, r"did you mean idle_timeout\?$"),
         ({"idle_timeout": "soon"}, "expected idle_timeout as seconds or like 90s"),
         ({"idle_timeout": True}, "expected idle_timeout"),
         ({"max_workers": "many"}, "expected numbers"),
@@ -149,7 +152,7 @@ def test_schedules_are_written_as_people_write_them(tmp_path: Path) -> None:
         ({"schedules": [{"from": "08:00", "to": "18:00", "min_workers": 2.5}]}, "expected numbers"),
         ({"schedules": [{"from": "08:00", "to": "18:00", "days": 5}]}, "expected days"),
         ({"schedules": [{"from": "08:00", "to": "18:00", "days": ["monkey"]}]}, "expected days"),
-        ({"max_workers": 1}, "min_workers ≤ max_workers"),
+        ({"max_workers": 1, "min_workers": 2}, "min_workers ≤ max_workers, got 2 and 1; set both"),
         ({"schedules": "always"}, "list of schedules"),
         ({"schedules": [{"from": "08:00"}]}, "from and to"),
         ({"schedules": [{"from": 480, "to": "18:00"}]}, "in quotes"),
@@ -189,6 +192,16 @@ def test_no_time_to_drain_is_none_and_not_the_usual_time() -> None:
     limits = read_policy({"graceful_shutdown_timeout": 0}).limits(PRESETS[PoolKind.JOBS])
 
     assert limits.drain_within == seconds(0)
+
+
+@pytest.mark.parametrize("policy", ["lag_aware", "queue_ratio"])
+@pytest.mark.parametrize(("most", "bounds"), [("0", (0, 0)), ("1", (1, 1)), ("2", (2, 2)), ("3", (2, 3))])
+def test_a_maximum_below_the_usual_minimum_lowers_it(policy: str, most: str, bounds: tuple[int, int]) -> None:
+    by_variable = load_policy({"MAX_ACTIVE_GPUS": most}, policy=policy)
+    kept = load_policy({}, policy=policy).to_json()
+
+    for made in (by_variable, changed_policy(kept, {"max_workers": most}), with_settings(by_variable, {"keep_idle": 1})):
+        assert (made.min_workers, made.max_workers) == bounds
 
 
 @pytest.mark.parametrize("name", ["file", "environment"])

@@ -53,6 +53,48 @@ def test_paid_time_is_rounded_up_to_the_granule() -> None:
     assert found.cost == pytest.approx(2 * 60 / HOUR * 3)
 
 
+@pytest.mark.parametrize(
+    ("jobs", "leaves"),
+    [
+        pytest.param([(0, 5), (500, 5)], 60, id="an idle worker that is told at 30 s is paid for until 60 s"),
+        pytest.param([(0, 35), (500, 5)], 60, id="one that finishes its job between two beats, too"),
+        pytest.param([(0, 65), (500, 5)], 90, id="one that finishes later is paid for until the next beat after that"),
+    ],
+)
+def test_a_worker_is_paid_for_until_the_beat_after_it_has_left(jobs: list[tuple[float, float]], leaves: float) -> None:
+    def control(world: World) -> Orders:
+        if world.now == 30:
+            return Orders(drain=["w0"])
+        return Orders(spawn=[(f"w{world.now:.0f}", 0)]) if world.queue and not world.machines else Orders()
+
+    found = simulate(load(*jobs), control, Surroundings(spawn_lag=timedelta(seconds=10)), name="told", sleeps=False)
+
+    second = 10 + 5  # it starts for the last job at the beat at 510 s, and all ends with that job
+    assert found.spawns == 2
+    assert found.worker_hours == pytest.approx((leaves + second) / HOUR)
+
+
+def test_cold_and_warm_are_told_apart() -> None:
+    jobs = load(*[(n * 20.0, 45.0) for n in range(180)])
+
+    found = simulate_load(jobs, policy_for("lag_aware", {}), Surroundings())
+
+    cold, warm = found.outcome, found.warm
+    assert warm is not None
+    assert (cold.jobs, warm.jobs) == (180, 180)
+    assert cold.wait_p99_s > 60 > warm.wait_p99_s, "only the first jobs of all wait for a start"
+    assert cold.spawns > warm.spawns
+    assert warm.worker_hours == pytest.approx(sum(jobs.durations) / HOUR, rel=0.5)
+    assert warm.course.at[0] >= jobs.twice().arrivals[180]
+    assert found.figures()["warm"]["jobs"] == 180
+
+
+def test_a_trace_too_long_to_be_run_twice_has_no_warm_figures() -> None:
+    found = simulate_load(load((0, 60), (9e9, 60)), policy_for("lag_aware", {}), Surroundings())
+
+    assert (found.outcome.jobs, found.warm, found.figures()["warm"]) == (2, None, None)
+
+
 def test_a_worker_takes_as_many_jobs_at_once_as_it_has_places() -> None:
     jobs, around = load(*[(0, 30)] * 4), Surroundings(spawn_lag=timedelta(seconds=10))
 
@@ -102,6 +144,21 @@ def test_every_job_is_served_and_nobody_serves_without_wait_for_less_than_the_or
     assert found.worker_hours >= busy - 1e-6
     assert found.oracle_hours >= busy - 1e-6
     assert found.wait_p99_s > 0 or found.worker_hours >= found.oracle_hours - 1e-6
+
+
+@settings(max_examples=25)
+@given(jobs=_JOBS, lag=st.sampled_from([10, 120, 600]))
+def test_no_worker_of_lag_aware_lives_for_less_than_two_spawn_lags(jobs: list[tuple[float, float]], lag: float) -> None:
+    assert lag_aware(load(*sorted(jobs)), lag).short_lives == 0
+
+
+def test_a_hint_of_the_service_time_shortens_the_first_waits() -> None:
+    jobs = load(*[(n * 0.5, 20.0) for n in range(1000)])
+
+    blind, told = lag_aware(jobs, 300), lag_aware(jobs, 300, expected_service=20)
+
+    assert told.wait_p95_s < blind.wait_p95_s
+    assert told.worker_hours < blind.worker_hours * 1.1
 
 
 def test_a_simulation_keeps_the_policys_bounds() -> None:

@@ -129,6 +129,36 @@ async def test_jobs_that_their_groups_limit_holds_back_are_worth_no_workers() ->
     assert stage.spawner.running(POOL) == [name(0)]
 
 
+async def test_jobs_of_a_type_without_a_handler_start_no_workers() -> None:
+    stage = await Stage().open(handlers={"resize": "m:f"})
+    await stage.push(12, type="x y")
+
+    reports = [await stage.checker.check(POOL) for _ in range(6)]
+
+    assert stage.spawner.running(POOL) == []
+    told = (
+        "12 jobs of type 'x y' wait: no handler; add one with: drumbeat pool create papers --update --handler "
+        "'x y=module:function'"
+    )
+    assert {report.why_not for report in reports} == {f"no job is ready; {told}"}
+    assert reports[-1].summary["no_handler"] == 12
+    await stage.push(2, type="resize")
+    assert kinds(await stage.checker.check(POOL)) == ["Spawn"] * 2
+
+
+async def test_jobs_without_a_handler_that_come_back_from_the_dead_start_no_workers() -> None:
+    stage = await Stage().open(handlers={"resize": "m:f"})
+    await stage.push(1, type="x")
+    await stage.join(name(0))
+    await stage.claim(name(0))
+    await stage.clock.advance(seconds(1000))
+
+    report = await stage.checker.check(POOL)
+
+    assert "ReleaseJobs" in kinds(report)
+    assert "Spawn" not in kinds(report)
+
+
 async def test_a_checker_that_was_killed_blocks_others_only_until_its_lease_runs_out() -> None:
     stage = await Stage().open()
     await stage.push(1)

@@ -7,11 +7,12 @@ from datetime import datetime
 import pytest
 
 from drumbeat import testing
-from drumbeat.core.errors import InvalidInput
+from drumbeat.core.errors import InvalidInput, Refused
 from drumbeat.core.job import Job
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.pool.desk import FOREVER, PoolDesk
-from pool.seen import POOL, seconds
+from drumbeat.pool.work import Mode, WorkPlan
+from pool.seen import POOL, name, seconds
 from pool.stage import Stage
 
 CHANGES: dict[str, Callable[[Stage, PoolDesk], Awaitable[object]]] = {
@@ -44,6 +45,38 @@ ODD: dict[str, tuple[str, Callable[[PoolDesk, Job], Awaitable[object]]]] = {
     "a pause somewhere": ("until", lambda desk, _: desk.pause(datetime(2030, 1, 1))),  # noqa: DTZ001
     "a result before it is asked for": ("timeout", lambda desk, job: desk.result(job.job_id, timeout=-1)),
 }
+
+
+async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
+    stage = await Stage().open()
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    await stage.join(name(0))
+
+    assert (await desk.update(heartbeat=seconds(20))).thresholds.lost_after == seconds(80)
+    with pytest.raises(Refused, match="1 live workers of papers beat every 20 s and would be called silent after 4 s"):
+        await desk.update(heartbeat=seconds(2))
+    await stage.leave(name(0))
+    assert (await desk.update(heartbeat=seconds(2))).thresholds.lost_after == seconds(8)
+
+
+async def test_a_plan_that_is_given_whole_is_the_plan_from_then_on() -> None:
+    stage = await Stage().open(concurrency=4, mode="loop", max_workers=3)
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+
+    await desk.create(WorkPlan(mode=Mode.LOOP, prefetch=2), exist_ok=True)
+
+    assert await desk.plan() == WorkPlan(mode=Mode.LOOP, prefetch=2)
+    assert (await desk.get()).policy["max_workers"] == 3
+
+
+async def test_an_update_of_what_is_no_setting_is_refused() -> None:
+    stage = await Stage().open()
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+
+    with pytest.raises(InvalidInput, match=r"expected one of handlers, mode, .*, got 'concurency'"):
+        await desk.update(concurency=4)
+    with pytest.raises(InvalidInput, match="max_workers: expected a whole number"):
+        await desk.update(max_workers=-1)
 
 
 @pytest.mark.parametrize("odd", ODD)

@@ -66,24 +66,69 @@ async def test_once_is_one_job(shop: Shop) -> None:
     assert (await shop.status(first), await shop.status(second)) == (JobStatus.DONE, JobStatus.PENDING)
 
 
-async def silent_claims(desk: PoolDesk, count: int, worker_id: str) -> None:
-    """Jobs that a worker claimed for 20 s and is never heard of again."""
-    await desk.push_many(range(count))
-    await desk.claim_many(count, lease=seconds(20), worker_id=worker_id)
+async def silent_claims(shop: Shop, count: int, lease: float) -> list[str]:
+    """Jobs that somebody claimed who is never heard of again, and whose leases have run out."""
+    ids = await shop.desk.push_many(range(count))
+    await shop.desk.claim_many(count, lease=seconds(lease), worker_id="silent")
+    await shop.passes(lease + 1)
+    return [*ids]
+
+
+@pytest.mark.parametrize("extended", [False, True])
+async def test_a_draining_worker_takes_over_every_claim_that_has_run_out(shop: Shop, extended: bool) -> None:
+    ids = await silent_claims(shop, 501, lease=20)
+    if extended:
+        assert [*await shop.store.queue.expire()] == []
+    workload = shop.workload(double, mode=Mode.DRAIN, concurrency=7)
+
+    code = await shop.work(workload)
+
+    assert (code, {await shop.status(job_id) for job_id in ids}) == (ExitCode.CLEAN, {JobStatus.DONE})
+    assert (workload.hand.tally.ended, workload.hand.tally.done, workload.hand.tally.failed) == (501, 501, 0)
 
 
 async def test_what_it_takes_back_is_told_with_the_pool_it_belongs_to(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     await shop.store.pools.create(pool(PoolId("letters"), PoolKind.JOBS))
-    await silent_claims(PoolDesk(shop.store, shop.clock, "letters", "somebody"), 3, ME)
-    await silent_claims(shop.desk, 2, "silent")
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(shop.life(shop.workload(double)).run())
-        for _ in range(120):
-            await shop.passes(1)
-        task.cancel()
+    letters = PoolDesk(shop.store, shop.clock, "letters", "somebody")
+    await letters.push_many(range(3))
+    await letters.claim_many(3, lease=seconds(20), worker_id=ME)
+    await silent_claims(shop, 2, lease=20)
+    await shop.store.queue.expire()
+    await shop.passes(21)
+
+    await shop.work(shop.workload(double, mode=Mode.DRAIN))
 
     said = sorted(record.getMessage() for record in caplog.records if "took back" in record.getMessage())
     assert [each.partition(":")[0] for each in said] == ["took back 2 jobs of pool papers", "took back 3 jobs of pool letters"]
+
+
+async def test_a_draining_worker_leaves_while_others_keep_their_claims(shop: Shop) -> None:
+    late, kept = await silent_claims(shop, 2, lease=20)
+    job = await shop.job(late)
+    assert job.holder is not None
+    workload = shop.workload(double, mode=Mode.DRAIN)
+    life = shop.life(workload)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(life.run())
+        await shop.begun()
+        waits = not task.done()
+        await shop.store.queue.renew(job.holder, [(await shop.job(each)).token for each in (late, kept)], seconds(3600))
+        for _ in range(100):
+            await shop.passes(1)
+
+    assert waits
+    assert (task.result(), workload.hand.tally.ended) == (ExitCode.CLEAN, 0)
+    assert await shop.status(late) is JobStatus.CLAIMED
+
+
+async def test_a_draining_worker_does_not_wait_for_claims_it_could_not_take_over(shop: Shop) -> None:
+    async def other(n: int) -> int:
+        return n
+
+    await silent_claims(shop, 1, lease=3600)
+    workload = shop.workload(double, other, mode=Mode.DRAIN)
+
+    assert await shop.work(workload) is ExitCode.CLEAN
 
 
 @pytest.mark.parametrize("mode", [Mode.ONCE, Mode.DRAIN])
@@ -711,6 +756,7 @@ async def test_a_refused_result_ends_no_drain_and_counts_as_failed(shop: Shop, m
     statuses = [await shop.status(job_id) for job_id in ids]
     assert statuses == [JobStatus.POISONED if n == 1 else JobStatus.DONE for n in range(5)]
     assert (code, workload.figures.operations, workload.figures.errors) == (ExitCode.CLEAN, 5, 1)
+    assert workload.hand.tally.done == 4
     assert "its result could not be kept" in (workload.figures.error or "")
 
 

@@ -70,7 +70,7 @@ class Shop:
         life = self.life(workload, worker_id)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(life.run())
-            await self._begun(worker_id)
+            await self.begun(worker_id)
             try:
                 yield life
             finally:
@@ -86,7 +86,7 @@ class Shop:
         life = self.life(workload, worker_id)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(life.run())
-            await self._begun(worker_id)
+            await self.begun(worker_id)
             for _ in range(100):
                 await settle()
                 await asyncio.sleep(0.001)
@@ -95,7 +95,7 @@ class Shop:
                 await self.clock.advance(seconds(1))
         return task.result()
 
-    async def _begun(self, worker_id: str) -> None:
+    async def begun(self, worker_id: str = ME) -> None:
         """Return once the worker has begun, or ended: its handlers are loaded in a thread, which takes real time."""
         deadline = time.monotonic() + 60
         early = (None, WorkerStatus.SPAWNING, WorkerStatus.STARTING, WorkerStatus.WAITING)

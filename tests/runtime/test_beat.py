@@ -269,11 +269,30 @@ async def test_a_long_beat_renews_its_lease_between_actions(world: World) -> Non
     assert len(controller.done) == 10
 
 
-async def test_a_process_that_was_paused_does_not_act_on_what_it_saw_before(world: World) -> None:
+class Paused(Leadership):
+    """That of a process that is stopped while it looks: nothing of it runs, so nothing is renewed."""
+
+    async def _keep(self, over: asyncio.Event) -> None:
+        return None
+
+
+async def test_a_long_look_keeps_its_lease(world: World) -> None:
     controller = Controller(world=world, actions=spawns("w1"), observe_takes=seconds(20))
     rival = Leadership(world.store, POOL, "b", TTL, world.clock)
     async with asyncio.TaskGroup() as group:
         beat = group.create_task(controller.loop().beat())
+        await world.passes(15)
+        assert await rival.hold() is None
+        report = await during(world, beat, 5)
+
+    assert (report.error, len(controller.done)) == (None, 1)
+
+
+async def test_a_process_that_was_paused_does_not_act_on_what_it_saw_before(world: World) -> None:
+    controller = Controller(world=world, actions=spawns("w1"), observe_takes=seconds(20))
+    rival = Leadership(world.store, POOL, "b", TTL, world.clock)
+    async with asyncio.TaskGroup() as group:
+        beat = group.create_task(controller.loop(leadership=Paused(world.store, POOL, "a", TTL, world.clock)).beat())
         await world.passes(15)
         assert await rival.hold() is not None
         report = await during(world, beat, 5)

@@ -31,6 +31,8 @@ _SETTINGS: Mapping[str, str] = {
     "innodb-flush-log-at-trx-commit": "1",
     "skip-name-resolve": "1",
     "performance-schema": "0",
+    "query-cache-type": "DEMAND",  # there, and not in the way
+    "query-cache-size": "1M",
     "loose-innodb-log-file-size": "64M",
 }
 

@@ -7,6 +7,7 @@ from random import Random
 import msgspec
 
 from drumbeat.bench.model import Figures, Finish, ModeView, QpsState, RunPlan
+from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.bench.modes import qps
 from drumbeat.bench.modes.allocate import allocate
 from drumbeat.core.run import RunId, Step
@@ -150,7 +151,7 @@ class PacedFleet:
 
     def _figures(self) -> Figures | None:
         window = self.state.window
-        if window is None or self.now < window.until:
+        if window is None or self.now < window.until + SAMPLES_ARRIVE_WITHIN:
             return None
         seen = [second for second in self.seconds if window.since <= second.at < window.until]
         operations = sum(second.operations for second in seen)

@@ -75,6 +75,7 @@ class Reckoned:
         self._phase: str | None = None
         self._counted = Measurement()
         self._whole = Measurement()
+        self._measured = 0.0  #: seconds
 
     async def prepare(self) -> None:
         self._target = (await self._store.workers.get(self._me.pool_id, self._me.worker_id)).target
@@ -89,7 +90,7 @@ class Reckoned:
     def set_phase(self, phase: str) -> None:
         self._reckon()
         if phase == Phase.MEASUREMENT and self._phase != phase:
-            self._whole = Measurement()
+            self._whole, self._measured = Measurement(), 0.0
         self._phase = phase
 
     def set_target(self, connections: int, ramp: timedelta, qps: float | None = None) -> None:
@@ -114,6 +115,7 @@ class Reckoned:
         self._counted = _sum(self._counted, count, errors, latency)
         if self._phase == Phase.MEASUREMENT:
             self._whole = _sum(self._whole, count, errors, latency)
+            self._measured += passed
             self._database.done[self._me.worker_id] += count
 
     def measure(self) -> Measurement | None:
@@ -154,7 +156,7 @@ class Reckoned:
                 operations=whole.operations,
                 reads=whole.operations,
                 errors=whole.errors,
-                qps=1.0,
+                qps=whole.operations / self._measured if self._measured else None,
                 latency=whole.latency,
             )
             for kind in (None, "POINT_LOOKUP")

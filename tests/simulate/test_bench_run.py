@@ -1,7 +1,9 @@
 """Whole runs on one clock: each load mode from its start to its results, by an orchestrator that remembers nothing itself."""
 
+import itertools
 import json
-from datetime import timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 import pytest
@@ -16,9 +18,11 @@ from drumbeat.bench.model import (
     OnWorkerLost,
     QpsPlan,
     RunPlan,
+    RunVerdict,
     RunView,
     Scaling,
     ScalingMode,
+    kept_judgement,
 )
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import EventType
@@ -145,6 +149,37 @@ async def test_bounds_that_cannot_hold_a_throughput_end_the_run_early() -> None:
         run = await world.finish()
 
     assert (run.status, run.completion_reason) == (RunStatus.COMPLETED, "BOUNDS_LIMIT_REACHED")
+    judgement = kept_judgement(run)
+    assert judgement is not None
+    assert (judgement.verdict, judgement.gate) == (RunVerdict.MISSED, 4)
+    assert "of 5,000 operations/s, and the bounds were reached" in judgement.reason
+
+
+async def test_a_throughput_is_measured_once_it_has_settled_and_looked_at_each_interval() -> None:
+    asked = QpsPlan(target_qps=2000, interval=seconds(4))
+    async with simulated() as world:
+        await world.begin(plan(load_mode=LoadMode.QPS, qps=asked, warmup=seconds(0), duration=seconds(40), connections=None))
+        run = await world.finish()
+        whole = (await world.store.results.list(world.run_id))[0]
+        beats = await world.store.beats.list(PoolId(world.run_id), limit=1000)
+
+    judgement = kept_judgement(run)
+    assert judgement is not None
+    assert judgement.verdict is RunVerdict.PASSED, judgement.reason
+    assert whole.qps == pytest.approx(2000, rel=0.05)
+    assert run.warmup_started_at is not None
+    assert run.warmup_ended_at is not None
+    assert seconds(4) <= run.warmup_ended_at - run.warmup_started_at <= seconds(8 * 4 + 1)
+    begun = [beat.at for beat in beats if any(action.get("phase") == Phase.MEASUREMENT for action in beat.actions)]
+    looks = looked_at(beats, since=begun[0])
+    assert (looks[-1] - looks[0]) / (len(looks) - 1) == pytest.approx(4, abs=0.25)
+
+
+def looked_at(beats: Sequence[Beat], since: datetime) -> list[float]:
+    """When the controller judged a window, in seconds."""
+    counted = [(beat.at, state["looks"]) for beat in beats if (state := (beat.view or {})["state"].get("qps"))]
+    pairs = itertools.pairwise(counted)
+    return [(at - since).total_seconds() for (_, before), (at, after) in pairs if after > before and at >= since]
 
 
 @pytest.mark.parametrize(

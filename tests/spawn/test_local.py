@@ -291,6 +291,37 @@ class TestOthers:
             assert [one.ref for one in await other.list(P)] == [mine.ref]
             assert (await other.spawn(local_order())).ref == mine.ref
 
+    async def test_one_that_looks_for_the_first_time_sees_who_ended_before(self, tmp_path: Path) -> None:
+        """A beat from cron is a process of its own; the worker of the same name in two other pools lives."""
+        others = PoolId("beside"), PoolId("beside-too")
+        async with LocalSpawner(tmp_path, {}, survive=True) as first:
+            started = {pool_id: await first.spawn(local_order(pool_id=pool_id)) for pool_id in (P, *others)}
+        killed = process_of(started[P].ref)
+        killed.kill()
+        eventually(lambda: not is_alive(killed), "the killed worker is gone")
+
+        async with LocalSpawner(tmp_path, {}, survive=True) as later:
+            seen = {pool_id: [(one.ref, one.state) for one in await later.list(pool_id)] for pool_id in started}
+            assert seen[P] == [(started[P].ref, InstanceState.EXITED)]
+            assert [seen[each] for each in others] == [[(started[each].ref, InstanceState.RUNNING)] for each in others]
+            await later.terminate(P, W)
+            assert await later.list(P) == []
+            for each in others:
+                await later.terminate(each, W)
+
+    @pytest.mark.parametrize("age", [0.0, 100_000.0])
+    async def test_a_note_from_another_machine_says_nothing_and_is_dropped_after_a_day(
+        self, tmp_path: Path, spawner: LocalSpawner, age: float
+    ) -> None:
+        """A folder that two machines share: the pids of one mean nothing to the other."""
+        note = tmp_path / "running" / P / f"{W}.ref"
+        note.parent.mkdir(parents=True)
+        note.write_text("1:1 another-machine")
+        os.utime(note, (note.stat().st_mtime - age,) * 2)
+
+        assert await spawner.list(P) == []
+        assert note.exists() == (age == 0)
+
     async def test_a_worker_of_another_is_not_ended_with_us(self, tmp_path: Path, spawner: LocalSpawner) -> None:
         mine = await spawner.spawn(local_order())
 

@@ -15,6 +15,7 @@ from drumbeat.store import open_store
 from drumbeat.store.sql import migrate, queries, upkeep
 from drumbeat.store.sql import store as sql_store
 from drumbeat.store.sql.queries import migration_texts
+from drumbeat.store.sql.rows import thresholds_json
 from store.scene import PostgresSql, Sql, SqliteSql
 
 MIGRANTS = 8
@@ -215,17 +216,55 @@ async def test_views_are_made_anew_by_every_migration(url: str, offer: Callable[
     assert "work_pool" in await tables(url)
 
 
-async def test_jobs_of_before_holders_had_pools_keep_their_holder(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A claim made before the upgrade is its own pool's, had begun, and is taken back when its lease runs out."""
-    older = {version: text for version, text in OURS.items() if version < 7}
+async def make_older(url: str, monkeypatch: pytest.MonkeyPatch, below: int) -> None:
+    """A store as it was before a version, with a pool ``p`` in it."""
+    older = {version: text for version, text in OURS.items() if version < below}
     with monkeypatch.context() as before:
         for module in (queries, migrate):
             before.setattr(module, "migration_texts", lambda: older)
         for module in (migrate, upkeep, sql_store):
             before.setattr(module, "LATEST", max(older))
         before.setattr(migrate, "view_names", list)
-        async with open_store(url, create=True) as store:
-            await store.pools.create(pool("p", PoolKind.JOBS))
+        async with open_store(url, create=True):
+            pass
+    sql = await looking(url)
+    limits = thresholds_json(pool("p", PoolKind.JOBS).thresholds)
+    await sql.run(
+        f"INSERT INTO pools (pool_id, kind, thresholds, policy, created_at) VALUES ('p', 'jobs', '{limits}', '{{}}', 1)"
+    )
+    await sql.close()
+
+
+async def test_jobs_and_workers_of_before_they_were_counted_are_counted(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    await make_older(url, monkeypatch, 9)
+    sql = await looking(url)
+    for n, status in enumerate(["done"] * 3 + ["poisoned"] * 2 + ["cancelled", "pending"]):
+        await sql.run(
+            "INSERT INTO jobs (seq, pool_id, payload, status, finished_at, created_at) "
+            f"VALUES ({n + 1}, 'p', '{n}', '{status}', {'NULL' if status == 'pending' else 5}, 1)"
+        )
+    for n, name in enumerate(["p-worker-9", "p-worker-10", "by-hand-77", "worker-x"]):
+        await sql.run(
+            "INSERT INTO workers (pool_id, worker_id, slot, status, capabilities, created_at, ended_at, meta) "
+            f"VALUES ('p', '{name}', {n}, 'lost', '[]', 1, {n + 2}, '{{}}')"
+        )
+    await sql.close()
+
+    async with open_store(url, check_version=False) as store:
+        await store.upkeep.migrate()
+        counts = await store.jobs.counts(PoolId("p"), most=1)
+        again = await store.jobs.requeue(PoolId("p"))
+        home, newest = await store.pools.get(PoolId("p")), await store.workers.list_ended(PoolId("p"), 2)
+        later = await store.jobs.counts(PoolId("p"))
+
+    assert (counts.done, counts.poisoned, counts.cancelled, counts.ready) == (3, 2, 1, 1)
+    assert (len(again), later.done, later.poisoned, later.cancelled, later.ready) == (2, 3, 0, 1, 3)
+    assert (home.last_worker, [row.worker_id for row in newest]) == (10, ["worker-x", "by-hand-77"])
+
+
+async def test_jobs_of_before_holders_had_pools_keep_their_holder(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim made before the upgrade is its own pool's, had begun, and is taken back when its lease runs out."""
+    await make_older(url, monkeypatch, 7)
     sql = await looking(url)
     held = "'p', '{}', 'claimed', 'w', 1, 5, 5, 1"
     await sql.run(

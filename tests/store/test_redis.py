@@ -38,6 +38,7 @@ from drumbeat.store.contract.given import (
     W2,
     heartbeat,
     joined,
+    lost,
     new_pool,
     sample,
     taken,
@@ -58,6 +59,7 @@ from drumbeat.store.redis.database import RedisDatabase, _driver
 from drumbeat.store.redis.record import KEPT
 from drumbeat.store.redis.scripts import load_scripts
 from drumbeat.store.redis.store import RedisStore
+from drumbeat.store.redis.upkeep import LATEST
 from drumbeat.store.redis.wire import ServerSaidNo, Wire
 from servers.places import memory_folder
 from servers.redis import DURABLE, RedisServer, Unavailable
@@ -555,7 +557,34 @@ async def test_of_many_that_migrate_at_once_one_does(url: str) -> None:
     async with open_store(url, check_version=False) as store:
         applied = await asyncio.gather(*(store.upkeep.migrate() for _ in range(8)))
 
-    assert sorted(map(list, applied)) == [[]] * 7 + [[1]]
+    assert sorted(map(list, applied)) == [[]] * 7 + [[*range(1, LATEST + 1)]]
+
+
+async def test_a_store_of_the_first_layout_finds_its_ended_workers_and_unfinished_jobs(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        assert isinstance(store, RedisStore)
+        pool = await store.pools.create(new_pool(PoolKind.JOBS))
+        gone, silent = WorkerId("p-worker-7"), WorkerId("p-worker-8")
+        for name in (gone, silent):
+            await lost(store, pool, name)
+        await store.workers.mark_reaped(pool.pool_id, gone)
+        await pushed(store, pool, 1, 2, 3)
+        await claimed(store, pool)
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
+        database, home = store.database, f"{{{pool.pool_id}}}:"
+        for kept in ("unfinished", "ended", "unreaped", "reaped"):
+            await database.command(b"DEL", database.key(home + kept))
+        await database.command(b"HDEL", database.key(home + "pool"), b"last_numbered")
+        await database.command(b"SET", database.key("version"), 1)
+
+    async with open_store(url, check_version=False) as store:
+        assert isinstance(store, RedisStore)
+        assert [*await store.upkeep.migrate()] == [2]
+        members = await store.database.command(b"ZRANGE", database.key(home + "unfinished"), 0, -1)
+        assert len(members) == 2
+        assert [row.worker_id for row in await store.workers.list_ended(pool.pool_id, 9)] == [silent, gone]
+        assert [row.worker_id for row in await store.workers.list_unreaped(pool.pool_id)] == [silent]
+        assert (await store.pools.get(pool.pool_id)).last_worker == 8
 
 
 async def test_a_store_from_a_newer_version_is_refused(url: str) -> None:

@@ -12,9 +12,12 @@ import pytest
 
 from drumbeat.core.errors import StoreCorrupt, StoreNotReady, StoreTooNew, StoreUnavailable
 from drumbeat.core.event import NewEvent
+from drumbeat.core.job import NewJob, Outcome, Verdict
 from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
+from drumbeat.store.interface import Claiming
 from drumbeat.store.sql.sqlite_bell import SqliteBell
 from store.timeshift import shift_statements
 
@@ -151,3 +154,23 @@ async def test_a_bell_leaves_alone_what_it_cannot_ring(tmp_path: Path) -> None:
     await SqliteBell(tmp_path / "jobs.db").ring(PoolId("p"))
 
     assert [each.name for each in folder.iterdir()] == ["no-pipe"]
+
+
+async def test_a_file_gives_the_space_of_pruned_rows_back_a_little_at_a_time(url: str, database_file: Path) -> None:
+    async with open_store(f"{url}?synchronous=normal", create=True) as store:
+        home = await store.pools.create(pool("p", PoolKind.JOBS))
+        assert not await store.upkeep.give_back()
+        me = Holder(pool_id=home.pool_id, worker_id=WorkerId("w"))
+        await store.queue.push(home.pool_id, [NewJob(payload="x" * 1_000_000) for _ in range(12)])
+        jobs = await store.queue.claim(Claiming(pool_id=home.pool_id, holder=me, lease=timedelta(minutes=1), limit=12))
+        await store.queue.settle(me, [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs])
+        await store.jobs.prune(timedelta(microseconds=-1))
+        steps = 0
+        while await store.upkeep.give_back():
+            steps += 1
+    size = database_file.stat().st_size
+
+    assert steps > 5
+    assert size < 6_000_000
+    async with open_store(url) as store:
+        assert (await store.upkeep.check()).problems == []

@@ -2,11 +2,14 @@
 
 from collections.abc import AsyncIterator, Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from drumbeat.core.pool import PoolKind
 from drumbeat.store import open_store
+from drumbeat.store.contract.given import W1, active, new_pool
 from drumbeat.store.sql.queries import view_names
 from servers.postgres import PostgresServer
 from store.scene import CONFIG, EPOCH, RUN, STATE, PostgresSql, Sql, SqliteSql, build, document, when
@@ -194,6 +197,7 @@ POOL_WORDS = {
     "error": "lost",
     "lost": "lost",
 }
+FLEET_COUNTS = ("spawning_workers", "active_workers", "terminating_workers", "total_workers")
 FLEET_WORDS = {"starting": "spawning", "waiting": "active", "active": "active", "draining": "terminating"}
 
 
@@ -343,6 +347,29 @@ async def test_orchestrator_status(sql: Sql) -> None:
     assert (row["total_workers"], row["stale_workers"]) == (5, 2)
     assert isinstance(row["queued_tasks"], int)
     assert when(row["timestamp"]) >= when((await one(sql, "SELECT * FROM run_status"))["updated_at"])
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+async def test_whoever_is_told_to_leave_is_terminating(database: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """Also while its row says active: it hears of it with its next heartbeat. Its namesake in another pool stays active."""
+    path = tmp_path / "drumbeat.db"
+    url = f"sqlite:///{path}" if database == "sqlite" else request.getfixturevalue("postgres").new_database()
+    async with open_store(url, create=True) as store:
+        homes = [await store.pools.create(new_pool(PoolKind.FLEET)) for _ in range(3)]
+        for home in homes:
+            await active(store, home)
+        await store.workers.ask_to_drain(homes[1].pool_id, [W1], "no longer needed", timedelta(minutes=1))
+        sql: Sql = SqliteSql(path) if database == "sqlite" else await PostgresSql.connect(url)
+        counted = {row["pool_id"]: row for row in await sql.rows("SELECT * FROM orchestrator_status")}
+        words = [
+            {row["pool_id"]: row["status"] for row in await sql.rows(f"SELECT pool_id, status FROM {view}")}
+            for view in ("worker_registry", "active_workers_health")
+        ]
+        await sql.close()
+
+    figures = [[counted[home.pool_id][name] for name in FLEET_COUNTS] for home in homes]
+    assert figures == [[0, 1, 0, 1], [0, 0, 1, 1], [0, 1, 0, 1]]
+    assert [[seen[home.pool_id] for home in homes] for seen in words] == [["active", "terminating", "active"]] * 2
 
 
 async def test_active_workers_health(sql: Sql) -> None:

@@ -14,6 +14,7 @@ from drumbeat.core.errors import InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId
 from drumbeat.settings import Settings, public_url
 from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
+from e2e.processes import eventually
 from triggers.given import SECRET
 
 FILE = """
@@ -45,6 +46,21 @@ async def test_every_machine_can_be_pulled(plane: ControlPlane) -> None:
 
     assert checked["papers"]["why_not"] == "2 jobs ready, but 0 of at most 0 workers are here"
     assert reaped["papers"]["why_not"] == "0 workers here and none is ill; no job is held by the dead"
+
+
+async def test_a_process_that_keeps_triggers_fires_one_for_jobs_that_came_due(plane: ControlPlane) -> None:
+    desk = plane.triggers()
+    await plane.pool("other").push(1, delay=3600)
+
+    async def fired() -> bool:
+        return "often" in await desk.last_fired()
+
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(desk.keep())
+        await eventually(fired, 60, "the trigger of the pool whose jobs are due is fired")
+        keeping.cancel()
+
+    assert {*await desk.last_fired()} == {"often"}
 
 
 async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -102,7 +102,13 @@ BAD = [
         "triggers: [{name: a, type: subprocess, keep_warm_seconds: 0}]",
         "keep_warm_seconds: .*greater than 0, got 0",
     ),
-    ("a wrong machine", f"triggers: [{{{CRON}, machine: x}}]", "machine: Input should be 'parallelization_checker' or"),
+    (
+        "a wrong machine",
+        f"triggers: [{{{CRON}, machine: x}}]",
+        "machine: expected parallelization_checker, stale_worker_reaper or fleet_beat, or the file of a Flat.*got 'x'",
+    ),
+    ("a machine for no pool", f"triggers: [{{{CRON}, machine: x.yml}}]", "input.pool_id: expected the pool whose workers"),
+    ("hooks of no machine", f"triggers: [{{{CRON}, hooks: {{a: 'm:f'}}}}]", "hooks: expected only beside the file of a Flat"),
     (
         "a wrong schedule",
         "triggers: [{name: a, type: cron, schedule: '61 * * * *'}]",
@@ -136,6 +142,26 @@ def test_a_subprocess_trigger_may_keep_a_process_warm() -> None:
     [kept] = parse_triggers("triggers: [{name: a, type: subprocess, keep_warm_seconds: 90}]")
 
     assert kept.keep_warm == timedelta(seconds=90)
+
+
+def test_a_machine_that_workers_run_is_found_from_the_files_folder(tmp_path: Path) -> None:
+    file = tmp_path / "triggers.yml"
+    machine = "machine: worker.yml, machines: {step: sub/step.yml}, hooks: {a: 'hooks.py:A', b: 'mod:B'}"
+    file.write_text(f"triggers: [{{name: a, type: subprocess, {machine}, input: {{pool_id: papers}}}}]")
+    with pytest.raises(InvalidSettings, match=r"trigger a: machine: expected a machine's file at .*worker\.yml, got none"):
+        load_triggers(file)
+    (tmp_path / "sub").mkdir()
+    for name in ("worker.yml", "sub/step.yml"):
+        (tmp_path / name).touch()
+
+    [trigger] = load_triggers(file)
+
+    firing = trigger.firing()
+    assert firing.worker is not None
+    assert firing.worker.file == str(tmp_path / "worker.yml")
+    assert firing.worker.machines == {"step": str(tmp_path / "sub/step.yml")}
+    assert firing.worker.hooks == {"a": f"{tmp_path}/hooks.py:A", "b": "mod:B"}
+    assert (firing.machine, Firing.from_json(firing.to_json())) == (Machine.CHECKER, firing)
 
 
 def test_everything_that_is_wrong_is_named_at_once() -> None:
@@ -174,3 +200,16 @@ def test_a_triggers_own_pool_counts_most(own: str | None, given: str | None, fir
 )
 def test_who_hears_of_work_in_a_pool(kind: str, own: str | None, hears: bool) -> None:
     assert Trigger(name="t", type=TriggerType(kind), pool_id=own).hears("p") is hears
+
+
+def test_a_trigger_may_beat_a_fleet() -> None:
+    (made,) = parse_triggers(
+        "triggers: [{name: t, type: cron, schedule: '* * * * *', machine: fleet_beat, input: {pool_id: gpus, max_workers: 3}}]"
+    )
+
+    assert (made.firing().machine, made.pool_id, made.max_workers) == ("fleet_beat", "gpus", 3)
+
+
+def test_when_a_fleets_worker_is_lost_its_policy_says() -> None:
+    with pytest.raises(InvalidSettings, match=r"triggers\[0\] \(t\): input.stale_threshold_seconds: .* set heartbeat_timeout"):
+        parse_triggers("triggers: [{name: t, type: in-loop, machine: fleet_beat, input: {stale_threshold_seconds: 5}}]")

@@ -105,10 +105,10 @@ def document(made: Web, **more: Any) -> str:
     return json.dumps({**told, **more})
 
 
-async def ended_run(made: Web, name: str) -> str:
-    """A run that measured five seconds and completed."""
+async def ended_run(made: Web, name: str, *, operations: int = 15, errors: int = 0, **more: Any) -> str:
+    """A run that measured five seconds and completed; ``more`` goes into its document."""
     desk, store = made.plane.bench(), made.plane.store
-    run, _ = await desk.create(await desk.document(document(made, name=name), is_text=True))
+    run, _ = await desk.create(await desk.document(document(made, name=name, **more), is_text=True))
     home = await store.pools.get(PoolId(run.run_id))
     worker = await moved(store, await joined(store, home), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
     run = await store.runs.update(run, RunChange(status=RunStatus.STARTING, phase="PREPARING", started=True))
@@ -121,7 +121,10 @@ async def ended_run(made: Web, name: str) -> str:
     at = await store.now()
     step = Step(run_id=run.run_id, type=StepType.FIND_MAX, n=1, from_target=None, to_target=2, started_at=at, outcome="STABLE")
     await store.steps.save([step])
-    await store.results.save([Result(run_id=run.run_id, status=RunStatus.COMPLETED, operations=15, reads=15, qps=3.0)])
+    result = Result(
+        run_id=run.run_id, status=RunStatus.COMPLETED, operations=operations, reads=operations, errors=errors, qps=3.0
+    )
+    await store.results.save([result])
     await store.beats.append(home.pool_id, NewBeat(owner="o", epoch=1, view={"seen": 1}, why_not="nothing to do"))
     await store.logs.append(home.pool_id, [NewLog(level="WARNING", logger="a", message="said")])
     run = await store.runs.update(run, RunChange(status=RunStatus.STOPPING, phase="PROCESSING"))

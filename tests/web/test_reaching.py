@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.offline import fleet_policy
+from drumbeat.core.pool import PoolKind, pool
 from drumbeat.web.methods import all_routes
 from web.given import KEY, LOCKED, READ_TOKEN, TOKEN, Web, bearer, document, furnish, web
 
@@ -65,7 +65,7 @@ async def reachable(tmp_path: Path, listener: Listener, monkeypatch: pytest.Monk
         await made.plane.connections().add("elsewhere", f"postgresql://bench@127.0.0.1:{listener.port}/x", None, None)
         target = {"connection": "elsewhere", "table": "items"}
         await made.plane.bench().add_template(document(made, name="far", target=target, workload={}), "far")
-        await made.plane.scale_pool("rented", fleet_policy(None, {"policy": "lag_aware", "provider": "runpod"}))
+        await made.plane.store.pools.create(pool("rented", PoolKind.JOBS, policy="lag_aware", provider="runpod"))
         listener.calls = 0
         yield made
 

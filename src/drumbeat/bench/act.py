@@ -17,7 +17,9 @@ from drumbeat.bench.model import (
     Spawn,
     StopLoad,
 )
-from drumbeat.bench.record import read_record
+from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_document
+from drumbeat.bench.record import ended_record, read_record
+from drumbeat.bench.run_verdict import judge_run
 from drumbeat.core.errors import Refused
 from drumbeat.core.event import NewEvent, Target, set_phase, start, stop
 from drumbeat.core.lease import Fence
@@ -124,7 +126,8 @@ class RunActor:
         counted = whole_run(self._run_id, rows, action.ending, now, measured_span(record))
         whole = described(counted, record, kept_state(run), action.ending)
         await self._store.results.save(whole, fence=fence)
-        await self._store.runs.update(run, _final(action, whole[0]), fence=fence)
+        judgement = judge_run(ended_record(record, whole, action.ending))
+        await self._store.runs.update(run, _final(action, whole[0], run, judgement), fence=fence)
 
     async def _worker_results(self, fence: Fence) -> list[Result]:
         """Every worker's results; those of one that left none are made of its samples, and kept."""
@@ -140,8 +143,9 @@ class RunActor:
         return rows
 
 
-def _final(action: Conclude, whole: Result) -> RunChange:
+def _final(action: Conclude, whole: Result, run: Run, judgement: RunJudgement) -> RunChange:
     return RunChange(
+        custom_metrics={**run.custom_metrics, KEPT_UNDER: judgement_document(judgement)},
         status=action.ending.status,
         completion_reason=action.ending.completion_reason,
         operations=whole.operations,

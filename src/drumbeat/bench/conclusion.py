@@ -6,11 +6,13 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from drumbeat.bench.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.cost import Method, cost_of
 from drumbeat.bench.curves import curves_of, written
 from drumbeat.bench.doubts import doubts
 from drumbeat.bench.frequent import errors_by_class
 from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
+from drumbeat.bench.server_totals import RESETS, rise, was_begun_again
 from drumbeat.bench.timeline import histogram_of, kinds_of
 from drumbeat.bench.verdicts import verdicts_of
 from drumbeat.core.event import EventType
@@ -150,6 +152,8 @@ def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> di
         "cost": _cost(record),
         "bounds": dict(ending.result) if record.plan.load_mode is LoadMode.QPS else None,
         "server": dict(server),
+        "availability": as_metrics(availability_of(record)),
+        "corrected": asdict(fair) if (fair := corrected(record)) else None,
         "curves": written(curves_of(record.timeline)),
         "failures": _examples(record),
         "error_classes": errors_by_class(record),
@@ -175,6 +179,8 @@ def _flags(record: RunRecord) -> list[str]:
         flags.append("WORKERS_LOST")
     if any(second.phase == Phase.MEASUREMENT and second.errors for second in record.timeline):
         flags.append("ERRORS")
+    if (found := availability_of(record)) is not None and found.without_service:
+        flags.append("OUTAGE")
     return flags
 
 
@@ -215,11 +221,11 @@ def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]
     begin = warm or before
     if begin is None or after is None:
         return FAILED, "the server's totals were not seen at both ends of the measurement", {}
-    parts = {"measurement": _rise(begin, after)}
+    parts: dict[str, Any] = {"measurement": rise(begin, after)}
     if before is not None and warm is not None:
-        parts["warmup"] = _rise(before, warm)
+        parts["warmup"] = rise(before, warm)
+    if parts["measurement"].get(RESETS) or any(was_begun_again(name, begin, after) for name in parts["measurement"]):
+        parts["note"] = (
+            "the server began its totals again meanwhile (a restart, or a reset): what it counted just before is lost"
+        )
     return COMPLETED, None, parts
-
-
-def _rise(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, float]:
-    return {name: after[name] - before[name] for name in after if name in before}

@@ -5,37 +5,14 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import msgspec
-
-from drumbeat.bench.model import (
-    READS,
-    KeyValue,
-    Load,
-    NewKey,
-    Now,
-    Operation,
-    PoolValue,
-    RandomNumber,
-    RandomText,
-    RandomUuid,
-    SameAs,
-    Statement,
-    Value,
-)
+from drumbeat.bench.model import READS, Load, Operation, Statement
 from drumbeat.bench.standard import standard
+from drumbeat.bench.value_sources import check_names, value_of
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import shown
 
-_VALUES: Mapping[str, type[Any]] = {
-    "key": KeyValue,
-    "new_key": NewKey,
-    "pool": PoolValue,
-    "number": RandomNumber,
-    "text": RandomText,
-    "uuid": RandomUuid,
-    "now": Now,
-    "same_as": SameAs,
-}
+_STATEMENT = ("sql", "values")
+_OPERATION = ("kind", "weight", *_STATEMENT, "statements", "reads")
 
 
 def load_of(config: Mapping[str, Any]) -> Load:
@@ -61,33 +38,32 @@ def _operation(number: int, fields: Any) -> Operation:
     if not isinstance(fields, Mapping) or "kind" not in fields or "weight" not in fields:
         raise InvalidInput(f"{where}: expected an object with 'kind', 'weight' and 'sql', got {shown(fields)}")
     kind = str(fields["kind"])
-    statements = fields.get("statements") or ([fields] if fields.get("sql") else [])
+    check_names(f"{where} ({kind})", fields, _OPERATION)
+    statements = _statements(f"{where} ({kind})", fields)
     return Operation(
         kind=kind,
         weight=_whole(f"{where}.weight", fields["weight"]),
-        statements=tuple(_statement(f"{where} ({kind})", each) for each in statements),
+        statements=statements,
         reads=bool(fields.get("reads", kind in READS)),
     )
 
 
-def _statement(where: str, fields: Any) -> Statement:
+def _statements(where: str, fields: Mapping[str, Any]) -> tuple[Statement, ...]:
+    """The one statement of an operation, or those of its transaction."""
+    several = fields.get("statements")
+    if not several:
+        return (_statement(where, fields, _OPERATION),) if fields.get("sql") else ()
+    if fields.get("sql") is not None or fields.get("values") is not None:
+        raise InvalidInput(f"{where}: expected 'sql' with its 'values', or 'statements', got both; keep one of them")
+    return tuple(_statement(f"{where}.statements[{n}]", each, _STATEMENT) for n, each in enumerate(several))
+
+
+def _statement(where: str, fields: Any, known: tuple[str, ...]) -> Statement:
     if not isinstance(fields, Mapping) or not isinstance(fields.get("sql"), str):
         raise InvalidInput(f"{where}: expected 'sql' as text, got {shown(fields)}")
-    values = tuple(_value(f"{where}.values[{n}]", each) for n, each in enumerate(fields.get("values", ())))
+    check_names(where, fields, known)
+    values = tuple(value_of(f"{where}.values[{n}]", each) for n, each in enumerate(fields.get("values") or ()))
     return Statement(sql=fields["sql"], values=values)
-
-
-def _value(where: str, fields: Any) -> Value:
-    if not isinstance(fields, Mapping) or len(fields) != 1:
-        raise InvalidInput(f"{where}: expected one of {', '.join(_VALUES)} with its settings, got {shown(fields)}")
-    ((name, settings),) = fields.items()
-    if name not in _VALUES:
-        raise InvalidInput(f"{where}: expected one of {', '.join(_VALUES)}, got {shown(name)}")
-    try:
-        value: Value = msgspec.convert(settings or {}, _VALUES[name])
-    except (msgspec.ValidationError, InvalidInput) as exc:
-        raise InvalidInput(f"{where}.{name}: {exc}") from exc
-    return value
 
 
 def _whole(where: str, value: Any) -> int:

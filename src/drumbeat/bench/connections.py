@@ -91,8 +91,12 @@ class ConnectionDesk:
 
     async def tables(self, name: str) -> Sequence[TableName]:
         """The tables of a connection's database. Raises NotFound, InvalidInput."""
-        async with self.open({"connection": name}) as target:
-            return await tables_of(target)
+        return await self.tables_at({"connection": name})
+
+    async def tables_at(self, target: Mapping[str, Any]) -> Sequence[TableName]:
+        """The tables of the database that a template's ``target`` means. Raises NotFound, InvalidInput, InvalidSettings."""
+        async with self.open(target) as opened:
+            return await tables_of(opened)
 
     async def table(self, name: str, table: str) -> TableDescription:
         """A table's columns. Raises NotFound, InvalidInput."""

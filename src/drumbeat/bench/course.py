@@ -8,7 +8,7 @@ from math import floor
 from typing import Any
 
 from drumbeat.bench.curves import MOST_POINTS, curves_of, thinned
-from drumbeat.bench.model.record import Decided, Failure, Second, ServerSecond
+from drumbeat.bench.model.record import Decided, Failure, Second, ServerSecond, without_repeats
 from drumbeat.bench.model.watching import Course, Curves, Point, ServerSeen
 from drumbeat.bench.record import decisions_of, signals_of
 from drumbeat.bench.timeline import Timeline
@@ -45,7 +45,7 @@ class CourseTaken:
     @property
     def decisions(self) -> tuple[Decided, ...]:
         """The newest, oldest of them first."""
-        return tuple(self._decisions)
+        return without_repeats(self._decisions)
 
     def add(self, samples: Iterable[StoredSample]) -> None:
         """Samples that were not added before."""

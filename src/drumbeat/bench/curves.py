@@ -1,7 +1,7 @@
 """A run's course as lines to draw: a few hundred points however long it took, with every peak still in them. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -67,12 +67,16 @@ def _short(value: float | None) -> float | None:
 
 
 def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
-    """At most so many points: of each stretch the least and the greatest, in their order; a silent one is one point."""
+    """At most so many points: of each stretch the least and the greatest, in their order; a silent one is one point.
+
+    Stretches are 4, 8, 16 … points wide: while a line grows, what was drawn of it stays as it was, until they double.
+    """
     if len(points) <= most:
         return points
-    stretches = most // 2
-    edges = [len(points) * n // stretches for n in range(stretches + 1)]
-    return [point for begin, end in pairwise(edges) for point in _extremes(points[begin:end])]
+    wide = 4
+    while 2 * -(-len(points) // wide) > most:
+        wide *= 2
+    return [point for begin in range(0, len(points), wide) for point in _extremes(points[begin : begin + wide])]
 
 
 def _extremes(stretch: Sequence[Point]) -> Sequence[Point]:

@@ -42,6 +42,10 @@ from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 
 _START_LIMIT = timedelta(seconds=60)
 _PER_CONNECTION = timedelta(milliseconds=20)  #: a barrier may take longer when there is more to open (C21)
+LAST = "after_measurement"  #: the server's totals at the stop, and again once every worker has left
+_TOLD_WITHIN = timedelta(seconds=1)
+_LOOKS_AFTER = 1  #: looks at the server's totals after the last worker has left
+_MOST_LOOKS_WAITED = 8  #: beats
 _READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
 
 
@@ -77,7 +81,7 @@ def _starting(view: RunView, recovered: Recovered) -> list[Action]:
 
 
 def _begin(view: RunView, ready: int) -> Begin:
-    phase = Phase.WARMUP if view.plan.warmup else Phase.MEASUREMENT
+    phase = Phase.WARMUP if view.plan.warmup or qps.settles_first(view.plan) else Phase.MEASUREMENT
     return Begin(phase=phase, workers=ready, reason=f"all {ready} workers are ready")
 
 
@@ -100,16 +104,28 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
     facts: list[Action] = [NoteFact(event=each, reason=guarded.reason or guarded.banner or each.type) for each in guarded.facts]
     steps: list[Action] = [SaveStep(step=steer.step, reason=steer.reason)] if steer.step else []
     if ending := _why_end(view, recovered, guarded, steer):
-        state = _snapshot(staffing.state, "after_measurement", view)
+        state = _snapshot(staffing.state, LAST, view)
         shown = _remember(view, state) if guarded.failure is not None else []
         return [*facts, *steps, *shown, *_stop(view, state, ending)]
     actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
     state = told(staffing.state, actions)
-    if _warmed_up(view):
+    if _has_told_of_the_warmup(view):
         state = _snapshot(state, "after_warmup", view)
-        reason = f"warmed up for {view.plan.warmup.total_seconds():g} s"
+    if reason := _why_measure(view, steer):
         actions.append(EnterPhase(phase=Phase.MEASUREMENT, reason=reason))
     return [*actions, *_remember(view, state)]
+
+
+def _has_told_of_the_warmup(view: RunView) -> bool:
+    """Whether the server's totals hold what the warm-up did, and little more: sessions tell it what they did once a second."""
+    since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
+    return (
+        view.phase == Phase.MEASUREMENT
+        and (bool(view.plan.warmup) or qps.settles_first(view.plan))
+        and not warm
+        and since is not None
+        and view.now - since >= _TOLD_WITHIN
+    )
 
 
 def _why_end(view: RunView, recovered: Recovered, guarded: Guarded, steer: Steer) -> Ending | None:
@@ -133,9 +149,19 @@ def _why_end(view: RunView, recovered: Recovered, guarded: Guarded, steer: Steer
     return None
 
 
-def _warmed_up(view: RunView) -> bool:
-    since = view.warmup_started_at
-    return view.phase == Phase.WARMUP and since is not None and view.now - since >= view.plan.warmup
+def _why_measure(view: RunView, steer: Steer) -> str | None:
+    """Why the measurement begins now; None: it does not."""
+    since, plan = view.warmup_started_at, view.plan
+    if view.phase != Phase.WARMUP or since is None or view.now - since < plan.warmup:
+        return None
+    lasted = f"warmed up for {(view.now - since).total_seconds():.0f} s"
+    if not qps.settles_first(plan):
+        return f"warmed up for {plan.warmup.total_seconds():g} s"
+    if qps.has_settled(plan, steer.qps_state):
+        return f"{lasted}; the throughput has settled: {steer.reason}"
+    if view.now - since >= plan.warmup + qps.SETTLE_WITHIN * plan.qps.interval:
+        return f"{lasted}; the throughput has not settled within {qps.SETTLE_WITHIN} intervals and is measured as it is"
+    return None
 
 
 def _measured_enough(view: RunView) -> bool:
@@ -170,8 +196,25 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
         return actions
     if view.phase != Phase.PROCESSING:
         return [EnterPhase(phase=Phase.PROCESSING, reason="every worker has left")]
+    if _waits_for_totals(view):
+        waiting = replace(view.state, left_at_look=_left_at(view), looks_waited=view.state.looks_waited + 1)
+        return _remember(view, waiting)
     ending = _how_to_end(view)
-    return [Conclude(ending=ending, reason=ending.reason)]
+    last = _snapshot(view.state, LAST, view)
+    return [*(_remember(view, last) if last != view.state else ()), Conclude(ending=ending, reason=ending.reason)]
+
+
+def _left_at(view: RunView) -> int:
+    """By which look at the server the last worker had left."""
+    now = view.probe.look if view.probe else 0
+    return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
+
+
+def _waits_for_totals(view: RunView) -> bool:
+    """Whether the server is yet to be asked once more: sessions that have closed have told it all they did, and not before."""
+    if view.status is RunStatus.CANCELLING or view.probe is None or not view.probe.counters or not view.state.snapshots:
+        return False
+    return view.probe.look < _left_at(view) + _LOOKS_AFTER and view.state.looks_waited < _MOST_LOOKS_WAITED
 
 
 def _how_to_end(view: RunView) -> Ending:

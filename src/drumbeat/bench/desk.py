@@ -9,7 +9,9 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.bench import report
+from drumbeat.bench.availability import availability_of, corrected
 from drumbeat.bench.compare import Comparison, compare, compared, last_good, regress, same_what
+from drumbeat.bench.config import load_of
 from drumbeat.bench.connections import ConnectionDesk
 from drumbeat.bench.creation import Prepared, look_ahead, prepared, statements
 from drumbeat.bench.curves import curves_of
@@ -17,7 +19,8 @@ from drumbeat.bench.enrichment import enrich
 from drumbeat.bench.execution_pages import Wanted, read_executions
 from drumbeat.bench.executions import Loaded, load_executions
 from drumbeat.bench.frequent import FrequentError, most_frequent
-from drumbeat.bench.model import Curves, Decided, Operation, Prices, Probe, RunErrors, RunRecord, Second
+from drumbeat.bench.judgement import read_judgement
+from drumbeat.bench.model import Curves, Decided, Gate, Operation, Prices, Probe, RunErrors, RunJudgement, RunRecord, Second
 from drumbeat.bench.modes.capacity import HostCapacity
 from drumbeat.bench.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
 from drumbeat.bench.parts import read_errors, read_seconds
@@ -27,10 +30,12 @@ from drumbeat.bench.record import read_candidates, read_decisions, read_record
 from drumbeat.bench.removal import Removed, remove_run
 from drumbeat.bench.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.revisions import revision, row_of, save_if, whole
+from drumbeat.bench.run_verdict import judge_run
 from drumbeat.bench.server_watch import watching
 from drumbeat.bench.template import TemplateDocument, parse, with_settings
+from drumbeat.bench.trend import MOST_RUNS, Trend, read_trend
 from drumbeat.bench.vault import Vault
-from drumbeat.bench.verdicts import Gate, Verdict, came_to_nothing, gate_of, judged_at, verdicts_of
+from drumbeat.bench.verdicts import Verdict, judged_at, verdicts_of
 from drumbeat.bench.watch import RunWatch, read_worker_curves
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, StoreUnavailable
@@ -192,6 +197,10 @@ class BenchDesk:
     async def status(self, run_id: RunId) -> RunReport:
         return await self._service().get_run_status(run_id)
 
+    async def judgement(self, run: Run) -> RunJudgement:
+        """A run's verdict and its reason; while it is under way, whether an orchestrator leads it."""
+        return await read_judgement(self._store, run)
+
     async def orphans(self) -> list[Run]:
         """Runs under way that nobody orchestrates."""
         return await self._service().orphans()
@@ -225,15 +234,22 @@ class BenchDesk:
         """How a run stands against each of its objectives."""
         return verdicts_of(record)
 
+    availability = staticmethod(availability_of)
+    corrected = staticmethod(corrected)
+
     @staticmethod
     def judged_at(record: RunRecord) -> str | None:
         """Where a search was held against its objectives; None: the whole measurement was."""
         return judged_at(record)
 
     @staticmethod
-    def came_to_nothing(record: RunRecord) -> str | None:
-        """Why a completed run is no success; None: it may be one."""
-        return came_to_nothing(record)
+    def judge(record: RunRecord) -> RunJudgement:
+        """The verdict on a whole run, with its reason and the exit code of ``bench run`` and ``--exit-status``."""
+        return judge_run(record)
+
+    async def judgements(self, runs: Sequence[Run]) -> dict[RunId, RunJudgement]:
+        """The verdicts on several runs, for a list of them: by their rows, else by their results."""
+        return {run.run_id: await read_judgement(self._store, run) for run in runs}
 
     @staticmethod
     def most_frequent_error(record: RunRecord) -> FrequentError | None:
@@ -244,11 +260,6 @@ class BenchDesk:
     def warnings(record: RunRecord) -> list[str]:
         """What a reader must know before believing a run's figures."""
         return report.warnings(record)
-
-    @staticmethod
-    def gate(record: RunRecord) -> Gate:
-        """The exit code of ``bench run``."""
-        return gate_of(record)
 
     @staticmethod
     def regressed(comparison: Comparison | None) -> Gate:
@@ -263,6 +274,10 @@ class BenchDesk:
     async def compare(self, run_ids: Sequence[RunId]) -> tuple[Comparison, ...]:
         """Every later run against the first."""
         return await asyncio.to_thread(compare, [await self.record(run_id) for run_id in run_ids])
+
+    async def trend(self, run_id: RunId, most: int = MOST_RUNS) -> Trend:
+        """How the figures of a run and of those of its kind before it went."""
+        return await read_trend(self._store, run_id, most)
 
     @staticmethod
     def compared(comparisons: Sequence[Comparison], form: str) -> str:
@@ -320,7 +335,16 @@ class BenchDesk:
         return OrchestratorService(self._store, spawner, self._clock, self._owner, self._watch)
 
     def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], Probe | None]]:
-        return watching(lambda: self._connections.open(_target(run)), self._clock)
+        return watching(lambda: self._connections.open(_target(run)), self._clock, _statements(run))
+
+
+def _statements(run: Run) -> Mapping[str, Sequence[str]]:
+    """The SQL of each kind of operation of a run; none where it cannot be read, which its workers will say."""
+    try:
+        used = load_of(run.config.get("workload") or {}).used
+    except DrumbeatError:
+        return {}
+    return {str(each.kind): [statement.sql for statement in each.statements] for each in used}
 
 
 def _target(run: Run) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from drumbeat.bench.availability import availability_of
 from drumbeat.bench.model.little import off_because
 from drumbeat.bench.model.record import RunRecord, WorkerRecord
 from drumbeat.core.worker import WorkerStatus
@@ -14,12 +15,18 @@ _MOST_NAMED = 5
 def doubts(record: RunRecord) -> list[str]:
     """One sentence for each sort of doubt, over all workers together."""
     looks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
-    return [*_limited(record), *(doubt for look in looks for doubt in look(record.workers))]
+    return [*_limited(record), *_outage(record), *(doubt for look in looks for doubt in look(record.workers))]
 
 
 def _limited(record: RunRecord) -> Iterator[str]:
     if record.client_limited:
         yield "CLIENT_LIMITED: the clients, not the database, were the limit; use more workers or hosts"
+
+
+def _outage(record: RunRecord) -> Iterator[str]:
+    found = availability_of(record)
+    if found is not None and found.without_service:
+        yield f"OUTAGE: {found.words}: available {found.percent:.2f} % of the time"
 
 
 def _lost(workers: Sequence[WorkerRecord]) -> Iterator[str]:

@@ -23,6 +23,7 @@ from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
 from drumbeat.bench.model.little import off_because
 from drumbeat.bench.new_keys import above_what_is_there
 from drumbeat.bench.prepare import prepare
+from drumbeat.bench.server_totals import rise
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
@@ -185,10 +186,11 @@ async def drive(
     runner = _runner(target, await above_what_is_there(target, load), settings, clock)
     try:
         await runner.open()
-        result = await _drive(runner, target, settings, clock, watcher or Watcher())
+        result, before = await _drive(runner, target, settings, clock, watcher or Watcher())
     finally:
         await runner.close()
-    return _with_executions(result, runner.kept())
+    totals = rise(before, await target.counters())  # only sessions that are closed have told the server all they did
+    return _with_executions(replace(result, server=totals), runner.kept())
 
 
 def check_recording(folder: Path | None) -> None:
@@ -223,7 +225,10 @@ def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -
     return LoadRunner(engine, load, clock, executions)
 
 
-async def _drive(runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher) -> DriveResult:
+async def _drive(
+    runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher
+) -> tuple[DriveResult, Mapping[str, float]]:
+    """What was measured, and the server's totals before it."""
     watch = _Watch(runner, watcher)
     async with asyncio.TaskGroup() as group:
         ticking = group.create_task(runner.run())
@@ -239,14 +244,12 @@ async def _drive(runner: LoadRunner, target: Target, settings: DriveSettings, cl
         too_few = too_few or _fewer(runner, settings.connections)
         runner.begin_drain()
         seconds, cost = runner.measured_seconds, runner.cpu_us_per_operation()
-        after = await target.counters()
         await runner.drain(_DRAIN)
         ticking.cancel()
-    rise = {name: after[name] - before[name] for name in after if name in before}
-    result = _result(runner, settings, watch, seconds, cost, rise)
+    result = _result(runner, settings, watch, seconds, cost)
     error = most_frequent_state(runner.measured.errors_by_state, target.classify, runner.engine.error_samples)
     notes = [error.words if error else None, *result.warnings, too_few]
-    return replace(result, warnings=tuple(filter(None, notes)), most_frequent_error=error)
+    return replace(result, warnings=tuple(filter(None, notes)), most_frequent_error=error), before
 
 
 async def opened(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
@@ -303,7 +306,6 @@ def _result(
     watch: _Watch,
     seconds: float,
     cost: float | None,
-    server: Mapping[str, float],
 ) -> DriveResult:
     limited = sum(interval.cost.was_the_limit for interval in watch.intervals) > len(watch.intervals) / 2
     marked = sum(not interval.cost.kept_schedule for interval in watch.intervals) if settings.rate else 0
@@ -319,7 +321,7 @@ def _result(
         client_limited=limited,
         marked_intervals=marked,
         failed_connects=runner.engine.failed_connects,
-        server=server,
+        server={},
         executions={},
         warnings=tuple(_warnings(little, limited, marked, runner.unsent)),
     )

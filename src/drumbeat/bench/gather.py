@@ -83,7 +83,7 @@ class Gathering:
             for kind, told in kinds_of(sample):
                 self._kinds[kind].add(told)
 
-    def figures(self, waiting: float | None = None) -> Figures:
+    def figures(self, waiting: float | None = None, lock_waits: float | None = None) -> Figures:
         """What it comes to. Rates are per worker over the time it measured, so that edges of the window do not blur them.
 
         A worker that came after another had gone took its place: both, and the time between them, count as one.
@@ -111,6 +111,7 @@ class Gathering:
             kinds={name: kind.figures() for name, kind in sorted(self._kinds.items())},
             workers=len(shares),
             waiting=waiting,
+            lock_waits=lock_waits,
             client_limited=sum(share.limited for share in shares) > sum(share.seconds for share in shares) / 2,
         )
 

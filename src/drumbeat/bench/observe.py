@@ -1,11 +1,13 @@
 """One look at a run: its row, its workers, what they measured, and what the database under test says of itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from drumbeat.bench.gather import Gathering
 from drumbeat.bench.kept import kept_plan, kept_state
 from drumbeat.bench.model import ControllerState, Figures, Probe, RunPlan, RunView, Window
+from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
 from drumbeat.runtime.sight import look
@@ -13,9 +15,17 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 RECENT = timedelta(seconds=3)
-SETTLING = timedelta(milliseconds=1500)  #: after a window's end, until its last samples are written
 _SLICE = timedelta(seconds=10)
 _MOST_SAMPLES = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waits:
+    """How many sessions the server said wait, at one look."""
+
+    at: datetime
+    waiting: int
+    lock_waits: int | None
 
 
 class Observer:
@@ -29,7 +39,7 @@ class Observer:
         self._probe = probe
         self._plan: RunPlan | None = None
         self._looked_at: datetime | None = None
-        self._waiting: list[tuple[datetime, int]] = []
+        self._waits: list[_Waits] = []
 
     async def observe(self, gap: timedelta) -> RunView:
         """The run as it is now."""
@@ -66,33 +76,44 @@ class Observer:
 
     async def _figures(self, window: Window | None, now: datetime) -> Figures | None:
         """What a window came to, once it has passed and its last samples can be expected."""
-        if window is None or now < window.until + SETTLING:
+        if window is None or now < window.until + SAMPLES_ARRIVE_WITHIN:
             return None
         gathering = Gathering(window.since, window.until)
-        since, last = window.since, window.until + SETTLING * 2
+        since, last = window.since, window.until + SAMPLES_ARRIVE_WITHIN * 2
         while since < last:
             until = min(since + _SLICE, last)
             gathering.add(await self._store.samples.list(self._pool_id, since=since, until=until, limit=_MOST_SAMPLES))
             since = until
-        return gathering.figures(await self._mean_waiting(window))
+        waits = await self._waits_in(window)
+        return gathering.figures(_mean([each.waiting for each in waits]), _mean([each.lock_waits for each in waits]))
 
     def _note_waiting(self, now: datetime, probe: Probe | None) -> None:
         self._looked_at = self._looked_at or now
         if probe is not None and probe.waiting is not None:
-            self._waiting = [*(each for each in self._waiting if each[0] > now - timedelta(minutes=15)), (now, probe.waiting)]
+            recent = (each for each in self._waits if each.at > now - timedelta(minutes=15))
+            self._waits = [*recent, _Waits(at=now, waiting=probe.waiting, lock_waits=probe.lock_waits)]
 
-    async def _mean_waiting(self, window: Window) -> float | None:
-        """How many sessions waited on average; what was seen before this observer was made is in the beats."""
-        seen = [waiting for at, waiting in self._waiting if window.since <= at <= window.until]
+    async def _waits_in(self, window: Window) -> list["_Waits"]:
+        """How many sessions waited at each look; what was seen before this observer was made is in the beats."""
+        seen = [each for each in self._waits if window.since <= each.at <= window.until]
         if self._looked_at is None or self._looked_at > window.since:
-            seen += await self._waiting_before(window)
-        return sum(seen) / len(seen) if seen else None
+            seen += await self._waits_before(window)
+        return seen
 
-    async def _waiting_before(self, window: Window) -> list[int]:
+    async def _waits_before(self, window: Window) -> list["_Waits"]:
         until = min(self._looked_at or window.until, window.until)
         beats = await self._store.beats.list(self._pool_id, since=window.since)
-        told = [(beat.view or {}).get("probe") or {} for beat in beats if beat.at < until]
-        return [probe["waiting"] for probe in told if probe.get("waiting") is not None]
+        told = [(beat.at, (beat.view or {}).get("probe") or {}) for beat in beats if beat.at < until]
+        return [
+            _Waits(at=at, waiting=probe["waiting"], lock_waits=probe.get("lock_waits"))
+            for at, probe in told
+            if probe.get("waiting") is not None
+        ]
+
+
+def _mean(counts: Sequence[int | None]) -> float | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) / len(known) if known else None
 
 
 def window_of(state: ControllerState) -> Window | None:

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from drumbeat.bench.config import load_of
 from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan
 from drumbeat.bench.modes.allocate import allocate, workers_for
+from drumbeat.bench.modes.qps import settles_first
+from drumbeat.bench.sharding import check_sharding, sharding_of
 from drumbeat.bench.standard import standard
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.template.document import PASSWORD_REFUSED, TemplateDocument, holds_password
@@ -85,6 +87,7 @@ async def preflight(document: TemplateDocument, plan: RunPlan, target: Target | 
     load = await _load(document, target, errors)
     if load is not None:
         errors += _unknown_objectives(plan, load)
+        errors += _sharding_errors(document, load)
     if target is not None:
         warnings += await _too_many(target, ready)
         warnings += await _too_small(document, target)
@@ -117,7 +120,7 @@ def phases(plan: RunPlan) -> tuple[PlannedPhase, ...]:
     lasts = measured(plan)
     return (
         PlannedPhase(phase=Phase.PREPARING),
-        PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup),
+        PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup, is_estimate=settles_first(plan)),
         PlannedPhase(phase=Phase.MEASUREMENT, duration=lasts, is_estimate=lasts is not None and _searches(plan)),
         PlannedPhase(phase=Phase.COOLDOWN),
         PlannedPhase(phase=Phase.PROCESSING),
@@ -178,8 +181,15 @@ def _warnings(document: TemplateDocument, plan: RunPlan, target: Target | None) 
         yield "no slo: the search ends by stability alone, however slow operations have become; set slo.overall.p95_ms"
     if most_workers(plan) is None and (alone := _for_one_process(document, target)):
         yield f"{alone} can be used by one process at a time; set scaling.max_workers to 1"
-    if document.sharding is not None and document.sharding.enabled:
-        yield "sharding has no effect: each worker has keys of its own already, by its slot"
+    if not document.target.use_cached_result and target is not None and target.traits.name != "mysql":
+        yield f"target.use_cached_result: false changes nothing: {target.traits.name} has no query cache"
+
+
+def _sharding_errors(document: TemplateDocument, load: Load) -> Iterator[str]:
+    try:
+        check_sharding(load, sharding_of(document.sharding.model_dump() if document.sharding else None))
+    except InvalidInput as exc:
+        yield str(exc)
 
 
 async def _load(document: TemplateDocument, target: Target | None, errors: list[str]) -> Load | None:

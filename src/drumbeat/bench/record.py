@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from drumbeat.bench.availability import availability_of, counted_connects
 from drumbeat.bench.compare.baseline import Candidate
 from drumbeat.bench.kept import plan_or_usual
 from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
@@ -13,12 +14,16 @@ from drumbeat.bench.model.record import (
     Measured,
     PhaseRecord,
     RunRecord,
+    Second,
     ServerSecond,
     WorkerRecord,
+    without_repeats,
 )
+from drumbeat.bench.model.verdict import RunJudgement, kept_judgement
+from drumbeat.bench.model.view import Ending
+from drumbeat.bench.run_verdict import judge_run
 from drumbeat.bench.timeline import Counting, Timeline
 from drumbeat.bench.turns import in_turns
-from drumbeat.bench.verdicts import Gate, gate_of
 from drumbeat.core.beat import Beat
 from drumbeat.core.event import FACTS, Event, EventType
 from drumbeat.core.pool import PoolId
@@ -50,7 +55,8 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
                 timeline.add(sample)
     plan, notes = plan_or_usual(run)
     results, told = await store.results.list(run_id), timeline.phases()
-    totals = totals_of(results, told)
+    seconds = tuple([second async for second in in_turns(timeline.each_second())])
+    totals = counted_connects(totals_of(results, told), _failed_connects(seconds))
     decisions, server = await read_decisions(store, run)
     workers = _workers(await store.workers.list(pool_id), results, timeline)
     return RunRecord(
@@ -61,7 +67,7 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         results=tuple(results),
         totals=totals,
         steps=tuple(await store.steps.list(run_id)),
-        timeline=tuple([second async for second in in_turns(timeline.each_second())]),
+        timeline=seconds,
         workers=tuple([worker async for worker in in_turns(workers)]),
         decisions=decisions,
         server=server,
@@ -69,6 +75,10 @@ async def read_record(store: Store, run_id: RunId) -> RunRecord:
         failures=tuple(timeline.failures),
         notes=tuple(notes),
     )
+
+
+def _failed_connects(seconds: Iterable[Second]) -> int:
+    return sum(second.failed_connects for second in seconds if second.phase == Phase.MEASUREMENT)
 
 
 def began(run: Run) -> datetime | None:
@@ -88,7 +98,7 @@ async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], t
     told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
     events = [event for event in await _events(store, pool_id) if _is_told(event) and event.type not in told]
     decisions += [_event_decision(event, origin) for event in events]
-    return tuple(sorted(decisions, key=lambda each: each.at)), tuple(server)
+    return without_repeats(sorted(decisions, key=lambda each: each.at)), tuple(server)
 
 
 async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
@@ -99,11 +109,16 @@ async def read_candidates(store: Store, run: Run, most: int = 10, within: timede
         statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * 10
     ):
         if other.run_id != run.run_id and len(found) < most:
-            found.append(Candidate(run=other, passed=gate_of(await _short_record(store, other)) is Gate.PASSED))
+            found.append(Candidate(run=other, passed=(await judgement_of_ended(store, other)).is_success))
     return found
 
 
-async def _short_record(store: Store, run: Run) -> RunRecord:
+async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
+    """The verdict on an ended run: what its row keeps, or what its results tell where the row keeps none."""
+    return kept_judgement(run) or judge_run(await read_short_record(store, run))
+
+
+async def read_short_record(store: Store, run: Run) -> RunRecord:
     """As much of an ended run as its verdicts need."""
     results, steps = await store.results.list(run.run_id), await store.steps.list(run.run_id)
     return record_of_results(run, plan_or_usual(run)[0], results, steps)
@@ -111,7 +126,15 @@ async def _short_record(store: Store, run: Run) -> RunRecord:
 
 def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
     """A record by what a run's results and steps alone tell."""
-    return RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
+    short = RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
+    found = availability_of(short)
+    return replace(short, totals=counted_connects(short.totals, found.failed_connects)) if found else short
+
+
+def ended_record(record: RunRecord, whole: Sequence[Result], ending: Ending) -> RunRecord:
+    """A run's record as it will be once the rows of its whole result and its end have been kept."""
+    run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
+    return replace(record, run=run, results=(*whole, *record.results), totals=totals_of(whole, record.phases))
 
 
 async def samples_between(

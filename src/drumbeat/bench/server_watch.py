@@ -7,7 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
 from drumbeat.bench.model import Probe
-from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.server_totals import RunningTotals
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Statements, Target
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError
 
@@ -23,9 +24,12 @@ Open = Callable[[], AbstractAsyncContextManager[Target]]
 class ServerWatch:
     """The latest of what a server says of itself."""
 
-    def __init__(self, open_target: Open, clock: Clock) -> None:
+    def __init__(self, open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS) -> None:
         self._open = open_target
         self._clock = clock
+        self._statements = statements
+        self._totals = RunningTotals()
+        self._looks = 0
         self.latest: Probe | None = None  #: None: it has not been asked yet, or has nothing to say
 
     async def run(self) -> None:
@@ -44,21 +48,24 @@ class ServerWatch:
             await self._clock.sleep(_AGAIN)
 
     def _failed(self, exc: Exception) -> None:
-        log.warning("the database could not be asked how it is: %s", exc)
-        self.latest = Probe(error=str(exc) or type(exc).__name__)
+        why = str(exc) or type(exc).__name__
+        log.warning("the database could not be asked how it is: %s; asking again in %g s", why, _AGAIN.total_seconds())
+        self.latest = Probe(error=why)
 
     async def _ask_on(self, target: Target) -> None:
         while True:
             self.latest = await _within(self.ask(target))
             await self._clock.sleep(EVERY)
 
-    @staticmethod
-    async def ask(target: Target) -> Probe:
-        signals = await target.signals()
-        counters = await target.counters()
+    async def ask(self, target: Target) -> Probe:
+        """What the server says now; its totals never fall, even if it begins them again."""
+        self._looks += 1
+        look, signals = self._looks, await target.signals()
+        counters = self._totals.seen(await target.counters(self._statements))
         if signals is None:
-            return Probe(counters=counters)
+            return Probe(look=look, counters=counters)
         return Probe(
+            look=look,
             sessions=signals.sessions,
             active=signals.active,
             waiting=signals.waiting,
@@ -74,9 +81,11 @@ async def _within(asking: Awaitable[Probe]) -> Probe:
 
 
 @asynccontextmanager
-async def watching(open_target: Open, clock: Clock) -> AsyncIterator[Callable[[], Probe | None]]:
-    """What the server last said, for as long as the block lasts."""
-    watch = ServerWatch(open_target, clock)
+async def watching(
+    open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS
+) -> AsyncIterator[Callable[[], Probe | None]]:
+    """What the server last said, for as long as the block lasts. ``statements``: the SQL of each kind, to be told apart."""
+    watch = ServerWatch(open_target, clock, statements)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(watch.run())
         try:

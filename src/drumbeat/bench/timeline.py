@@ -55,6 +55,7 @@ class _Bin:
     shares: dict[WorkerId, _Share] = field(default_factory=dict)
     errors_by_kind: dict[str, int] = field(default_factory=dict)
     errors_by_class: Counter[str] = field(default_factory=Counter)
+    failed_connects: int = 0
     client_limited: bool = False
     packed: bytes = b""
     histogram: Histogram | None = None
@@ -71,6 +72,7 @@ class _Bin:
             self.histogram = Histogram.from_bytes(self.packed) if self.packed else Histogram()
         merge_into(self.histogram, sample.latency)
         self.client_limited = self.client_limited or was_the_limit(sample)
+        self.failed_connects += failed_connects_of(sample)
         for kind, told in kinds_of(sample):
             if errors := int(told.get("errors", 0)):
                 self.errors_by_kind[kind] = self.errors_by_kind.get(kind, 0) + errors
@@ -99,6 +101,7 @@ class _Bin:
             cpu_percent=_mean([each.cpu / each.cpu_known for each in shares if each.cpu_known]),
             memory_percent=_mean([each.memory / each.memory_known for each in shares if each.memory_known]),
             workers=len(self.shares),
+            failed_connects=self.failed_connects,
             client_limited=self.client_limited,
             errors_by_kind=self.errors_by_kind,
             errors_by_class=dict(self.errors_by_class),
@@ -266,6 +269,12 @@ def error_classes_of(sample: StoredSample) -> Mapping[str, int]:
     """How many operations failed of each class (CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …)."""
     classes = sample.extra.get("error_classes")
     return {str(name): int(count) for name, count in classes.items()} if isinstance(classes, Mapping) else {}
+
+
+def failed_connects_of(sample: StoredSample) -> int:
+    """How many attempts to connect failed in an interval."""
+    failed = sample.extra.get("failed_connects")
+    return failed if isinstance(failed, int) else 0
 
 
 def histogram_of(text: Any) -> Histogram:

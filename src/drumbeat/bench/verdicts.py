@@ -1,9 +1,10 @@
-"""Whether a run kept its objectives: p95, p99 and errors, of each kind and of all together. Pure."""
+"""Whether a run kept its objectives: p95, p99 and errors, of each kind and of all together, and availability. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
+from drumbeat.bench.availability import availability_of
 from drumbeat.bench.model.best import best_of, measured_at_best
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective
 from drumbeat.bench.model.record import Measured, RunRecord
@@ -18,6 +19,7 @@ class Standing(StrEnum):
     OK = "ok"
     NEAR = "near"  #: at 90 % of it or more
     OVER = "over"
+    UNDER = "under"  #: of a limit that is a minimum
     NOT_MEASURED = "not measured"  #: which is no success
 
 
@@ -27,16 +29,7 @@ class Measure(StrEnum):
     P95 = "p95_ms"
     P99 = "p99_ms"
     ERRORS = "error_pct"
-
-
-class Gate(IntEnum):
-    """How ``bench run`` and ``bench regress`` end, for whoever gates on it."""
-
-    PASSED = 0
-    RUN_FAILED = 3  #: it did not complete, or came to nothing
-    OBJECTIVES_MISSED = 4
-    REGRESSED = 5
-    INCONCLUSIVE = 6  #: nothing to compare with, or nothing comparable
+    AVAILABILITY = "availability_pct"  #: the one that may not be lower
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +45,8 @@ class Verdict:
     def standing(self) -> Standing:
         if self.found is None:
             return Standing.NOT_MEASURED
+        if self.measure is Measure.AVAILABILITY:
+            return Standing.OK if self.found >= self.limit else Standing.UNDER
         if self.found > self.limit:
             return Standing.OVER
         return Standing.NEAR if self.limit > 0 and self.found >= NEAR * self.limit else Standing.OK
@@ -65,10 +60,16 @@ class Verdict:
         return self.kind or "all kinds"
 
 
-def verdicts(objectives: Mapping[str, Objective], totals: Mapping[str, Measured]) -> tuple[Verdict, ...]:
-    """A verdict for each limit that is set, all kinds together first."""
+def verdicts(
+    objectives: Mapping[str, Objective], totals: Mapping[str, Measured], available: float | None = None
+) -> tuple[Verdict, ...]:
+    """A verdict for each limit that is set, all kinds together first. ``available``: the percentage of seconds with service."""
     kinds = sorted(objectives, key=lambda kind: (kind != ALL_KINDS, kind))
-    return tuple(verdict for kind in kinds for verdict in _of_kind(kind, objectives[kind], totals.get(kind)))
+    found = [verdict for kind in kinds for verdict in _of_kind(kind, objectives[kind], totals.get(kind))]
+    least = objectives[ALL_KINDS].min_availability_pct if ALL_KINDS in objectives else None
+    if least is not None and least >= 0:
+        found.append(Verdict(kind=ALL_KINDS, measure=Measure.AVAILABILITY, limit=least, found=available))
+    return tuple(found)
 
 
 def _of_kind(kind: str, objective: Objective, measured: Measured | None) -> Iterable[Verdict]:
@@ -89,16 +90,11 @@ def _found(measured: Measured | None, measure: Measure) -> float | None:
     return found[measure]
 
 
-def passed(status: RunStatus, found: Sequence[Verdict]) -> Gate:
-    """The exit code of ``bench run``: it completed, and every limit was kept."""
-    if status is not RunStatus.COMPLETED:
-        return Gate.RUN_FAILED
-    return Gate.PASSED if all(verdict.kept for verdict in found) else Gate.OBJECTIVES_MISSED
-
-
 def verdicts_of(record: RunRecord) -> tuple[Verdict, ...]:
     """A search is judged at the level it found: that is its answer, and it went beyond it on purpose."""
-    return verdicts(record.plan.objectives, measured_at_best(record) if _is_search(record) else record.totals)
+    found = availability_of(record)
+    totals = measured_at_best(record) if _is_search(record) else record.totals
+    return verdicts(record.plan.objectives, totals, found.percent if found else None)
 
 
 def judged_at(record: RunRecord) -> str | None:
@@ -118,10 +114,6 @@ def came_to_nothing(record: RunRecord) -> str | None:
     if record.whole.errors >= record.whole.operations:
         return "every operation failed"
     return "no stable level" if _is_search(record) and best_of(record) is None else None
-
-
-def gate_of(record: RunRecord) -> Gate:
-    return Gate.RUN_FAILED if came_to_nothing(record) else passed(record.run.status, verdicts_of(record))
 
 
 def _is_search(record: RunRecord) -> bool:

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from drumbeat.bench import curves
 from drumbeat.bench.course import CourseTaken, light
 from drumbeat.bench.gather import Gathering
+from drumbeat.bench.judgement import led_by, under_way
 from drumbeat.bench.kept import kept_failures, plan_or_usual, whole_row
 from drumbeat.bench.model import (
     ALL_KINDS,
@@ -16,12 +17,15 @@ from drumbeat.bench.model import (
     KindFigures,
     Latency,
     Measured,
+    RunJudgement,
     RunPlan,
     RunRecord,
     Watched,
     WorkerSeen,
+    kept_judgement,
 )
 from drumbeat.bench.record import AFTERWARDS, over, record_of_results, samples_between
+from drumbeat.bench.run_verdict import judge_run
 from drumbeat.bench.timeline import Timeline, kinds_of
 from drumbeat.bench.turns import in_turns
 from drumbeat.bench.verdicts import verdicts, verdicts_of
@@ -80,6 +84,7 @@ class RunWatch:
         figures = self._figures(now, plan) if run.status not in RUN_ENDED else None
         workers = await self._store.workers.list(self._pool_id)
         steps = tuple(await self._store.steps.list(self._run_id))
+        record = record_of_results(run, plan, results, steps)
         return Watched(
             run=run,
             plan=plan,
@@ -90,11 +95,17 @@ class RunWatch:
             writes=self._count("writes", results),
             by_kind=self._by_kind(),
             steps=steps,
-            objectives=_objectives(record_of_results(run, plan, results, steps), figures),
+            objectives=_objectives(record, figures),
+            judgement=await self._judgement(record),
             results=results,
             decisions=self._taken.decisions if self._taken else (),
             logs=await self._new_logs(),
         )
+
+    async def _judgement(self, record: RunRecord) -> RunJudgement:
+        if self._has_ended:
+            return kept_judgement(record.run) or judge_run(record)
+        return under_way(record.run, await led_by(self._store, record.run))
 
     async def catch_up(self) -> None:
         """Read all that went before the first look, once that has been. May be cut off and called again."""
@@ -233,10 +244,15 @@ def _ended_health(worker: Worker) -> Health:
 
 def _objectives(record: RunRecord, figures: Figures | None) -> tuple[Kept, ...]:
     """By the last seconds while it runs, by its result afterwards."""
-    found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures))
+    found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures), _available(figures))
     return tuple(
         Kept(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing) for each in found
     )
+
+
+def _available(figures: Figures) -> float | None:
+    """Of the last seconds: whether anything succeeded in them."""
+    return None if not figures.workers else 100.0 if figures.operations > figures.errors else 0.0
 
 
 def _totals(figures: Figures) -> dict[str, Measured]:

@@ -21,6 +21,7 @@ from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.driver.tally import KindTally
 from drumbeat.bench.model import LoadMode
 from drumbeat.bench.new_keys import above
+from drumbeat.bench.sharding import sharded, sharding_of
 from drumbeat.bench.values import Draw
 from drumbeat.bench.vault import Vault
 from drumbeat.bench.workload import BenchWorkload, Final
@@ -65,6 +66,7 @@ async def _build(
 ) -> tuple[LoadRunner, Classify]:
     config = (await store.runs.get(run_id)).config
     load = above(load_of(_block(config, "workload")), config.get("highest_keys") or {})
+    load = sharded(load, sharding_of(config.get("sharding")), slot)
     target_url(config)
     target = await stack.enter_async_context(connections.open(_block(config, "target")))
     await target.check(load)
@@ -94,6 +96,7 @@ def engine_settings(config: Mapping[str, Any]) -> EngineSettings:
     return EngineSettings(
         limit=timedelta(seconds=float(target.get("query_timeout_seconds", 30))),
         parallel_connects=int(target.get("parallel_connects", 32)),
+        cached_results=bool(target.get("use_cached_result", True)),
         most_connections=int(config.get("scaling", {}).get("max_connections") or _MOST_CONNECTIONS),
     )
 

@@ -77,7 +77,7 @@ class BenchWorkload:
         self._runner: LoadRunner | None = None
         self._classify: Classify = lambda outcome, sqlstate: None
         self._highest = 0
-        self._told = 0
+        self._told = self._connects_told = 0
         self._qps: float | None = None
         self._filed = 0
 
@@ -138,7 +138,7 @@ class BenchWorkload:
             writes=tally.operations - tally.reads,
             errors=tally.errors,
             latency=tally.response,
-            extra=_extra(interval) | self._error_classes(tally) | self._new_error_samples(),
+            extra=_extra(interval) | self._error_classes(tally) | self._new_error_samples() | self._new_failed_connects(),
         )
 
     def _forget_old_debts(self) -> None:
@@ -158,6 +158,12 @@ class BenchWorkload:
         samples = self._running.engine.error_samples
         fresh, self._told = samples[self._told :], len(samples)
         return {"error_samples": [_sample_json(each) for each in fresh]} if fresh else {}
+
+    def _new_failed_connects(self) -> dict[str, Any]:
+        """Attempts to connect that failed since the last look; nothing where none did."""
+        failed = self._running.engine.failed_connects
+        fresh, self._connects_told = failed - self._connects_told, failed
+        return {"failed_connects": fresh} if fresh else {}
 
     @property
     def figures(self) -> Figures:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from drumbeat import offline
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, ms
-from drumbeat.cli import bench_prices, bench_results, bench_runs, bench_templates
+from drumbeat.cli import bench_examples, bench_prices, bench_results, bench_runs, bench_templates
 from drumbeat.cli.live import sparkline
 from drumbeat.cli.options import JsonOption, refuse_nan, run
 from drumbeat.cli.render import Columns, console, errors, show_json, table
@@ -22,6 +22,7 @@ from drumbeat.control_plane import until_stopped
 app = typer.Typer(no_args_is_help=True, help="Load on a database: prepare its tables, drive it, read how it bends.")
 app.command("worker")(worker)
 app.add_typer(bench_templates.app, name="template")
+app.add_typer(bench_examples.app)
 app.add_typer(bench_runs.app)
 app.add_typer(bench_results.app)
 app.add_typer(bench_prices.app)

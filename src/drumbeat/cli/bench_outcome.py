@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from drumbeat.bench.model import RunRecord, ms, number
+from drumbeat.bench.model import RunRecord, RunVerdict, ms, number, told_apart
 from drumbeat.cli.live import STEPS
 from drumbeat.cli.render import Columns, console, say, table
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.run import RunStatus
+from drumbeat.core.run import Phase
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import BenchDesk
@@ -23,7 +23,11 @@ _FORMS = {
 }
 
 
-_ESTIMATE = "less if the search ends early, more where it has to look at a level again"
+_STYLES = {RunVerdict.PASSED: "bold green", RunVerdict.NO_OBJECTIVE: "bold", RunVerdict.PENDING: "bold"}
+_ESTIMATES = {
+    Phase.WARMUP: "longer until the throughput has settled",
+    Phase.MEASUREMENT: "less if the search ends early, more where it has to look at a level again",
+}
 
 
 def form_of(path: str) -> str:
@@ -54,7 +58,7 @@ def print_plan(found: Any) -> None:
     say(f"a worker holds at most {found.cap}; all together at most {found.most_connections or 'as many as it takes'}")
     for phase in found.phases:
         if phase.duration is not None:
-            about, more = ("about ", f"; {_ESTIMATE}") if phase.is_estimate else ("", "")
+            about, more = ("about ", f"; {_ESTIMATES[phase.phase]}") if phase.is_estimate else ("", "")
             say(f"{phase.phase}: {about}{round(phase.duration.total_seconds(), 1):g} s{more}")
     if found.estimated_cost is not None:
         say(f"estimated cost: {found.estimated_cost:.2f} {found.currency}")
@@ -71,11 +75,10 @@ def print_notes(found: Any) -> None:
 
 def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> None:
     """How a run ended, and what it measured."""
-    ended, whole = record.run, record.whole
-    nothing = desk.came_to_nothing(record)
-    style = "bold green" if ended.status is RunStatus.COMPLETED and not nothing else "bold red"
+    ended, whole, judgement = record.run, record.whole, desk.judge(record)
     reason = f" ({ended.completion_reason})" if ended.completion_reason else ""
-    say(f"{ended.run_id} {ended.status}{reason}" + (f": {nothing}" if nothing else ""), style=style)
+    say(f"{ended.run_id} {ended.status}{reason}", style="bold")
+    say(f"verdict: {judgement.headline}", style=_STYLES.get(judgement.verdict, "bold red"))
     failure = record.result.failure_reason if record.result else None
     if failure:
         say(failure, style="red")
@@ -86,6 +89,7 @@ def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> N
         )
         console.print(table([*record.kinds.items(), ("all", whole)], _KINDS))
     _print_search(record)
+    _print_availability(desk, record)
     _print_verdicts(desk, record)
     for warning in desk.warnings(record):
         say(f"note: {warning}", style="yellow")
@@ -93,12 +97,26 @@ def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> N
         say(f"report: {path}")
 
 
+def _print_availability(desk: "BenchDesk", record: RunRecord) -> None:
+    found, fair = desk.availability(record), desk.corrected(record)
+    if found is not None and found.percent is not None:
+        missing = f": {found.words}" if found.without_service else ""
+        say(f"available {number(found.percent, 5)} % of the time{missing}", style="red" if missing else None)
+    if fair is not None:
+        shown = ", ".join(
+            f"{name} {number(ms, 4)} ms" for name, ms in (("p50", fair.p50_ms), ("p95", fair.p95_ms), ("p99", fair.p99_ms))
+        )
+        say(f"corrected for coordinated omission: {shown}")
+
+
 def _print_verdicts(desk: "BenchDesk", record: RunRecord) -> None:
     if where := desk.judged_at(record):
         say(f"service levels, {where}")
     for verdict in desk.verdicts(record):
-        found = "nothing measured" if verdict.found is None else number(verdict.found, 4)
-        line = f"{verdict.subject} {verdict.measure}: {found}, limit {number(verdict.limit, 4)}: {verdict.standing}"
+        found, limit = "nothing measured", number(verdict.limit, 4)
+        if verdict.found is not None:
+            found, limit = told_apart(verdict.found, verdict.limit, 4)
+        line = f"{verdict.subject} {verdict.measure}: {found}, limit {limit}: {verdict.standing}"
         say(line, style=None if verdict.kept else "red")
 
 

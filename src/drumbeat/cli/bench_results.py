@@ -1,13 +1,16 @@
 """drumbeat bench compare, regress and report: what runs came to, side by side and written down."""
 
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from drumbeat.bench.model import number
 from drumbeat.cli.bench_outcome import form_of, write
 from drumbeat.cli.bench_runs import RunArgument
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, with_control_plane
-from drumbeat.cli.render import Columns, errors, say, show, show_json
+from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId
@@ -137,6 +140,64 @@ def compare(
         print(desk.compared(found, "json" if as_json else "markdown"), end="")
 
     with_control_plane(store, work)
+
+
+@app.command("trend")
+def trend(
+    run_id: RunArgument,
+    limit: Annotated[int, typer.Option("--limit", min=2, max=200, help="So many runs, the newest of them.")] = 20,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How the figures of a run went over the runs of its kind before it: of the same template, else the same configuration."""
+    found = with_control_plane(store, lambda plane: plane.bench().trend(RunId(run_id), limit))
+    if as_json:
+        show_json(_trend_json(found))
+        return
+    if not found.points:
+        say(f"{run_id} and the runs before it measured nothing")
+        return
+    names = list(found.histories)
+    console.print(table(found.points, {**_POINT, **{name: _figure_of(name) for name in names}}))
+    console.print(table(list(found.histories.items()), _HISTORY))
+
+
+def _figure_of(name: str) -> Callable[[Any], object]:
+    return lambda point: number(point.figures.get(name))
+
+
+def _trend_json(found: Any) -> dict[str, Any]:
+    runs = [
+        {"run_id": each.run.run_id, "created_at": each.run.created_at, "verdict": each.judgement.verdict, **each.figures}
+        for each in found.points
+    ]
+    return {"runs": runs, "trends": {name: _history_json(each) for name, each in found.histories.items()}}
+
+
+def _history_json(found: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = asdict(found)
+    return plain | {"steadiness": found.steadiness}
+
+
+def _slope(found: Any) -> str:
+    share = f" ({found.slope / found.median:+.1%} of the median)" if found.median else ""
+    return f"{'+' if found.slope >= 0 else '-'}{number(abs(found.slope))}{share}"
+
+
+_POINT: Columns = {
+    "run": lambda point: point.run.run_id,
+    "made": lambda point: point.run.created_at,
+    "verdict": lambda point: point.judgement.verdict,
+}
+_HISTORY: Columns = {
+    "figure": lambda row: row[0],
+    "runs": lambda row: row[1].runs,
+    "median": lambda row: number(row[1].median),
+    "recent": lambda row: number(row[1].recent),
+    "from run to run": lambda row: _slope(row[1]),
+    "r²": lambda row: f"{row[1].r_squared:.2f}",
+    "runs agree": lambda row: row[1].steadiness,
+}
 
 
 @app.command("regress")

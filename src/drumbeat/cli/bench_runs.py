@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from drumbeat.cli.bench_outcome import form_of, print_notes, print_outcome, print_plan, write
@@ -19,6 +20,7 @@ from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
 if TYPE_CHECKING:
+    from drumbeat.bench.model import RunJudgement
     from drumbeat.control_plane import BenchDesk
 
 app = typer.Typer()
@@ -30,19 +32,24 @@ RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="A run's id.")]
 ReportOption = Annotated[
     list[str] | None, typer.Option("--report", metavar="FILE", help="Write a report; the ending says which.")
 ]
+ExitStatusOption = Annotated[
+    bool,
+    typer.Option("--exit-status", help="End with the exit code that bench run would have ended with, 6 if it has not ended."),
+]
 _FILES = (".yml", ".yaml", ".json")
 
 _RUN: Columns = {
-    "run": lambda run: run.run_id,
-    "name": lambda run: run.name,
-    "status": lambda run: run.status,
-    "reason": lambda run: run.completion_reason,
-    "mode": lambda run: run.config.get("load_mode"),
-    "scaling": lambda run: (run.config.get("scaling") or {}).get("mode"),
-    "operations": lambda run: f"{run.operations:,}",
-    "errors": lambda run: run.errors,
-    "ops/s": lambda run: f"{run.qps:,.0f}",
-    "made": lambda run: run.created_at,
+    "run": lambda row: row[0].run_id,
+    "name": lambda row: row[0].name,
+    "status": lambda row: row[0].status,
+    "reason": lambda row: row[0].completion_reason,
+    "verdict": lambda row: row[1].verdict,
+    "mode": lambda row: row[0].config.get("load_mode"),
+    "scaling": lambda row: (row[0].config.get("scaling") or {}).get("mode"),
+    "operations": lambda row: f"{row[0].operations:,}",
+    "errors": lambda row: row[0].errors,
+    "ops/s": lambda row: f"{row[0].qps:,.0f}",
+    "made": lambda row: row[0].created_at,
 }
 
 
@@ -84,8 +91,10 @@ def run_benchmark(
 ) -> None:
     """Run a benchmark and watch it. Ctrl-C stops it cleanly; a second one leaves it to another orchestrator.
 
-    Exit codes: 0 completed and every objective kept, 3 the run failed, was cancelled or came to nothing (every operation
-    failed, no stable level), 4 an objective was missed.
+    Exit codes: 0 completed and nothing missed that was asked of it, 3 the run failed, was cancelled or came to nothing (every
+    operation failed, nothing was measured, no stable level), 4 an objective or the target throughput was missed (bounds
+    reached) or not measured, 6 it has not ended: it was left to another orchestrator. With --detach: 0 once it is started;
+    bench watch --exit-status tells the rest.
     """
     forms = {path: form_of(path) for path in reports or ()}
 
@@ -159,7 +168,7 @@ async def concluded(desk: "BenchDesk", run_id: RunId, *, as_json: bool, reports:
         print(await desk.report(run_id, "json"), end="")
     else:
         print_outcome(desk, record, list(reports))
-    return int(desk.gate(record))
+    return int(desk.judge(record).gate)
 
 
 @app.command("orchestrate")
@@ -203,17 +212,21 @@ def status(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption =
 
 
 @app.command("watch")
-def watch(run_id: RunArgument, store: StoreOption = None) -> None:
-    """A run as it goes, until it has ended."""
+def watch(run_id: RunArgument, exit_status: ExitStatusOption = False, store: StoreOption = None) -> None:
+    """A run as it goes, until it has ended.
 
-    async def work() -> None:
+    Exit codes: 0, or with --exit-status those of bench run.
+    """
+
+    async def work() -> int:
         async with control_plane(store) as plane:
             await plane.store.runs.get(RunId(run_id))
             async with watched(plane.store, RunId(run_id)) as screen:
                 await screen.ended.wait()
-            print_outcome(plane.bench(), await plane.bench().record(RunId(run_id)), [])
+            code = await concluded(plane.bench(), RunId(run_id), as_json=False, reports={})
+        return code if exit_status else 0
 
-    run(work())
+    raise typer.Exit(run(work()))
 
 
 @app.command("stop")
@@ -252,7 +265,7 @@ def list_runs(
 
     async def work(plane: ControlPlane) -> Any:
         template_id = (await plane.store.templates.get(template)).template_id if template else None
-        return await plane.store.runs.list(
+        found = await plane.store.runs.list(
             statuses=statuses or (),
             search=search,
             template_id=template_id,
@@ -263,8 +276,20 @@ def list_runs(
             limit=limit,
             offset=offset,
         )
+        judgements = await plane.bench().judgements(found)
+        return [(each, judgements[each.run_id]) for each in found]
 
-    show(with_control_plane(store, work), _RUN, as_json=as_json, nothing="no such runs; try: drumbeat bench run FILE")
+    rows = with_control_plane(store, work)
+    if as_json:
+        show_json([_listed(*row) for row in rows])
+    else:
+        show(rows, _RUN, as_json=False, nothing="no such runs; try: drumbeat bench run FILE")
+
+
+def _listed(run: Run, judgement: "RunJudgement") -> dict[str, Any]:
+    """A row of the list for programs: the run's own fields, and its verdict."""
+    row: dict[str, Any] = msgspec.to_builtins(run, str_keys=True)
+    return row | {"verdict": judgement.verdict, "verdict_reason": judgement.reason}
 
 
 def _utc(moment: datetime | None) -> datetime | None:
@@ -274,17 +299,19 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 @app.command("show")
-def show_run(run_id: RunArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """What a run measured and how it ended."""
+def show_run(
+    run_id: RunArgument, exit_status: ExitStatusOption = False, store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """What a run measured and how it ended.
 
-    async def work(plane: ControlPlane) -> None:
-        desk = plane.bench()
-        if as_json:
-            print(await desk.report(RunId(run_id), "json"), end="")
-        else:
-            print_outcome(desk, await desk.record(RunId(run_id)), [])
+    Exit codes: 0, or with --exit-status those of bench run.
+    """
 
-    with_control_plane(store, work)
+    async def work(plane: ControlPlane) -> int:
+        return await concluded(plane.bench(), RunId(run_id), as_json=as_json, reports={})
+
+    code = with_control_plane(store, work)
+    raise typer.Exit(code if exit_status else 0)
 
 
 @app.command("rerun")

@@ -43,11 +43,12 @@ def demo_template(target: str, workers: int) -> dict[str, Any]:
     }
 
 
-def play_bench(settings: Settings, workers: int, folder: Path, report: Path) -> None:
-    run(_play(settings, workers, f"sqlite:///{folder}/under-test.db", report))
+def play_bench(settings: Settings, workers: int, folder: Path, report: Path) -> str:
+    """Play it. Answers with the path of its page."""
+    return run(_play(settings, workers, f"sqlite:///{folder}/under-test.db", report))
 
 
-async def _play(settings: Settings, workers: int, target: str, report: Path) -> None:
+async def _play(settings: Settings, workers: int, target: str, report: Path) -> str:
     async with open_control_plane(settings, create=True) as plane:
         say("• a SQLite database under test gets its table")
         await offline.prepare(target, WORKLOAD, SCALE, fresh=False, on_progress=lambda name, done, whole: None)
@@ -64,6 +65,7 @@ async def _play(settings: Settings, workers: int, target: str, report: Path) -> 
         draw_steps(record)
         write(str(report), await desk.report(made.run_id, "html"))
         say(f"\nA report with plots, workers and every decision: {report}", style="bold")
+        return f"/runs/{made.run_id}"
 
 
 def draw_steps(record: RunRecord) -> None:

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.text import Text
 
 from drumbeat.cli.options import run
-from drumbeat.cli.render import Columns, brief, console, say, sentence, table, text
+from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError
@@ -54,9 +54,9 @@ def demo_thresholds() -> Thresholds:
     )
 
 
-def play_fleet(settings: Settings, workers: int) -> None:
-    """Watch a fleet for half a minute: start, retarget, kill -9, replace, drain; then read why."""
-    run(_play(settings, workers))
+def play_fleet(settings: Settings, workers: int) -> str:
+    """Watch a fleet for half a minute: start, retarget, kill -9, replace, drain; then read why. Answers with its page."""
+    return run(_play(settings, workers))
 
 
 @dataclass(slots=True)
@@ -121,7 +121,7 @@ class _Stage:
         return read(sample) if sample and worker.is_live else None
 
 
-async def _play(settings: Settings, workers: int) -> None:
+async def _play(settings: Settings, workers: int) -> str:
     async with open_control_plane(settings, create=True) as plane, plane.local_spawner() as spawner:
         pool = await plane.create_fleet(f"demo-{uuid4().hex[:6]}", FleetPolicy(workers=workers, target=2), demo_thresholds())
         stage = _Stage(plane, pool, await plane.store.now())
@@ -136,6 +136,7 @@ async def _play(settings: Settings, workers: int) -> None:
         _conclude(stage)
         if failure is not None:
             raise failure
+        return f"/fleet/{pool.pool_id}"
 
 
 @asynccontextmanager
@@ -195,7 +196,7 @@ async def _until(stage: _Stage, happened: Callable[[], bool]) -> None:
         if happened():
             return
         if asyncio.get_running_loop().time() > deadline:
-            raise DrumbeatError(f"the demo waited {brief(_PATIENCE)} in vain after: {stage.chapter}; its decisions say more")
+            raise DrumbeatError(f"the demo waited {text(_PATIENCE)} in vain after: {stage.chapter}; its decisions say more")
         await asyncio.sleep(_REDRAWN_EVERY)
 
 

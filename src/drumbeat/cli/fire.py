@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import sys
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from drumbeat.cli.forks import become, worker_modules
@@ -16,7 +15,7 @@ from drumbeat.cli.opening import run
 from drumbeat.control_plane import forking, logging_to_stderr, open_control_plane
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import load_settings
-from drumbeat.triggers.model import Firing, Machine
+from drumbeat.triggers.model import Firing
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import Door
@@ -49,15 +48,7 @@ def _complain(exc: DrumbeatError) -> int:
 
 def firing_of(text: str) -> Firing:
     """What ``Firing.to_json`` wrote."""
-    fields = json.loads(text)
-    silent = fields.get("lost_after")
-    return Firing(
-        trigger=fields["trigger"],
-        machine=Machine(fields["machine"]),
-        pool_id=fields["pool_id"],
-        max_workers=fields["max_workers"],
-        lost_after=None if silent is None else timedelta(seconds=silent),
-    )
+    return Firing.from_json(json.loads(text))
 
 
 async def _fire(firing: Firing, door: "Door | None") -> None:

@@ -8,14 +8,14 @@ import typer
 
 from drumbeat.cli import fleet_beats, fleet_hands, fleet_reasons, fleet_simulate, fleet_watch
 from drumbeat.cli.fleet_beats import UNSEEN
-from drumbeat.cli.fleet_options import FileOption, PoolArgument, SetOption, parse_settings
+from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, PoolArgument, SetOption, parse_settings
 from drumbeat.cli.living import plan_changes
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Worker, judge
+from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import FleetKept, FleetStatus
@@ -48,6 +48,7 @@ def create(
     ] = None,
     file: FileOption = None,
     settings: SetOption = None,
+    expected_service: ExpectedServiceOption = None,
     handler: HandlerOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -59,7 +60,8 @@ def create(
     while workers of the old one are there, a money ceiling while nothing has a price. In fleet run, beat and plan variables
     count more than what is kept.
     """
-    chosen = {name: value for name, value in (("policy", policy), ("provider", provider)) if value is not None}
+    options = (("policy", policy), ("provider", provider), ("expected_service", expected_service))
+    chosen = {name: value for name, value in options if value is not None}
     told = plan_changes({"handlers": handler})
     given = chosen | parse_settings(settings)
 
@@ -97,14 +99,23 @@ def _status_json(found: "FleetStatus") -> dict[str, Any]:
     last = found.last
     beat = None if last is None else {"n": last.n, "at": last.at, "why_not": last.why_not, "error": last.error}
     summary = {name: value for name, value in (last.summary if last else {}).items() if name not in UNSEEN}
-    workers = [asdict(each) | {"health": judge(each, found.now, found.pool.thresholds)} for each in found.workers]
+    workers = [_worker_json(each, judge(each, found.now, found.pool.thresholds)) for each in found.workers]
     return {"pool_id": found.pool.pool_id, "policy": found.pool.policy, "workers": workers, "beat": beat, "summary": summary}
 
 
+def _worker_json(worker: Worker, health: str | None) -> dict[str, Any]:
+    return asdict(worker) | {"health": health, "terminating": worker.is_terminating}
+
+
 def _print_status(found: "FleetStatus") -> None:
-    say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {len(found.workers)} live workers")
+    leaving = sum(each.is_terminating for each in found.workers)
+    live = f"{len(found.workers)} live workers" + (f", {leaving} of them terminating" if leaving else "")
+    say(f"pool {found.pool.pool_id}: {found.pool.policy.get('policy', 'fixed')}, {live}")
     for each in found.workers:
-        say(f"  {each.worker_id} {each.status} ({judge(each, found.now, found.pool.thresholds)}, {each.active} jobs)")
+        by = f", leaves by {text(each.drain_deadline)} UTC" if each.is_terminating and each.drain_deadline else ""
+        counts = ", exempt from capacity" if each.meta.get(CAPACITY_EXEMPT) else ""
+        health = judge(each, found.now, found.pool.thresholds)
+        say(f"  {each.worker_id} {each.standing} ({health}, {each.active} jobs{by}{counts})")
     last = found.last
     if last is None:
         say(f"no beat yet; make one with: drumbeat fleet beat {found.pool.pool_id}")
@@ -120,7 +131,7 @@ def _print_status(found: "FleetStatus") -> None:
 
 _WORKER: Columns = {
     "worker": lambda row: row[0].worker_id,
-    "status": lambda row: row[0].status,
+    "status": lambda row: row[0].standing,
     "health": lambda row: row[1],
     "made": lambda row: row[0].created_at,
     "ready": lambda row: row[0].ready_at,
@@ -147,7 +158,7 @@ def list_workers(
 
     rows = with_control_plane(store, read)
     if as_json:
-        show_json([asdict(worker) | {"health": health} for worker, health in rows])
+        show_json([_worker_json(worker, health) for worker, health in rows])
     else:
         show(rows, _WORKER, as_json=False, nothing=f"pool {pool} has no workers; see: drumbeat fleet explain {pool}")
 

@@ -17,7 +17,6 @@ from drumbeat.cli.outlet import Outlet, OutletHandler
 from drumbeat.cli.render import show_json, to_json
 from drumbeat.control_plane import ControlPlane, logging_to_stderr, until_stopped
 from drumbeat.core.errors import DrumbeatError, InvalidSettings
-from drumbeat.core.pool import PoolId
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import BeatReport, FleetPolicy
@@ -40,10 +39,12 @@ def run(
     provider: ProviderOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Beat until told to stop. Any number may run: one leads. Workers outlive it.
+    """Beat until told to stop, and at once when a job is pushed to an empty queue. Any number may run: one leads.
 
     Prints each cycle's summary as a line of JSON; where nobody reads them it beats on, and the next line that can be written
-    says how many were ``missed``. What is set in seed 004's variables, and over them here, is first written into the pool's
+    says how many were ``missed``. Workers outlive it.
+
+    What is set in seed 004's variables, and over them here, is first written into the pool's
     policy, if it may be: another provider may not while workers of the old one are there. A policy that is changed meanwhile
     is followed, its provider and its pace too.
     """
@@ -78,9 +79,9 @@ async def _beat_by(
 ) -> "FleetPolicy | None":
     """Beat until told to stop; or until the pool's policy wants another provider or pace, and then answers with it."""
     course = _Course(policy.provider, policy.every)
-    async with plane.fleet_spawner(pool, policy.provider) as spawner:
+    async with plane.fleet_spawner(pool, policy.provider) as spawner, plane.watching():
         with until_stopped(stop, course.over):
-            await plane.fleet_loop(PoolId(pool), spawner, policy.every, on_beat=teller.tell, heed=course.heed).run(course.over)
+            await plane.keep_beating(pool, spawner, policy.every, course.over, teller.tell, course.heed)
     return course.turned
 
 
@@ -97,16 +98,11 @@ def beat(
     """
 
     async def work(plane: ControlPlane) -> Mapping[str, Any]:
-        policy = await plane.heed_environment(pool, **beat_settings(provider))
-        async with plane.fleet_spawner(pool, policy.provider) as spawner:
-            loop = plane.fleet_loop(PoolId(pool), spawner, policy.every)
-            report = await loop.beat()
-            await loop.resign()
-        return told(report)
+        return told(await plane.beat_fleet(pool, **beat_settings(provider)))
 
     found = with_control_plane(store, work)
     show_json(found)
-    if found["failed"] or any(action.get("error") for action in found["done"]):
+    if found["failed"] or found.get("provider_error") or any(action.get("error") for action in found["done"]):
         raise typer.Exit(1)
 
 

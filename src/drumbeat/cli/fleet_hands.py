@@ -1,4 +1,4 @@
-"""drumbeat fleet drain, kill and spend: what a person may do to workers, and what they cost."""
+"""drumbeat fleet drain, kill, exempt, retry and spend: what a person may do to workers, and what they cost."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -48,6 +48,36 @@ def kill(
             return await plane.fleet(pool).kill(worker, spawner)
 
     _tell_names([with_control_plane(store, work).worker_id], "killed", as_json=as_json)
+
+
+@app.command()
+def exempt(
+    pool: PoolArgument,
+    worker: Annotated[str, typer.Argument(metavar="WORKER", help="A worker's name.")],
+    off: Annotated[bool, typer.Option("--off", help="Have it count again.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Exempt a worker from capacity, such as a worker of a test: it does not count as one of the wanted workers.
+
+    It is watched like any other, not drained as surplus, and drained once it is older than the policy's exempt_max_lifetime.
+    """
+    row = with_control_plane(store, lambda plane: plane.fleet(pool).exempt(worker, exempt=not off))
+    _tell_names([row.worker_id], "counts as capacity again" if off else "exempt from capacity", as_json=as_json)
+
+
+@app.command()
+def retry(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Have the next beat ask the provider again at once, after you put right what it refused: money, a key, an image.
+
+    What was refused is forgotten, and where the breaker is open one worker is tried. A new RUNPOD_API_KEY, or other RUNPOD_*
+    variables, need no retry: the first beat that has them asks at once.
+    """
+    at = with_control_plane(store, lambda plane: plane.fleet(pool).retry())
+    if as_json:
+        show_json({"pool_id": pool, "retry_at": at})
+    else:
+        say(f"pool {pool}: its next beat asks the provider again; make one now with: drumbeat fleet beat {pool}")
 
 
 def _tell_names(names: Sequence[WorkerId], done: str, *, as_json: bool) -> None:

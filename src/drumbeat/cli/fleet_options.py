@@ -17,6 +17,11 @@ SetOption = Annotated[
     list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="A field of the policy, such as max_workers=6.")
 ]
 
+ExpectedServiceOption = Annotated[
+    str | None,
+    typer.Option("--expected-service", help="How long a job takes, such as 90s: lag_aware uses it until it has seen one end."),
+]
+
 
 def parse_settings(given: Sequence[str] | None) -> dict[str, str | None]:
     """Fields of a policy as they were typed; ``none`` is nothing. Raises InvalidInput."""

@@ -36,14 +36,20 @@ def explain(
 
 @app.command()
 def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """What a beat with this environment would do now: variables of seed 004 count as in ``beat``. Nothing is written."""
+    """What a beat with this environment would do now: variables of seed 004 count as in ``beat``. Nothing is written.
+
+    Exit code 1 when the provider fails: it gives no list of its instances, or it has refused workers and is left alone.
+    """
 
     async def work(plane: ControlPlane) -> "Explanation":
         policy = await plane.heeded_policy(pool, **beat_settings(provider))
         async with plane.fleet_spawner(pool, policy.provider) as spawner:
             return await plane.fleet(pool).plan(spawner, policy)
 
-    _tell(with_control_plane(store, work), as_json=as_json, deeds="to do:")
+    found = with_control_plane(store, work)
+    _tell(found, as_json=as_json, deeds="to do:")
+    if found.provider_error is not None:
+        raise typer.Exit(1)
 
 
 def _tell(found: "Explanation", *, as_json: bool, deeds: str = "done:") -> None:

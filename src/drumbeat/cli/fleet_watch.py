@@ -19,9 +19,9 @@ from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.control_plane import ControlPlane, until_stopped
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
-from drumbeat.core.job import JobCounts
+from drumbeat.core.job import JobCounts, counted
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
+from drumbeat.core.worker import TERMINATING, Health, Worker, WorkerStatus, judge
 from drumbeat.store.interface import Store
 
 app = typer.Typer()
@@ -102,13 +102,14 @@ class FleetScreen:
         return Group(*lines, Text(), Text("last decisions", style="bold"), *(recent or [Text("none yet", style="dim")]))
 
     def _states(self) -> str:
-        by = Counter(worker.status for worker in self.workers)
-        return ", ".join(f"{by[status]} {status}" for status in WorkerStatus if by[status]) or "no workers"
+        by = Counter(worker.standing for worker in self.workers)
+        return ", ".join(f"{by[each]} {each}" for each in (*WorkerStatus, TERMINATING) if by[each]) or "no workers"
 
     def _demand(self) -> str:
         oldest = self.counts.oldest_ready
         waits = f", the oldest for {(self.now - oldest).total_seconds():.0f} s" if oldest and self.now else ""
-        return f"jobs: {self.counts.ready} ready{waits}, {self.counts.delayed} delayed, {self.counts.claimed} being done"
+        ready, delayed, claimed = map(counted, (self.counts.ready, self.counts.delayed, self.counts.claimed))
+        return f"jobs: {ready} ready{waits}, {delayed} delayed, {claimed} being done"
 
     def _wanted(self) -> list[str]:
         """What the last beat wanted, what bound it, what it costs, and why it did nothing."""
@@ -143,7 +144,7 @@ class FleetScreen:
     def _columns(self) -> Columns:
         return {
             "worker": lambda worker: worker.worker_id,
-            "status": lambda worker: worker.status,
+            "status": lambda worker: worker.standing,
             "health": self._health,
             "age": lambda worker: self.now - worker.created_at if self.now and worker.created_at else None,
             "jobs": lambda worker: worker.active,

@@ -1,7 +1,7 @@
 """A run as it goes, on a terminal: phases, workers, figures, steps and decisions, all of it read from the store."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -16,6 +16,7 @@ from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
 from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.repeats import SOON, collapsed
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus, Step
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Health, Worker, judge
@@ -48,7 +49,8 @@ class RunScreen:
     beats: list[Beat] = field(default_factory=list)
     latest: dict[str, StoredSample] = field(default_factory=dict)
     rates: list[float] = field(default_factory=list)
-    told: int = 0  #: decisions that were printed, where there is no screen
+    told: int = 0  #: the last beat whose decisions were printed, where there is no screen
+    said: dict[str, datetime] = field(default_factory=dict)  #: when each decision was last made
     said_phase: str | None = None
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -67,13 +69,11 @@ class RunScreen:
         if self.run.status is RunStatus.RUNNING:
             self.rates = [*self.rates, self.run.qps][-60:]
 
-    def decisions(self) -> list[str]:
-        return [
-            f"{text(beat.at)[11:]}  {sentence(action)}"
-            for beat in self.beats
-            for action in beat.actions
-            if action["type"] not in _QUIET
-        ]
+    def decisions(self) -> list[tuple[str, int]]:
+        """Each with how often it was made in a row."""
+        made = [(beat.at, sentence(action)) for beat in self.beats for action in beat.actions if action["type"] not in _QUIET]
+        told = collapsed(made, lambda each: each[1], lambda each: each[0])
+        return [(f"{text(each.first[0])[11:]}  {each.first[1]}", each.times) for each in told]
 
     def draw(self) -> RenderableType:
         run = self.run
@@ -85,7 +85,8 @@ class RunScreen:
         lines += [Text(sparkline(self.rates), style="cyan"), Text(), table(self.workers, self._columns())]
         if self.steps:
             lines += [Text(), table(self.steps[-8:], STEPS)]
-        recent = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in self.decisions()[-6:]]
+        lines_shown = [f"{line}{f'  ({times} times)' if times > 1 else ''}" for line, times in self.decisions()[-6:]]
+        recent = [Text(line, style="dim", no_wrap=True, overflow="ellipsis") for line in lines_shown]
         return Group(*lines, Text(), Text("decisions", style="bold"), *recent)
 
     def _heading(self, run: Run) -> Text:
@@ -144,10 +145,20 @@ class RunScreen:
         if self.run is not None and self.run.phase != self.said_phase:
             self.said_phase = self.run.phase
             say(f"• {self.run.phase}")
-        decisions = self.decisions()
-        for line in decisions[self.told :]:
+        for line in self.news():
             say(f"  {line}")
-        self.told = len(decisions)
+
+    def news(self) -> Iterator[str]:
+        """Decisions that were not told before; one that is made again and again is told once."""
+        for beat in self.beats:
+            if beat.n <= self.told:
+                continue
+            self.told = beat.n
+            for action in beat.actions:
+                line = sentence(action)
+                last, self.said[line] = self.said.get(line), beat.at
+                if action["type"] not in _QUIET and (last is None or beat.at - last > SOON):
+                    yield f"{text(beat.at)[11:]}  {line}"
 
 
 STEPS: Columns = {

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 from drumbeat.cli.opening import parse_age, run, with_control_plane
@@ -36,6 +37,7 @@ def be_job_worker(
     *,
     once: bool = False,
     drain: bool = False,
+    grace: str | None = None,
     worker_id: str | None = None,
     store: str | None = None,
     as_json: bool = False,
@@ -45,18 +47,20 @@ def be_job_worker(
         raise InvalidInput("expected --once or --drain, got both")
     changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
     with logging_to_stderr(logging.WARNING):
-        done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id))
+        within = None if grace is None else parse_age(grace)
+        done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))
     _tell(done, as_json=as_json)
-    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.finished else int(done.code)
+    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.ended else int(done.code)
 
 
 def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given on a command line, as the fields of a WorkPlan. Raises InvalidInput."""
-    from drumbeat.client import ExecutorKind, parse_handlers
+    from drumbeat.client import ExecutorKind, Mode, parse_handlers
 
     readers: Mapping[str, Any] = {
         "handlers": parse_handlers,
         "executor": ExecutorKind,
+        "mode": Mode,
         "capabilities": tuple,
         "lease": parse_age,
         "timeout": parse_age,
@@ -64,17 +68,27 @@ def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: readers[name](value) if name in readers else value for name, value in given.items() if value}
 
 
-async def _work(plane: ControlPlane, pool: str, changes: Mapping[str, Any], worker_id: str | None) -> WorkDone:
+async def _work(
+    plane: ControlPlane, pool: str, changes: Mapping[str, Any], worker_id: str | None, grace: timedelta | None
+) -> WorkDone:
     from drumbeat.client import Mode
 
     plan = replace(await plane.pool(pool).plan(), **{**changes, "mode": Mode(changes["mode"])})
-    return await plane.work(pool, plan, worker_id)
+    return await plane.work(pool, plan, worker_id, grace=grace)
 
 
 def _tell(done: WorkDone, *, as_json: bool) -> None:
     if as_json:
         from drumbeat.cli.render import show_json
 
-        show_json({"worker_id": done.worker_id, "finished": done.finished, "failed": done.failed, "exit_code": done.code})
+        counts = {"ended": done.ended, "finished": done.finished, "failed": done.failed}
+        show_json({"worker_id": done.worker_id, **counts, "exit_code": done.code})
     elif done.code is ExitCode.CLEAN:
-        print(f"worked on {done.finished} jobs, {done.failed} failed", file=sys.stderr)
+        print(_summary(done), file=sys.stderr)
+
+
+def _summary(done: WorkDone) -> str:
+    others = done.ended - done.finished - done.failed
+    more = f", {others} cancelled, given back or taken over by others" if others else ""
+    jobs = "1 job" if done.ended == 1 else f"{done.ended} jobs"
+    return f"worked on {jobs}: {done.finished} finished, {done.failed} failed{more}"

@@ -15,7 +15,7 @@ from drumbeat.settings import Settings, load_settings
 T = TypeVar("T")
 
 _LONGEST_AGE = timedelta(days=36_500)
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
@@ -48,11 +48,11 @@ def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitab
 
 
 def parse_age(given: str) -> timedelta:
-    """A duration such as 90s, 15m, 12h, 30d or 4w. Raises InvalidInput."""
-    found = re.fullmatch(r"([0-9]{1,12})([smhdw])", given.strip())
+    """A duration such as 200ms, 90s, 1.5h, 30d or 4w. Raises InvalidInput."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|[smhdw])", given.strip())
     if found is None:
-        raise InvalidInput(f"expected a duration such as 90s, 12h or 30d, got {given!r}")
-    count, unit = int(found[1]), timedelta(**{_UNITS[found[2]]: 1})
+        raise InvalidInput(f"expected a duration such as 200ms, 90s, 12h or 30d, got {given!r}")
+    count, unit = float(found[1]), timedelta(**{_UNITS[found[2]]: 1})
     if count > _LONGEST_AGE / unit:
         raise InvalidInput(f"expected a duration of {_LONGEST_AGE.days}d at the most, got {given!r}")
     return count * unit

@@ -1,9 +1,9 @@
 """drumbeat pool: pools of jobs, made, watched and stopped for a while; what their workers do."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,10 +22,13 @@ from drumbeat.cli.pool_work import (
     TimeoutOption,
     work,
 )
-from drumbeat.cli.render import brief, say, show_json, text
-from drumbeat.client import Mode, PoolStatus, WorkPlan
+from drumbeat.cli.render import say, show_json, text
+from drumbeat.client import Mode, PoolDesk, PoolStatus, WorkPlan
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.pool import PRESETS, Pool, PoolKind, Thresholds
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import counted
+from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, with_heartbeat
+from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, judge
 
 app = typer.Typer(no_args_is_help=True, help="Pools of jobs: push, work, look, decide.")
@@ -56,21 +59,54 @@ def create(
     heartbeat: Annotated[
         str | None, typer.Option("--heartbeat", help="How often workers beat; silent for 4 of them, one is lost. At first: 30s")
     ] = None,
-    update: Annotated[bool, typer.Option("--update", help="Change the pool if it is there already.")] = False,
+    remove_handler: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--remove-handler",
+            metavar="TYPE",
+            help="With --update: remove the handler of this type; '' is the one for every other type. May be given more than "
+            "once.",
+        ),
+    ] = None,
+    retention: Annotated[
+        str | None,
+        typer.Option("--retention", help="How long it keeps what is over, such as jobs=30d,logs=1d,poisoned=never, or off."),
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Change the pool if it is there already: what is given, and nothing else. A handler joins those it has.",
+        ),
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a pool, and keep how its workers work: those that are started for it read it here."""
-    how = {"handlers": handler, "executor": executor, "concurrency": concurrency, "capabilities": capability}
+    how = {"handlers": handler, "mode": mode, "executor": executor, "concurrency": concurrency, "capabilities": capability}
     limits = {"lease": lease, "timeout": timeout, "max_jobs": max_jobs, "max_memory_mb": max_memory}
-    plan = WorkPlan(**plan_changes({**how, **limits}), mode=mode or Mode.DRAIN)
-    policy = {} if max_workers is None else {"max_workers": max_workers}
+    changes = plan_changes({**how, **limits}) | ({} if max_workers is None else {"max_workers": max_workers})
+    if retention is not None:
+        read_retention(retention)
+        changes[IN_POLICY] = retention
+    every = None if heartbeat is None else parse_age(heartbeat)
+    if remove_handler and not update:
+        raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
 
-    silence = _thresholds(heartbeat)
-    made = with_control_plane(
-        store, lambda plane: plane.pool(pool).create(plan, silence, exist_ok=update, **policy), create=True
-    )
-    _tell_made(made, as_json=as_json)
+    async def make(plane: ControlPlane) -> Pool:
+        desk = plane.pool(pool)
+        if update and await plane.store.pools.find(PoolId(pool)) is not None:
+            return await desk.update(remove_handlers=remove_handler or (), heartbeat=every, **changes)
+        return await _created(desk, changes, every, exist_ok=update)
+
+    _tell_made(with_control_plane(store, make, create=True), as_json=as_json)
+
+
+async def _created(desk: PoolDesk, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> Pool:
+    policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY)}
+    plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
+    silence = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
+    return await desk.create(plan, silence, exist_ok=exist_ok, **policy)
 
 
 def _tell_made(made: Pool, *, as_json: bool) -> None:
@@ -78,21 +114,6 @@ def _tell_made(made: Pool, *, as_json: bool) -> None:
         show_json(made)
     else:
         say(f"pool {made.pool_id}: " + (", ".join(f"{name} {value}" for name, value in made.policy.items()) or "as usual"))
-
-
-def _thresholds(heartbeat: str | None) -> Thresholds | None:
-    """The usual ones, with every silence in proportion."""
-    if heartbeat is None:
-        return None
-    usual, every = PRESETS[PoolKind.JOBS], parse_age(heartbeat)
-    share = every / usual.heartbeat_every
-    return replace(
-        usual,
-        heartbeat_every=every,
-        stale_after=usual.stale_after * share,
-        lost_after=usual.lost_after * share,
-        give_up_after=usual.give_up_after * share,
-    )
 
 
 @app.command()
@@ -109,7 +130,7 @@ def _status_json(found: PoolStatus) -> dict[str, object]:
     health = [asdict(worker) | {"health": _health(found, worker)} for worker in found.workers]
     counts = asdict(found.counts) | {"pending": found.counts.pending}
     told = {"pool_id": found.pool.pool_id, "paused": found.is_paused, "trouble": found.trouble, "now": found.now}
-    return {**told, "jobs": counts, "workers": health}
+    return {**told, "jobs": counts, "no_handler": found.no_handler, "unhandled": dict(found.unhandled), "workers": health}
 
 
 def _health(found: PoolStatus, worker: Worker) -> Health:
@@ -118,12 +139,14 @@ def _health(found: PoolStatus, worker: Worker) -> Health:
 
 def _print(found: PoolStatus) -> None:
     counts, waits = found.counts, found.oldest_waits
-    oldest = f" (the oldest for {brief(waits)})" if waits is not None else ""
+    oldest = f" (the oldest for {text(waits)})" if waits is not None else ""
     until = found.pool.paused_until
     say(f"pool {found.pool.pool_id}" + (f": paused until {text(until)} UTC" if found.is_paused else ""))
-    waiting = f"{counts.ready} ready{oldest}, {counts.delayed} delayed, {counts.claimed} claimed"
+    waiting = f"{counted(counts.ready)} ready{oldest}, {counted(counts.delayed)} delayed, {counted(counts.claimed)} claimed"
     say(f"jobs: {waiting}, {counts.done} done, {counts.poisoned} poisoned, {counts.cancelled} cancelled")
     say(f"workers: {len(found.workers)} live, " + (_workers(found, found.workers) or "none"))
+    if found.no_handler is not None:
+        say(found.no_handler, style="yellow")
     if found.trouble is not None:
         say(f"nobody is started: {found.trouble}", style="red")
 

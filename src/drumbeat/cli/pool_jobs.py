@@ -8,11 +8,11 @@ import typer
 
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
-from drumbeat.cli.render import Columns, say, show, show_json, text
+from drumbeat.cli.render import Columns, progress, say, show, show_json, text
 from drumbeat.client import Job, JobId, JobStatus
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Attempt, JobCounts
+from drumbeat.core.job import Attempt, JobCounts, counted
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.worker import WorkerId
 
@@ -48,9 +48,9 @@ _ATTEMPT: Columns = {
 }
 _POOL: Columns = {
     "pool": lambda row: row[0].pool_id,
-    "ready": lambda row: row[1].ready,
-    "delayed": lambda row: row[1].delayed,
-    "claimed": lambda row: row[1].claimed,
+    "ready": lambda row: counted(row[1].ready),
+    "delayed": lambda row: counted(row[1].delayed),
+    "claimed": lambda row: counted(row[1].claimed),
     "done": lambda row: row[1].done,
     "poisoned": lambda row: row[1].poisoned,
     "cancelled": lambda row: row[1].cancelled,
@@ -186,7 +186,8 @@ def prune(
     statuses = status or [JobStatus.DONE, JobStatus.CANCELLED]
     if unfinished := {JobStatus.PENDING, JobStatus.CLAIMED} & set(statuses):
         raise InvalidInput(f"expected --status done, poisoned or cancelled, got {', '.join(unfinished)}: cancel those first")
-    count = with_control_plane(store, lambda plane: plane.store.jobs.prune(age, statuses))
+    with progress("removed") as told:
+        count = with_control_plane(store, lambda plane: plane.store.jobs.prune(age, statuses, told))
     if as_json:
         show_json({"pruned": count})
     else:

@@ -50,13 +50,22 @@ def work(
     timeout: TimeoutOption = None,
     max_jobs: MaxJobsOption = None,
     max_memory: MaxMemoryOption = None,
+    grace: Annotated[
+        str | None,
+        typer.Option(
+            "--grace",
+            help="How long running jobs may go on when it is told to stop, such as 30s; then they are stopped and given back. "
+            "Else as the pool says: 10m",
+        ),
+    ] = None,
     worker_id: Annotated[str | None, typer.Option("--worker-id", help="This worker's name, unique in the store.")] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Be a worker of a pool. What is not given is as the pool keeps it: see drumbeat pool create.
 
-    SIGTERM or Ctrl-C finishes what runs and gives back what does not; a second one gives back everything at once.
+    SIGTERM or Ctrl-C finishes what runs, for --grace at the most, and gives back what does not; a second one gives back
+    everything at once.
     Exit codes: 0 clean (with --once: a job was worked on, whatever came of it), 1 configuration, 2 store lost, 4 fatal,
     6 with --once: nothing to do.
     """
@@ -70,5 +79,5 @@ def work(
         "max_jobs": max_jobs,
         "max_memory_mb": max_memory,
     }
-    code = be_job_worker(pool, given, once=once, drain=drain, worker_id=worker_id, store=store, as_json=as_json)
+    code = be_job_worker(pool, given, once=once, drain=drain, grace=grace, worker_id=worker_id, store=store, as_json=as_json)
     raise typer.Exit(code)

@@ -53,12 +53,13 @@ POOL_WORK: Readers = {
     "--timeout": ("timeout", _text),
     "--max-jobs": ("max_jobs", _positive),
     "--max-memory": ("max_memory_mb", _positive),
+    "--grace": ("grace", _text),
     "--worker-id": ("worker_id", _text),
     "--store": ("store", _text),
     "--json": ("as_json", None),
 }
 _MANY = frozenset({"handlers", "capabilities"})
-_NOT_THE_PLANS = ("once", "drain", "worker_id", "store", "as_json")
+_NOT_THE_PLANS = ("once", "drain", "grace", "worker_id", "store", "as_json")
 
 
 def command(words: Sequence[str]) -> Callable[[], int] | None:

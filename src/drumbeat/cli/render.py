@@ -1,7 +1,8 @@
 """Values for people: tables and lines; and for programs: JSON."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from drumbeat.core.histogram import Histogram
+from drumbeat.core.plain import time_span
 
 _UNFOLDED = 10_000  #: wide enough that nothing is folded where no terminal says how wide it is
 
@@ -33,6 +35,16 @@ def show(rows: Sequence[object], columns: Columns, *, as_json: bool, nothing: st
 def say(line: str, style: str | None = None) -> None:
     """One line as it is: a terminal folds it by itself, a pipe gets it whole."""
     console.print(line, style=style, soft_wrap=True)
+
+
+@contextmanager
+def progress(verb: str) -> Iterator[Callable[[int], None]]:
+    """A line on the terminal that tells how many rows are gone so far; nothing where there is no terminal."""
+    if not errors.is_terminal:
+        yield lambda rows: None
+        return
+    with errors.status(f"{verb} 0 rows") as line:
+        yield lambda rows: line.update(f"{verb} {rows:,} rows")
 
 
 def show_json(value: object) -> None:
@@ -79,19 +91,13 @@ def text(value: object) -> str:
         case datetime():
             return f"{value:%Y-%m-%d %H:%M:%S}"
         case timedelta():
-            return brief(value)
+            return time_span(value)
         case float():
             return f"{value:.1f}"
+        case Mapping() if any(isinstance(each, timedelta) for each in value.values()):
+            return ", ".join(f"{name} {text(each)}" for name, each in value.items())
         case _:
             return str(value)
-
-
-def brief(duration: timedelta) -> str:
-    """A duration at a glance."""
-    seconds = duration.total_seconds()
-    if seconds < 1:
-        return f"{seconds * 1000:.0f} ms"
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def sentence(action: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ import typer
 
 from drumbeat.cli.options import JsonOption, StoreOption, run, settings_for, with_control_plane
 from drumbeat.cli.options import parse_age as parse_age
-from drumbeat.cli.render import say, show_json, text
+from drumbeat.cli.render import progress, say, show_json, text
 from drumbeat.control_plane import open_control_plane
 from drumbeat.store.interface import StoreReport
 
@@ -74,7 +74,8 @@ def prune(
 ) -> None:
     """Delete samples, logs, beats and ended workers of an age, and the events of runs that are over."""
     age = parse_age(older_than)
-    counts = with_control_plane(store, lambda plane: plane.store.upkeep.prune(age))
+    with progress("deleted") as told:
+        counts = with_control_plane(store, lambda plane: plane.store.upkeep.prune(age, told))
     if as_json:
         show_json(counts)
     else:

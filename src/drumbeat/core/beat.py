@@ -24,6 +24,11 @@ class NewBeat:
     summary: Mapping[str, Any] = field(default_factory=dict)
 
     @property
+    def failed(self) -> bool:
+        """Whether any of it failed: a stage, an action such as a start that was refused, or its provider gave no list."""
+        return self.error is not None or "provider_error" in self.summary or any("error" in each for each in self.actions)
+
+    @property
     def is_check(self) -> bool:
         """Whether a checker made it in a fleet's pool: it saw and decided nothing of the fleet."""
         return self.summary.get("kind") == CHECK

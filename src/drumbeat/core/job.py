@@ -30,6 +30,7 @@ class JobStatus(StrEnum):
 
 
 UNFINISHED = frozenset({JobStatus.PENDING, JobStatus.CLAIMED})
+ENDED = frozenset(JobStatus) - UNFINISHED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +218,17 @@ class Attempt:
     error: str | None = None
 
 
+COUNTED = 10_000  #: where counts of unfinished jobs stop, unless another number is asked for
+
+
+def counted(count: int, most: int = COUNTED) -> str:
+    """A count of unfinished jobs as people read it; ``10,000+`` where counting stopped."""
+    return f"{most:,}+" if count >= most else str(count)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCounts:
-    """How a pool's queue stands. Counts stop at the cap that was asked for."""
+    """How a pool's queue stands. Jobs that ended are counted exactly; the other counts stop at the cap that was asked for."""
 
     ready: int = 0  #: pending, and due
     delayed: int = 0  #: pending, not due yet

@@ -1,12 +1,13 @@
 """A pool: a named set of workers, and what is expected of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NewType
 
 from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import time_span
 
 PoolId = NewType("PoolId", str)
 
@@ -34,13 +35,13 @@ class Thresholds:
     def __post_init__(self) -> None:
         if not self.heartbeat_every < self.stale_after < self.lost_after:
             raise ValueError(
-                f"expected heartbeat_every < stale_after < lost_after, "
-                f"got {self.heartbeat_every}, {self.stale_after}, {self.lost_after}"
+                f"expected heartbeat_every < stale_after < lost_after, got {time_span(self.heartbeat_every)}, "
+                f"{time_span(self.stale_after)}, {time_span(self.lost_after)}"
             )
         if self.give_up_after >= self.lost_after:
             raise ValueError(
                 f"expected give_up_after < lost_after, so that a worker ends itself before others call it lost; "
-                f"got {self.give_up_after} and {self.lost_after}"
+                f"got {time_span(self.give_up_after)} and {time_span(self.lost_after)}"
             )
 
 
@@ -82,11 +83,26 @@ class Pool:
     policy: Mapping[str, Any] = field(default_factory=dict)
     paused_until: datetime | None = None
     created_at: datetime | None = None  #: set by the store
+    last_worker: int = field(default=-1, compare=False)  #: the highest N of its workers named ``…worker-N``; set by the store
 
     @property
     def is_scaled(self) -> bool:
         """Whether its workers are a fleet's: only that starts them and lets them go, and counts what they cost."""
         return self.kind is PoolKind.FLEET or (self.kind is PoolKind.JOBS and "policy" in self.policy)
+
+
+def with_heartbeat(usual: Thresholds, every: timedelta) -> Thresholds:
+    """The same with another heartbeat, and every silence in proportion. Raises InvalidInput for one of no time."""
+    if every <= timedelta():
+        raise InvalidInput(f"expected a heartbeat above 0, got {every.total_seconds():g} s")
+    share = every / usual.heartbeat_every
+    return replace(
+        usual,
+        heartbeat_every=every,
+        stale_after=usual.stale_after * share,
+        lost_after=usual.lost_after * share,
+        give_up_after=usual.give_up_after * share,
+    )
 
 
 def check_pool_name(name: str) -> None:

@@ -33,6 +33,7 @@ class Sight:
     workers: tuple[Worker, ...]
     instances: tuple[Seen, ...]
     partial: bool = False  #: the provider gave no list: what is not in it may well be there
+    unlisted: str | None = None  #: and why it gave none
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
     unique_names: bool = True  #: no two instances of a worker at the provider
     provider: str = ""  #: whose instances these are

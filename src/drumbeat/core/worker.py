@@ -1,5 +1,6 @@
 """A worker: one process or pod, its states, and how its silence is judged."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -11,6 +12,10 @@ from drumbeat.core.pool import PoolId, Thresholds
 
 WorkerId = NewType("WorkerId", str)
 
+_NUMBERED = re.compile(r"worker-([0-9]{1,15})")
+
+TERMINATING = "terminating"  #: what a fleet calls a live worker that is to leave
+CAPACITY_EXEMPT = "capacity_exempt"  #: of a row's notes: the worker counts for nothing in its fleet
 DISK = "disk"  #: where, in what a worker says of its GPUs, it tells of the disk of its volume
 
 
@@ -129,6 +134,16 @@ class Worker:
         return self.status in LIVE
 
     @property
+    def is_terminating(self) -> bool:
+        """Whether it lives and was told to leave, or leaves of itself; its row may say ``active`` until it hears of it."""
+        return self.status is WorkerStatus.DRAINING or (self.drain_deadline is not None and self.is_live)
+
+    @property
+    def standing(self) -> str:
+        """Its status as a fleet tells it: ``terminating`` from the moment it is told to leave."""
+        return TERMINATING if self.is_terminating else self.status.value
+
+    @property
     def tells_of_gpu(self) -> bool:
         """Whether it says anything of a GPU, and not of its disk alone."""
         return self.gpu is not None and (DISK not in self.gpu or len(self.gpu) > 1)
@@ -145,6 +160,12 @@ def name_of(holder: Holder, pool_id: PoolId, rows: Mapping[WorkerId, Worker]) ->
     if row is None or row.holder == holder:
         return holder.worker_id
     return WorkerId(f"{holder.worker_id} ({holder.instance or 'never joined'})")
+
+
+def worker_number(name: str) -> int | None:
+    """The N of a worker that is named ``worker-N``, whatever stands before that; None for any other name."""
+    found = _NUMBERED.fullmatch(name[name.rfind("worker-") :]) if "worker-" in name else None
+    return int(found[1]) if found else None
 
 
 def silence(worker: Worker, now: datetime) -> timedelta:

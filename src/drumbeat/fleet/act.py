@@ -17,6 +17,7 @@ from drumbeat.fleet.model import (
     ExpandVolume,
     ExpireJobs,
     Fail,
+    ForgetRefusals,
     NoteInstance,
     ReleaseJobs,
     SetTarget,
@@ -24,7 +25,7 @@ from drumbeat.fleet.model import (
     Warn,
 )
 from drumbeat.runtime.hands import Hands
-from drumbeat.spawn.interface import ExpandsVolumes, Spawner
+from drumbeat.spawn.interface import ExpandsVolumes, ForgetsRefusals, Spawner
 from drumbeat.store.interface import Change, Store
 
 log = logging.getLogger(__name__)
@@ -59,6 +60,11 @@ class FleetActor:
         except SpawnError as exc:
             self._refused = None if action.at is None else (action.at, str(exc))
             raise
+
+    @_do.register
+    async def _(self, action: ForgetRefusals, fence: Fence) -> None:
+        if isinstance(self._spawner, ForgetsRefusals):
+            self._spawner.forget_refusals(self._pool_id)
 
     @_do.register
     async def _(self, action: NoteInstance, fence: Fence) -> None:

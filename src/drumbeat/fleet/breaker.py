@@ -47,10 +47,25 @@ def next_breaker(view: FleetView) -> BreakerState:
     return before if before.trial is None else _after_trial(view, before)
 
 
+def _last_fault(workers: Sequence[Worker]) -> str | None:
+    """Who failed last by its own fault, and how."""
+    failed = [each for each in workers if each.ended_at is not None and fault(each)]
+    last = max(failed, key=lambda each: (each.ended_at, each.worker_id), default=None)
+    return None if last is None else f"{last.worker_id} {last.status}: {_how(last)}"
+
+
+def _how(worker: Worker) -> str:
+    if worker.error:
+        return worker.error
+    return "it went silent" if worker.exit_code is None else f"exit code {worker.exit_code}"
+
+
 def _judge(view: FleetView, before: BreakerState, window: timedelta) -> BreakerState:
     faults, starts = failure_share(view.workers, view.now - window)
     opens = starts >= max(view.policy.failure_min, 1) and faults >= view.policy.failure_rate * starts and faults > 0
-    return BreakerState(opened_at=view.now) if opens else before
+    if not opens:
+        return before
+    return BreakerState(opened_at=view.now, faults=faults, starts=starts, error=_last_fault(view.workers))
 
 
 def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
@@ -59,35 +74,61 @@ def _after_trial(view: FleetView, before: BreakerState) -> BreakerState:
         return replace(before, trial=None)
     if trial.ready_at is not None:
         return BreakerState()
-    return before if trial.is_live else BreakerState(opened_at=view.now)
+    if trial.is_live:
+        return before
+    return BreakerState(opened_at=view.now, faults=before.faults + 1, starts=before.starts + 1, error=_last_fault([trial]))
 
 
 def breaker_leave(view: FleetView, breaker: BreakerState) -> Leave:
     """What the breaker lets through."""
     if breaker.opened_at is None:
         return Leave(most=MANY, reason="the breaker is closed")
-    since = f"the breaker opened at {breaker.opened_at:%H:%M:%S}"
+    said = why_open(breaker)
     if breaker.trial is not None:
-        return Leave(most=0, reason=f"{since} and {breaker.trial} is on trial")
-    if view.now - breaker.opened_at < view.policy.breaker_rest:
-        return Leave(most=0, reason=f"{since}: too many workers failed")
-    return Leave(most=1, reason=f"{since}: one worker is let through on trial")
+        return Leave(most=0, reason=f"{said}; {breaker.trial} is on trial")
+    rests_until = breaker.opened_at + view.policy.breaker_rest
+    if view.now < rests_until and not _was_asked_since(view, breaker.opened_at):
+        return Leave(
+            most=0, reason=f"{said}; one is tried at {rests_until:%H:%M:%S}, or with: drumbeat fleet retry {view.pool_id}"
+        )
+    return Leave(most=1, reason=f"{said}; one worker is let through on trial")
+
+
+def why_open(breaker: BreakerState) -> str:
+    """Since when no worker is started, how many had failed and how the last did."""
+    counted = f"{breaker.faults} of {breaker.starts} workers failed" if breaker.starts else "too many workers failed"
+    return f"the breaker opened at {breaker.opened_at:%H:%M:%S}: {counted}" + (
+        f", last {breaker.error}" if breaker.error else ""
+    )
+
+
+def _was_asked_since(view: FleetView, moment: datetime | None) -> bool:
+    """Whether a person has asked since then that it be tried again."""
+    return view.retry_at is not None and (moment is None or view.retry_at >= moment)
 
 
 def next_backoff(view: FleetView) -> BackoffState:
-    """Provider faults in a row, after what the last beat's calls came to."""
-    backoff = view.state.backoff if view.state else _from_rows(view)
+    """Provider faults in a row, after what the last beat's calls came to; none once it may be asked as if there were none."""
+    backoff, asked_with = view.state.backoff if view.state else _from_rows(view), view.last.asked_with if view.last else ""
     for call in view.last.spawns if view.last else ():
-        backoff = _after_call(view.policy, backoff, call)
-    return backoff
+        backoff = _after_call(view.policy, backoff, call, asked_with)
+    return BackoffState() if _is_forgiven(view, backoff) else backoff
 
 
-def _after_call(policy: FleetPolicy, before: BackoffState, call: SpawnResult) -> BackoffState:
+def _is_forgiven(view: FleetView, backoff: BackoffState) -> bool:
+    """Whether a person asked for it, or the key or the settings are others than those that were refused."""
+    mended = backoff.asked_with and view.provider.asked_with and backoff.asked_with != view.provider.asked_with
+    return bool(backoff.faults and (mended or _was_asked_since(view, backoff.last_at)))
+
+
+def _after_call(policy: FleetPolicy, before: BackoffState, call: SpawnResult, asked_with: str = "") -> BackoffState:
     if call.cause is None:
         return BackoffState()
     faults = before.faults + 1
     wait = max(delay(policy, faults, call.cause), call.retry_after or timedelta())
-    return BackoffState(faults=faults, cause=call.cause, last_at=call.at, until=call.at + wait)
+    return BackoffState(
+        faults=faults, cause=call.cause, last_at=call.at, until=call.at + wait, error=call.error, asked_with=asked_with
+    )
 
 
 def delay(policy: FleetPolicy, faults: int, cause: SpawnCause) -> timedelta:
@@ -110,7 +151,8 @@ def _from_rows(view: FleetView) -> BackoffState:
     for each in refused:
         at = each.ended_at or view.now
         if at > view.now - _REMEMBERED and (came is None or at > came):
-            backoff = _after_call(view.policy, backoff, SpawnResult(worker_id=each.worker_id, at=at, cause=cause_of(each)))
+            call = SpawnResult(worker_id=each.worker_id, at=at, cause=cause_of(each), error=each.error)
+            backoff = _after_call(view.policy, backoff, call)
     return backoff
 
 
@@ -124,7 +166,14 @@ def backoff_leave(view: FleetView, backoff: BackoffState) -> Leave:
     """What the provider may be asked for now: after a fault one worker at a time, and not before its time."""
     if not backoff.faults or backoff.cause is None:
         return Leave(most=MANY, reason="the provider does what it is asked")
-    said = f"the provider failed {backoff.faults} times in a row, last with {backoff.cause}"
+    said = why_left_alone(backoff)
     if backoff.until and view.now < backoff.until:
-        return Leave(most=0, reason=f"{said}; it is left alone until {backoff.until:%H:%M:%S}")
+        until = f"{backoff.until:%H:%M:%S}"
+        return Leave(most=0, reason=f"{said}; it is asked again at {until}, or with: drumbeat fleet retry {view.pool_id}")
     return Leave(most=1, reason=f"{said}; it is asked for one")
+
+
+def why_left_alone(backoff: BackoffState) -> str:
+    """How often the provider failed in a row, and what it said last."""
+    often = "once" if backoff.faults == 1 else f"{backoff.faults} times in a row"
+    return f"the provider failed {often}, last with {backoff.cause}" + (f": {backoff.error}" if backoff.error else "")

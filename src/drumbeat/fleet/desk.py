@@ -5,16 +5,18 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from drumbeat.core.beat import Beat
 from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.explain import Explanation, explain
 from drumbeat.fleet.keeping import check_scaled
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, spend, tariff
-from drumbeat.fleet.observe import observe
+from drumbeat.fleet.observe import observe, retry_note
 from drumbeat.fleet.recorded import is_fleets, recorded, view_of
 from drumbeat.fleet.replay import Replay, Spell, replay
 from drumbeat.fleet.settings import with_settings
@@ -128,14 +130,36 @@ class FleetDesk:
         usual = FleetPolicy.from_json(home.policy).limits(home.thresholds).drain_within
         return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, usual if within is None else within)
 
+    async def retry(self) -> datetime:
+        """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open.
+
+        Answers with when it was asked. Raises NotFound, InvalidInput.
+        """
+        await self.policy()
+        return (await self._store.notes.put(retry_note(self._pool_id), {"by": _BY_HAND})).updated_at
+
+    async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
+        """Exempt a live worker from capacity, or end the exemption. An exempt worker is watched like any other, but it does not
+        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime``.
+
+        Raises NotFound, InvalidInput.
+        """
+        row = await self._live(worker)
+        await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", {CAPACITY_EXEMPT: exempt})
+        return await self._store.workers.get(self._pool_id, row.worker_id)
+
+    async def _live(self, worker: str) -> Worker:
+        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
+        if not row.is_live:
+            raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
+        return row
+
     async def kill(self, worker: str, spawner: Spawner) -> Worker:
         """End a worker now: its row is closed, its jobs go back, its instance is ended.
 
         Raises NotFound, InvalidInput, and SpawnError if it is another provider's.
         """
-        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
-        if not row.is_live:
-            raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
+        row = await self._live(worker)
         check_provider(row, spawner)
         closed = await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
         await self._store.queue.release(closed.holder, "its worker was killed by hand")
@@ -144,8 +168,19 @@ class FleetDesk:
 
     async def spend(self, spawner: Spawner) -> Spent:
         """Money, by the prices of now."""
+        return await self._spent(_provider(spawner))
+
+    async def last_beat(self) -> Beat | None:
+        """The fleet's last beat; those of checkers are passed over."""
+        return await self._last_beat(None)
+
+    async def spent_by(self, last: Beat | None) -> Spent:
+        """Money, by the provider's prices as a beat saw them: no provider is asked."""
+        return await self._spent(_provider_in(last))
+
+    async def _spent(self, provider: Provider) -> Spent:
         policy, now = await self.policy(), await self._store.now()
-        at = tariff(policy, _provider(spawner))
+        at = tariff(policy, provider)
         workers = await self._store.workers.list(self._pool_id, gone_since=billed_since(now))
         return Spent(
             price_per_hour=at.price,
@@ -159,6 +194,14 @@ class FleetDesk:
 
 def _changed(settings: Mapping[str, Any]) -> Callable[[FleetPolicy], FleetPolicy] | None:
     return (lambda policy: with_settings(policy, settings)) if settings else None
+
+
+def _provider_in(last: Beat | None) -> Provider:
+    """The provider as a beat saw it; what cannot be read has no price."""
+    try:
+        return msgspec.convert(((last.view or {}) if last else {}).get("provider") or {}, Provider)
+    except msgspec.ValidationError:
+        return Provider()
 
 
 def _provider(spawner: Spawner) -> Provider:

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.core.decision import Decision
+from drumbeat.fleet.breaker import backoff_leave, next_backoff
 from drumbeat.fleet.decide import decide, verdict
 from drumbeat.fleet.decide.guard import bounds_at
 from drumbeat.fleet.decide.knowledge import mean_service, spawn_lag
@@ -28,6 +29,7 @@ class Explanation:
     wanted: int
     actions: tuple[str, ...]
     why_not: str | None
+    provider_error: str | None = None  #: why its provider could not be asked, or is not asked now
 
 
 def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> Explanation:
@@ -43,7 +45,17 @@ def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) ->
         wanted=found.desired,
         actions=_decided(decision) if done is None else tuple(_recorded(action) for action in done),
         why_not=decision.why_not,
+        provider_error=provider_error(view),
     )
+
+
+def provider_error(view: FleetView) -> str | None:
+    """What is wrong with the provider: it gave no list, or it has refused workers and is left alone."""
+    if view.unlisted is not None:
+        return f"it gave no list of its instances: {view.unlisted}"
+    backoff = next_backoff(view)
+    waits = backoff.until is not None and view.now < backoff.until
+    return backoff_leave(view, backoff).reason if backoff.faults and waits else None
 
 
 def inputs(view: FleetView) -> dict[str, Any]:
@@ -52,7 +64,7 @@ def inputs(view: FleetView) -> dict[str, Any]:
     least, most, whose = bounds_at(view.policy, view.now)
     oldest = queue.oldest_ready if queue else None
     known: dict[str, Any] = {
-        "workers": dict(Counter(str(each.status) for each in view.workers if each.is_live)),
+        "workers": dict(Counter(each.standing for each in view.workers if each.is_live)),
         "busy": len({each.worker_id for each in view.held}),
         "ready": queue.ready if queue else None,
         "blocked": queue.blocked or None if queue else None,
@@ -112,6 +124,7 @@ def sentences(found: Explanation, deeds: str = "done:") -> list[str]:
     did = [f"  {line}" for line in found.actions] or [f"  nothing: {found.why_not or 'no action was called for'}"]
     return [
         f"{found.pool_id} at {found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}",
+        *([] if found.provider_error is None else [f"the provider fails: {found.provider_error}"]),
         "seen:",
         *given,
         "each rule:",

@@ -89,6 +89,21 @@ def check_price(policy: FleetPolicy) -> None:
         )
 
 
+def check_reach(store: Store, policy: FleetPolicy) -> None:
+    """Raise InvalidSettings for workers on other machines where the store is a file of this one."""
+    traits = store.traits
+    if policy.provider != "local" and traits.shared and not traits.networked:
+        raise InvalidSettings(unreachable(traits.name, policy.provider))
+
+
+def unreachable(store: str, provider: str) -> str:
+    """Why workers of a provider cannot work for a store that only this machine has, and what to do."""
+    return (
+        f"expected a store that workers of {provider} can reach, got one of kind {store}, which only this machine has; "
+        f"use PostgreSQL or Redis (--store postgresql://…), or let the workers run here (--provider local)"
+    )
+
+
 def check_provider(home: Pool, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
     """Raise InvalidSettings for another provider while workers of the old one are there: nobody else could end them."""
     here = [each for each in workers if each.reaped_at is None and each.provider not in (None, policy.provider)]
@@ -114,7 +129,7 @@ async def heeded(
 
 async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
     """A pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
-    check_price(policy)
+    check_new(store, policy)
     limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
     made = await store.pools.create(pool(name, PoolKind.FLEET, limits, **policy_to_keep(policy)))
     await store.events.append(made.pool_id, [start(expected_workers=policy.workers)])
@@ -128,11 +143,17 @@ async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresho
     return await keep_policy(store, kept, policy, thresholds)
 
 
+def check_new(store: Store, policy: FleetPolicy) -> None:
+    """Raise InvalidSettings for a policy that no pool of this store must get."""
+    check_price(policy)
+    check_reach(store, policy)
+
+
 async def check_policy(store: Store, home: Pool, policy: FleetPolicy) -> None:
     """Raise InvalidSettings for a policy that this pool must not get."""
-    check_price(policy)
+    check_new(store, policy)
     if changes_provider(home, policy):
-        check_provider(home, policy, await store.workers.list(home.pool_id))
+        check_provider(home, policy, await store.workers.list_unreaped(home.pool_id))
 
 
 async def keep_policy(

@@ -19,11 +19,12 @@ MANY = 1000  #: workers that may be, where nobody says how many
 class Simulated:
     """A simulation's outcome, and ways to show it."""
 
-    outcome: Outcome
+    outcome: Outcome  #: cold: a fleet that begins without workers and has learnt nothing yet
+    warm: Outcome | None = None  #: of the same jobs when they come a second time; None: too long to be run twice
 
     def figures(self) -> dict[str, Any]:
-        """The figures without the course."""
-        return {name: value for name, value in asdict(self.outcome).items() if name != "course"}
+        """The cold figures by name, and under ``warm`` the warm ones, without the courses."""
+        return {**_figures(self.outcome), "warm": _figures(self.warm) if self.warm else None}
 
     def lines(self, width: int = 72) -> Sequence[str]:
         return as_text(self.outcome.course, width)
@@ -36,6 +37,10 @@ class Simulated:
             file.write_text(as_page(self.outcome) if file.suffix == ".html" else as_svg(self.outcome), encoding="utf-8")
         except OSError as exc:
             raise InvalidInput(f"expected to write the plot to {file}, got: {exc.strerror}") from exc
+
+
+def _figures(outcome: Outcome) -> dict[str, Any]:
+    return {name: value for name, value in asdict(outcome).items() if name != "course"}
 
 
 def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None = None) -> FleetPolicy:
@@ -58,9 +63,21 @@ def simulate_file(trace: Path, policy: FleetPolicy, around: Surroundings) -> Sim
 
 
 def simulate_load(load: Load, policy: FleetPolicy, around: Surroundings) -> Simulated:
-    """Run jobs under a policy on virtual time. Raises InvalidInput."""
+    """Run jobs under a policy on virtual time, cold and warm. Raises InvalidInput."""
     _check_any(policy)
-    outcome = simulate(
+    return Simulated(outcome=simulate_once(load, policy, around), warm=_warm(load, policy, around))
+
+
+def _warm(load: Load, policy: FleetPolicy, around: Surroundings) -> Outcome | None:
+    try:
+        return simulate_once(load.twice(), policy, around, skip=len(load))
+    except InvalidInput:  # of jobs that could be run once: they take too long to be run twice
+        return None
+
+
+def simulate_once(load: Load, policy: FleetPolicy, around: Surroundings, skip: int = 0) -> Outcome:
+    """Run jobs under a policy on virtual time. The first ``skip`` are not counted. Raises InvalidInput."""
+    return simulate(
         load,
         Deciding(policy),
         around,
@@ -68,8 +85,8 @@ def simulate_load(load: Load, policy: FleetPolicy, around: Surroundings) -> Simu
         every=policy.every.total_seconds(),
         concurrency=policy.concurrency,
         sleeps=not policy.schedules and not policy.min_workers,
+        skip=skip,
     )
-    return Simulated(outcome=outcome)
 
 
 def _check_any(policy: FleetPolicy) -> None:

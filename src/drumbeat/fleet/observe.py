@@ -75,6 +75,7 @@ async def observe(
         instances=sight.instances,
         unnoted=sight.unnoted,
         instances_partial=sight.partial,
+        unlisted=sight.unlisted,
         provider=provider,
         last_number=_last_number(sight.workers, last),
         spent=spend(sight.workers, sight.now, tariff(policy, provider)),
@@ -83,8 +84,20 @@ async def observe(
         plan=plan_in(pool.policy),
         every=every,
         intervals=_with_this(before, last, sight.now),
+        retry_at=await asked_again_at(store, pool_id),
     )
     return view if policy.policy is PolicyName.FIXED else await QueueLook(store, view, last).seen()
+
+
+def retry_note(pool_id: PoolId) -> str:
+    """What the note is called that asks for a provider to be tried again."""
+    return f"fleet/{pool_id}/retry"
+
+
+async def asked_again_at(store: Store, pool_id: PoolId) -> datetime | None:
+    """When a person last asked that the provider be tried again."""
+    found = await store.notes.find(retry_note(pool_id))
+    return None if found is None else found.updated_at
 
 
 def _provider(spawner: Spawner) -> Provider:
@@ -97,6 +110,7 @@ def _provider(spawner: Spawner) -> Provider:
         billing_granule=traits.billing_granule,
         usual_start=traits.usual_start,
         expands_volumes=traits.expands_volumes,
+        asked_with=traits.asked_with,
     )
 
 
@@ -155,7 +169,8 @@ def _last_beat(last: Beat | None, workers: Sequence[Worker]) -> LastBeat | None:
         return None
     at = datetime.fromisoformat(last.view["now"])
     rows = {each.worker_id: each for each in workers}
-    return LastBeat(at=at, spawns=tuple(_results(last.actions, rows, last.at)))
+    asked_with = str((last.view.get("provider") or {}).get("asked_with") or "")
+    return LastBeat(at=at, spawns=tuple(_results(last.actions, rows, last.at)), asked_with=asked_with)
 
 
 def _intervals(last: Beat | None) -> tuple[timedelta, ...]:
@@ -183,9 +198,15 @@ def _results(actions: Sequence[Mapping[str, Any]], rows: Mapping[WorkerId, Worke
         name = WorkerId(action["worker_id"])
         row = rows.get(name)
         if error and row is not None and row.meta.get("spawn_failed"):
-            yield SpawnResult(worker_id=name, at=row.ended_at or at, cause=cause_of(row), retry_after=_retry_after(row))
+            yield SpawnResult(
+                worker_id=name,
+                at=row.ended_at or at,
+                cause=cause_of(row),
+                retry_after=_retry_after(row),
+                error=row.error or error,
+            )
         else:
-            yield SpawnResult(worker_id=name, at=at, cause=SpawnCause.AMBIGUOUS if error else None)
+            yield SpawnResult(worker_id=name, at=at, cause=SpawnCause.AMBIGUOUS if error else None, error=error)
 
 
 def _retry_after(row: Worker) -> timedelta | None:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)?\s*$")
 _CLOCK = re.compile(r"^([+-]?)(\d{1,2}):(\d{2})$")
 _TIMES = frozenset(each.name for each in fields(FleetPolicy) if "timedelta" in str(each.type))
 _NAMES = frozenset(each.name for each in fields(FleetPolicy))
+_BOUNDS = frozenset({"min_workers", "max_workers"})
 PRESET = "preset"  #: what a file names the pool's limits by; it is no field of the policy
 _HALF_AN_HOUR = timedelta(minutes=30)
 _PRESETS: Mapping[str, Callable[[timedelta], Thresholds]] = {
@@ -96,7 +98,8 @@ def seed_policy(policy: str = "queue_ratio") -> FleetPolicy:
 
 
 def _seed_defaults() -> dict[str, Any]:
-    return {each.field: _value(each, str(each.default)) for each in SEED}
+    """But for the bounds, which are the usual ones: what is not set follows what is."""
+    return {each.field: _value(each, str(each.default)) for each in SEED if each.field not in _BOUNDS}
 
 
 def load_policy(environment: Mapping[str, str], file: Path | None = None, /, **given: Any) -> FleetPolicy:
@@ -154,9 +157,18 @@ def read_policy(settings: Mapping[str, Any]) -> FleetPolicy:
 def _json(settings: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(settings.keys() - _NAMES)
     if unknown:
-        told = ", ".join(unknown[:_MOST_TOLD])
-        raise InvalidSettings(f"a fleet's policy has no {told}; expected some of {', '.join(sorted(_NAMES))}")
+        raise InvalidSettings("; ".join(map(_no_such, unknown[:_MOST_TOLD])))
     return dict(_field(name, value) for name, value in settings.items())
+
+
+def _no_such(name: str) -> str:
+    """That there is no such field, and which one was meant; a variable's name means the field that it sets."""
+    by_variable = {each.name.lower(): each.field for each in VARIABLES}
+    plain = name.lower().replace("-", "_").strip("_")
+    near = get_close_matches(plain, sorted({*_NAMES, *by_variable}), n=1)
+    if not near:
+        return f"a fleet's policy has no {name}; expected some of {', '.join(sorted(_NAMES))}"
+    return f"a fleet's policy has no {name}; did you mean {by_variable.get(near[0], near[0])}?"
 
 
 def _field(name: str, value: Any) -> tuple[str, Any]:

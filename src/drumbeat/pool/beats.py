@@ -42,8 +42,10 @@ def pool_loop(
     only_recover: bool = False,
     lost_after: timedelta | None = None,
     before: Callable[[], Awaitable[object]] | None = None,
+    after: Callable[[], Awaitable[object]] | None = None,
 ) -> ControlLoop[PoolView, Action]:
-    """One controller of a pool. Any number may run: the one that holds the lease acts. It does ``before`` before it looks."""
+    """One controller of a pool. Any number may run: the one that holds the lease acts. It does ``before`` before it looks, and
+    ``after`` after each beat of its run."""
     store, spawner = beating.store, beating.spawner
 
     async def look(gap: timedelta) -> PoolView:
@@ -61,6 +63,7 @@ def pool_loop(
         decide=decide_recovery if only_recover else decide,
         act=PoolActor(store, spawner, pool_id).act,
         keep=_kept,
+        after=after,
     )
 
 

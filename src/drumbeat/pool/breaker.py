@@ -14,7 +14,7 @@ _HOPELESS = frozenset({ExitCode.CONFIGURATION, ExitCode.FATAL})  #: what the nex
 
 def streak(workers: Sequence[Worker], mended_at: datetime | None = None) -> Streak:
     """The failures since a worker last did something, or got as far as to find nothing to do; or since somebody mended it."""
-    ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and _is_telling(row)]
+    ended = [(row.ended_at, row) for row in workers if row.ended_at is not None and is_telling(row)]
     newest_first = sorted(ended, key=lambda each: (each[0], each[1].worker_id), reverse=True)
     since = takewhile(lambda each: mended_at is None or each[0] > mended_at, newest_first)
     failed = [*takewhile(lambda each: has_failed(each[1]), since)]
@@ -29,7 +29,7 @@ def has_failed(row: Worker) -> bool:
     return row.status is WorkerStatus.ERROR and idle and (row.started_at is None or row.exit_code in _HOPELESS)
 
 
-def _is_telling(row: Worker) -> bool:
+def is_telling(row: Worker) -> bool:
     """Whether its end says something about others: one that was lost, or that its provider did not start, says nothing."""
     return row.status is not WorkerStatus.LOST and "spawn_failed" not in row.meta
 

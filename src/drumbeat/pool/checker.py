@@ -9,6 +9,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_pool, pool_loop
+from drumbeat.pool.due import due_in, is_watched
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.spawn.interface import InstanceState, Spawner
@@ -22,12 +23,24 @@ _LOOK_AGAIN = timedelta(milliseconds=500)
 class Checker:
     """Checks and reaps the pools of one store. Every call is a beat of its own, with a spawner of its own."""
 
-    def __init__(self, store: Store, clock: Clock, owner: Callable[[], str], open_spawner: Callable[[], Spawner]) -> None:
-        """``owner`` names a beat as nobody else is named; workers that ``open_spawner``'s start must outlive it."""
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        owner: Callable[[], str],
+        open_spawner: Callable[[], Spawner],
+        watch: Callable[[PoolId], Awaitable[object]] | None = None,
+        after: Callable[[], Awaitable[object]] | None = None,
+    ) -> None:
+        """``owner`` names a beat as nobody else is named; workers that ``open_spawner``'s start must outlive it. ``watch`` has
+        a process watch for jobs of a pool that come due later, since nobody may be here then. ``after`` is done after a beat
+        that led."""
+        self._watch = watch
         self._store = store
         self._clock = clock
         self._owner = owner
         self._open_spawner = open_spawner
+        self._after = after
 
     async def check(self, pool_id: PoolId, *, max_workers: int | None = None, patience: timedelta = PATIENCE) -> BeatReport:
         """Recover, then start as many workers as the queue is worth. Raises NotFound, InvalidInput, InvalidSettings.
@@ -36,7 +49,9 @@ class Checker:
         a fleet's, jobs of the dead are taken back and that is all: who comes and goes, the fleet's policy decides.
         """
         await self._keep_cap(pool_id, max_workers)
-        return await self._beat(pool_id, patience)
+        report = await self._beat(pool_id, patience)
+        await self.watch_for_later(pool_id)
+        return report
 
     async def reap(
         self, pool_id: PoolId | None = None, *, lost_after: timedelta | None = None, patience: timedelta = PATIENCE
@@ -71,14 +86,27 @@ class Checker:
     async def after_exit(self, pool_id: PoolId, jobs_done: int) -> None:
         """What a worker does last of all (C61): a check, if it did something and jobs are left. Never raises for a store.
 
-        One that did nothing calls nobody: jobs that are ready but may not be claimed yet would start workers for ever.
+        One that did nothing calls nobody: jobs that are ready but may not be claimed yet would start workers for ever. Where
+        jobs come due later, some process is made to watch for them.
         """
-        if not jobs_done:
-            return
         try:
-            await self._check_for_all_who_leave(pool_id)
+            if jobs_done:
+                await self._check_for_all_who_leave(pool_id)
         except DrumbeatError as exc:
             log.warning("jobs are left in %s, and nobody was called for them: %s", pool_id, exc)
+        await self.watch_for_later(pool_id)
+
+    async def watch_for_later(self, pool_id: PoolId) -> None:
+        """Where nothing is ready but jobs come due later, have a process watch for them, unless one does. Never raises for a
+        store, nor for a process that cannot be started."""
+        if self._watch is None:
+            return
+        try:
+            due = await due_in(self._store, pool_id)
+            if due is not None and due > timedelta() and not await is_watched(self._store, pool_id):
+                await self._watch(pool_id)
+        except DrumbeatError as exc:
+            log.warning("jobs of %s come due later, and nobody watches for them: %s", pool_id, exc)
 
     async def _check_for_all_who_leave(self, pool_id: PoolId) -> None:
         """One check, unless another who left is about to make one: a lease says so, until that one begins to look."""
@@ -104,7 +132,10 @@ class Checker:
             loop = pool_loop(
                 beating, pool_id, ONE_BEAT, ONE_BEAT, only_recover=only_recover, lost_after=lost_after, before=before
             )
-            return await beat_once(loop, self._clock, patience)
+            report = await beat_once(loop, self._clock, patience)
+        if report.led and self._after is not None:
+            await self._after()
+        return report
 
     async def _keep_cap(self, pool_id: PoolId, max_workers: int | None) -> None:
         pool = await jobs_pool(self._store, pool_id)

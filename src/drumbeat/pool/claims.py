@@ -34,12 +34,12 @@ class Claims:
 
     async def settle(self, verdicts: Sequence[Verdict], limit: int, *, alone: bool = False) -> Settled:
         """Say what became of jobs and claim up to ``limit`` more, in one transaction; ``alone``: nothing else is held."""
-        asked = self._asking(limit, alone) if limit > 0 else None
+        asked = self._asking(limit, alone=alone) if limit > 0 else None
         if asked is not None and not verdicts:
             return Settled(stale=(), claimed=tuple(await self.queue.claim(asked)))
         return await self.queue.settle(self.holder, verdicts, asked)
 
-    def _asking(self, limit: int, alone: bool) -> Claiming:
+    def _asking(self, limit: int, *, alone: bool) -> Claiming:
         return Claiming(
             pool_id=self.pool_id,
             holder=self.holder,
@@ -82,6 +82,10 @@ class Claims:
 
     async def wait(self, within: timedelta) -> bool:
         return await self.queue.wait(self.pool_id, within)
+
+    async def overdue_in(self) -> timedelta | None:
+        """How long until a claim that has run out can be taken back; None: every claim is kept by its holder."""
+        return await self.jobs.overdue_in(self._asking(1, alone=True))
 
     async def expire(self) -> Sequence[Job]:
         """Take back what silent workers held, in every pool, so that no reaper is needed while somebody works."""

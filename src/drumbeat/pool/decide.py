@@ -12,7 +12,7 @@ from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, may_run, 
 from drumbeat.core.recovery import end_strays as strays
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.pool.breaker import allowed, held_until, trouble
-from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJobs, Spawn, worker_name
+from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJobs, Spawn, no_handler, worker_name
 
 LINGER = timedelta(seconds=30)  #: a worker that says it has left is given this long to end its process
 SHOW_WITHIN = timedelta(seconds=10)  #: a new row without an instance is started again only after this long
@@ -212,8 +212,10 @@ def why_nobody(view: PoolView, mending: Mending, need: Need) -> str:
     """Why no worker was started."""
     if _is_paused(view):
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {_ready(need)}"
+    idle = no_handler(view.pool_id, view.unhandled)
     lacking = ", ".join(f"{jobs} need {name!r}" for name, jobs in need.out_of_reach.items())
     beyond = f"; of others, {lacking}, which no worker started here has" if lacking else ""
+    beyond += f"; {idle}" if idle else ""
     if not need.ready:
         return f"no job is ready{beyond}"
     if not need.wants:
@@ -231,6 +233,7 @@ def _summary(view: PoolView, mending: Mending, need: Need) -> dict[str, int]:
         "ready": need.ready,
         "out_of_reach": sum(need.out_of_reach.values()),
         "claimed": len(view.claims),
+        **({"no_handler": sum(view.unhandled.values())} if view.unhandled else {}),
         **({} if held_until(view.streak) is None else {"failing": view.streak.failed}),
     }
 

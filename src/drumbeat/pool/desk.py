@@ -1,25 +1,26 @@
 """A pool's desk: everything a caller may ask of one pool of jobs. The client, the command line and adapters all stand here."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, StaleWrite
+from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
 from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
-from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool
+from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool, with_heartbeat
+from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
-from drumbeat.pool.asking import how_far, how_many, moment, names, time_span, told, words
+from drumbeat.pool.asking import how_far, how_many, job_filters, moment, names, time_span, told, words
 from drumbeat.pool.payload import MOST_BYTES, as_json
 from drumbeat.pool.pushing import new_job, new_jobs, one_job
-from drumbeat.pool.work import WorkPlan, plan_of
+from drumbeat.pool.work import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.store.interface import Claiming, PoolChange, Store
 
 if TYPE_CHECKING:
     from drumbeat.pool.explain import Explanation
 
-PushOn = Callable[[Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
+PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
 FOREVER = datetime(9999, 1, 1, tzinfo=UTC)  #: until somebody resumes it
 LOOK_EVERY = timedelta(milliseconds=50)
@@ -35,6 +36,14 @@ class PoolStatus:
     workers: tuple[Worker, ...]  #: the live ones
     now: datetime
     trouble: str | None = None  #: what keeps workers from being started
+    unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
+
+    @property
+    def no_handler(self) -> str | None:
+        """What to tell of jobs that wait for a handler."""
+        from drumbeat.pool.model import no_handler
+
+        return no_handler(self.pool.pool_id, self.unhandled)
 
     @property
     def is_paused(self) -> bool:
@@ -76,17 +85,69 @@ class PoolDesk:
         exist_ok: bool = False,
         **policy: Any,
     ) -> Pool:
-        """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy."""
+        """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy; and
+        InvalidSettings for a ``retention`` that cannot be read.
+
+        The plan is the whole: what it has as usual becomes so. To change single fields of it, use ``update``.
+        """
         wanted = {**(plan.to_json() if plan else {}), **policy}
+        retention_of(pool(self.pool_id, PoolKind.JOBS, thresholds, **policy), USUAL)
         try:
             return await self._store.pools.create(pool(self.pool_id, PoolKind.JOBS, thresholds, **wanted))
         except AlreadyExists:
             if not exist_ok:
                 raise
+        return await self._change(wanted, PLAN_FIELDS if plan else (), await self.get(), thresholds)
+
+    async def update(
+        self,
+        *,
+        handlers: Mapping[str, str] | None = None,
+        remove_handlers: Sequence[str] = (),
+        heartbeat: timedelta | None = None,
+        **changes: Any,
+    ) -> Pool:
+        """Change what is given, be it the usual value or not, and leave everything else as it is.
+
+        ``handlers`` join those that are there, by type; ``changes`` are fields of a WorkPlan, max_workers and
+        retention. Raises NotFound, InvalidInput, InvalidSettings, Refused for a heartbeat that live workers do not keep.
+        """
         kept = await self.get()
-        if "handlers" in wanted:
-            wanted |= await self._mended()
-        return await self._store.pools.change(kept.pool_id, PoolChange(policy=wanted)) if wanted else kept
+        given = {name: value for name, value in changes.items() if name in PLAN_FIELDS}
+        more: dict[str, Any] = {name: how_many(name, value) for name, value in changes.items() if name == "max_workers"}
+        if IN_POLICY in changes:
+            retention_of(replace(kept, policy={IN_POLICY: changes[IN_POLICY]}), USUAL)
+            more[IN_POLICY] = changes[IN_POLICY]
+        if unknown := sorted(changes.keys() - given.keys() - more.keys()):
+            raise InvalidInput(f"expected one of {', '.join([*PLAN_FIELDS, 'max_workers', IN_POLICY])}, got {unknown[0]!r}")
+        if handlers or remove_handlers:
+            added = parse_handlers(handlers or {})
+            given["handlers"] = changed_handlers(plan_of(kept).handlers, added, remove_handlers)
+        wanted = replace(plan_of(kept), **given).to_json(given) | more
+        return await self._change(wanted, (), kept, await self._paced(kept, heartbeat))
+
+    async def _change(
+        self, policy: Mapping[str, Any], dropped: Collection[str], kept: Pool, thresholds: Thresholds | None
+    ) -> Pool:
+        if not policy and not dropped and thresholds is None:
+            return kept
+        mended = await self._mended() if "handlers" in policy else {}
+        change = PoolChange(policy={**policy, **mended}, dropped=dropped, thresholds=thresholds)
+        return await self._store.pools.change(kept.pool_id, change)
+
+    async def _paced(self, kept: Pool, heartbeat: timedelta | None) -> Thresholds | None:
+        """The pool's thresholds with another heartbeat. Raises Refused where workers that run would be called silent by it."""
+        if heartbeat is None:
+            return None
+        paced = with_heartbeat(kept.thresholds, heartbeat)
+        live = await self._store.workers.list(self.pool_id, live=True)
+        if live and paced.stale_after <= kept.thresholds.heartbeat_every:
+            every = kept.thresholds.heartbeat_every.total_seconds()
+            raise Refused(
+                f"{len(live)} live workers of {self.pool_id} beat every {every:g} s and would be called silent after "
+                f"{paced.stale_after.total_seconds():g} s; let them leave first, or choose a heartbeat above {every / 2:g} s"
+            )
+        return paced
 
     async def _mended(self) -> dict[str, str]:
         """For the pool's policy: what workers failed at until now is mended, so others need not be held back."""
@@ -123,10 +184,12 @@ class PoolDesk:
         return ids
 
     async def push_on(self, connection: Any, payload: Any, **options: Any) -> JobId:
-        """Push within the caller's own transaction on an asyncpg connection. The pool must exist already."""
+        """Push within the caller's own transaction on an asyncpg connection to the store's own database. The pool must exist
+        already. Raises InvalidInput for any other connection."""
         if self._push_on is None:
             raise InvalidInput("expected a PostgreSQL store for push_on, got another; use push, which has its own transaction")
-        return (await self._push_on(connection, self.pool_id, [new_job(payload, self.most_bytes, **options)]))[0]
+        jobs = [new_job(payload, self.most_bytes, **options)]
+        return (await self._push_on(self._store, connection, self.pool_id, jobs))[0]
 
     async def claim(self, *, lease: timedelta = timedelta(minutes=1), **more: Any) -> Job | None:
         """Take one job, to be settled with ``complete``, ``fail`` or ``release`` before its lease runs out."""
@@ -203,10 +266,8 @@ class PoolDesk:
         return await self._store.jobs.attempts((await self.job(job_id)).job_id)
 
     async def list(self, **filters: Any) -> Sequence[Job]:
-        """Jobs in the order of their pushing; filters as the store's: statuses, job_type, group, worker_id, after, limit."""
-        if "limit" in filters:
-            filters["limit"] = how_many("limit", filters["limit"])
-        return await self._store.jobs.list((await self.get()).pool_id, **filters)
+        """Jobs in the order of their pushing; filters: statuses, job_type, group, worker_id, holder, after, limit."""
+        return await self._store.jobs.list((await self.get()).pool_id, **job_filters(filters))
 
     async def size(self) -> int:
         """How many jobs are ready."""
@@ -214,16 +275,19 @@ class PoolDesk:
 
     async def status(self) -> PoolStatus:
         """Counts, workers and whether it is paused."""
-        from drumbeat.pool.breaker import streak, trouble
+        from drumbeat.pool.breaker import trouble
         from drumbeat.pool.model import PoolPolicy
+        from drumbeat.pool.observe import read_streak, unhandled
 
-        home, workers = await self.get(), await self._store.workers.list(self.pool_id)
+        home = await self.get()
+        policy = PoolPolicy.from_json(home.policy)
         return PoolStatus(
             pool=home,
             counts=await self._store.jobs.counts(self.pool_id),
-            workers=tuple(worker for worker in workers if worker.is_live),
+            workers=tuple(await self._store.workers.list(self.pool_id, live=True)),
             now=await self._store.now(),
-            trouble=trouble(streak(workers, PoolPolicy.from_json(home.policy).mended_at)),
+            trouble=trouble(await read_streak(self._store, self.pool_id, policy.mended_at)),
+            unhandled=await unhandled(self._store, self.pool_id, policy),
         )
 
     async def explain(self, job_id: str) -> "Explanation":

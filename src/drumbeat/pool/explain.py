@@ -6,8 +6,10 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome
+from drumbeat.core.plain import time_span
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
+from drumbeat.pool.model import handler_command
 
 MOST_NAMED = 5
 
@@ -147,7 +149,7 @@ def _held_back(facts: Facts) -> Iterator[Reason]:
         yield Reason(why=Why.PAUSED, says=f"pool {facts.pool.pool_id} is paused until {_clock(paused)}", until=paused)
     if job.not_before is not None and job.not_before > now:
         after = f" after {_times(job.failures, 'failure')}" if job.failures else ""
-        left = _brief(job.not_before - now)
+        left = time_span(job.not_before - now)
         yield Reason(
             why=Why.DELAYED, says=f"it is delayed until {_clock(job.not_before)}, {left} from now{after}", until=job.not_before
         )
@@ -161,18 +163,17 @@ def _group(facts: Facts, group: str) -> Iterator[Reason]:
         held = _names(facts.group_held)
         yield Reason(why=Why.GROUP_FULL, says=f"it waits for group {group!r}: held by {held}, limit {limit}")
     if rate is not None and facts.group_recent >= rate.count:
-        says = (
-            f"it waits for the rate of group {group!r}: {facts.group_recent} claims in {_brief(rate.per)}, limit {rate.count}"
-        )
+        claims = f"{facts.group_recent} claims in {time_span(rate.per)}"
+        says = f"it waits for the rate of group {group!r}: {claims}, limit {rate.count}"
         yield Reason(why=Why.RATE_LIMITED, says=says)
 
 
 def _short_of_workers(facts: Facts) -> Iterator[Reason]:
     job, able = facts.job, _able(facts)
     if facts.types and job.type not in facts.types:
-        yield Reason(
-            why=Why.NO_HANDLER, says=f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
-        )
+        add = handler_command(facts.pool.pool_id, job.type)
+        had = f"the pool has no handler for type {job.type!r}; it has: {', '.join(facts.types)}"
+        yield Reason(why=Why.NO_HANDLER, says=f"{had}; add one with: {add}")
     if facts.trouble is not None:
         yield Reason(why=Why.WORKERS_FAIL, says=facts.trouble)
     if not facts.workers:
@@ -214,7 +215,7 @@ def _told(attempt: Attempt) -> str:
 def _beat(worker: Worker, now: datetime) -> str:
     if worker.heartbeat_at is None:
         return "it has not beaten yet"
-    return f"its last heartbeat was {_brief(max(now - worker.heartbeat_at, timedelta()))} ago"
+    return f"its last heartbeat was {time_span(max(now - worker.heartbeat_at, timedelta()))} ago"
 
 
 def _progress(job: Job) -> str:
@@ -238,8 +239,3 @@ def _clock(moment: datetime | None) -> str:
 
 def _at(moment: datetime | None, word: str = "at") -> str:
     return "" if moment is None else f" {word} {_clock(moment)}"
-
-
-def _brief(duration: timedelta) -> str:
-    seconds = duration.total_seconds()
-    return f"{seconds:.1f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -24,7 +24,8 @@ class Tally:
     """What was done, in all and since it was last asked."""
 
     def __init__(self) -> None:
-        self.finished = 0
+        self.ended = 0  #: attempts that are over, whatever came of them
+        self.done = 0  #: of those, jobs whose result was kept
         self.failed = 0
         self.error: str | None = None
         self.usual = 0.0  #: seconds a job takes, of late; 0 until known
@@ -32,7 +33,8 @@ class Tally:
         self._told = (0, 0)
 
     def count(self, verdict: Verdict, took: timedelta) -> None:
-        self.finished += 1
+        self.ended += 1
+        self.done += verdict.outcome is Outcome.DONE
         if verdict.outcome in _FAILURES:
             self.failed += 1
             self.error = verdict.error
@@ -40,16 +42,17 @@ class Tally:
         self.usual = seconds if not self.usual else 0.9 * self.usual + 0.1 * seconds
         self._latency.record(int(seconds / _NANOSECOND))
 
-    def refuse(self, verdict: Verdict) -> None:
-        """What was counted as done has failed after all."""
-        self.failed += 1
-        self.error = verdict.error
+    def correct(self, refused: Sequence[Verdict], dropped: Sequence[Verdict]) -> None:
+        """Of what was counted as done, some failed after all; and some came too late, for jobs taken from this worker."""
+        self.failed += len(refused)
+        self.done -= len(refused) + sum(verdict.outcome is Outcome.DONE for verdict in dropped)
+        self.error = refused[-1].error if refused else self.error
 
     def interval(self) -> Measurement:
         """What was counted since the last call."""
-        finished, failed = self.finished - self._told[0], self.failed - self._told[1]
-        measured = Measurement(operations=finished, errors=failed, latency=self._latency)
-        self._latency, self._told = Histogram(), (self.finished, self.failed)
+        ended, failed = self.ended - self._told[0], self.failed - self._told[1]
+        measured = Measurement(operations=ended, errors=failed, latency=self._latency)
+        self._latency, self._told = Histogram(), (self.ended, self.failed)
         return measured
 
 

@@ -62,6 +62,16 @@ def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
     return {kind: load(spec) for kind, spec in specs.items()}
 
 
+def check_portable(handlers: Handlers) -> None:
+    """Raise InvalidInput for a handler that a process of its own could not find by its name."""
+    for handler in handlers.values():
+        if not handler.portable:
+            raise InvalidInput(
+                f"handler {handler.name!r}: the executor 'processes' starts it in another process, which cannot find it; name "
+                f"a function of a module that can be imported (module:function), or use the executor 'threads'"
+            )
+
+
 def load(spec: str) -> Handler:
     """A handler by its name. Raises InvalidInput saying what is wrong with it."""
     where, _, what = check_spec(spec).partition(":")
@@ -81,8 +91,17 @@ def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
         payload_name=payload_name,
         payload_kind=kind,
         context_name=context_name,
-        portable=name is not None,
+        portable=name is not None or _is_named(function),
     )
+
+
+def _is_named(function: Callable[..., Any]) -> bool:
+    """Whether another process finds this very function by its module and name; never one of the program that was started."""
+    module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    found: Any = sys.modules.get(module) if module and module != "__main__" else None
+    for name in path.split(".") if path else ():
+        found = getattr(found, name, None)
+    return path is not None and found is function
 
 
 def _parameters(function: Callable[..., Any], label: str) -> tuple[str | None, str | None, Any]:

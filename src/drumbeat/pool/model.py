@@ -1,7 +1,7 @@
 """What a pool's checker sees and what it may do: a frozen view in, frozen actions out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +25,8 @@ __all__ = [
     "Seen",
     "Spawn",
     "Streak",
+    "handler_command",
+    "no_handler",
     "worker_name",
 ]
 
@@ -36,6 +38,7 @@ class PoolPolicy:
     max_workers: int = 10
     concurrency: int = 1  #: jobs one worker does at once
     capabilities: tuple[str, ...] = ()  #: what the workers that are started here can do beside plain jobs
+    types: tuple[str, ...] = ()  #: the only types of jobs that its workers have handlers for; none: every type
     mended_at: datetime | None = None  #: failures of workers from before then are forgotten
 
     def __post_init__(self) -> None:
@@ -49,6 +52,10 @@ class PoolPolicy:
         """How many jobs can be under way at once when all workers are there."""
         return self.max_workers * self.concurrency
 
+    def handles(self, job_type: str) -> bool:
+        """Whether a worker that is started here has a handler for jobs of this type."""
+        return not self.types or job_type in self.types
+
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "PoolPolicy":
         """The policy a pool's row holds. Raises InvalidSettings."""
@@ -60,12 +67,39 @@ class PoolPolicy:
                 max_workers=int(fields.get("max_workers", 10)),
                 concurrency=int(fields.get("concurrency", 1)),
                 capabilities=tuple(given),
+                types=_types(fields.get("handlers")),
                 mended_at=datetime.fromisoformat(fields["mended_at"]) if fields.get("mended_at") else None,
             )
         except (TypeError, ValueError, OverflowError) as exc:
             raise InvalidSettings(
                 f"expected whole numbers as a pool's max_workers and concurrency, got {dict(fields)}"
             ) from exc
+
+
+def _types(handlers: Any) -> tuple[str, ...]:
+    """The types a pool's handlers are for. Where one is for every type, or none is kept, nothing is known to be left out."""
+    return tuple(handlers) if isinstance(handlers, Mapping) and "" not in handlers else ()
+
+
+def no_handler(pool_id: PoolId, waiting: Mapping[str, int]) -> str | None:
+    """What to tell of ready jobs whose type the pool has no handler for; None without any."""
+    if not waiting:
+        return None
+    jobs = ", ".join(f"{count} job{'' if count == 1 else 's'} of type {kind!r}" for kind, count in sorted(waiting.items()))
+    wait = "waits" if [*waiting.values()] == [1] else "wait"
+    return f"{jobs} {wait}: no handler; add one with: {handler_command(pool_id, min(waiting))}"
+
+
+def handler_command(pool_id: PoolId, job_type: str) -> str:
+    """How to give a pool a handler for jobs of a type."""
+    target = f"{job_type}=module:function" if job_type else "module:function"
+    return f"drumbeat pool create {_shell_word(pool_id)} --update --handler {_shell_word(target)}"
+
+
+def _shell_word(text: str) -> str:
+    """A text as one word of a command line."""
+    plain = all(letter.isalnum() or letter in "_-.:=@%+," for letter in text)
+    return text if text and plain else "'" + text.replace("'", "'\\''") + "'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +136,7 @@ class PoolView:
     workers: tuple[Worker, ...]  #: the live, and those ended that something is still to be done about
     instances: tuple[Seen, ...]
     demand: Mapping[str, int]  #: ready jobs by the capability they need ('' for none), each counted up to a cap
+    unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
     claims: tuple[Claim, ...] = ()  #: those looked at
     more_claims: bool = False  #: there are more than were looked at
     next_number: int = 0  #: no worker of this pool was ever named by it or above

@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.job import Job, JobStatus
-from drumbeat.core.pool import PoolId, Thresholds
+from drumbeat.core.pool import Pool, PoolId, Thresholds
 from drumbeat.core.recovery import Sight
-from drumbeat.core.worker import Worker, WorkerId, name_of
-from drumbeat.pool.breaker import streak
-from drumbeat.pool.model import Claim, PoolPolicy, PoolView, worker_name
+from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
+from drumbeat.pool.breaker import is_telling, streak
+from drumbeat.pool.model import Claim, PoolPolicy, PoolView, Streak
 from drumbeat.runtime.sight import look
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 _MORE = 100  #: beyond what the cap allows, this much of the queue is looked at
+_FEW_ENDED, _MORE_ENDED = 5, 1000  #: how many ended workers are read to see whether the last ones failed
 
 
 async def observe(
@@ -26,11 +27,12 @@ async def observe(
     """
     pool = await store.pools.get(pool_id)
     policy = PoolPolicy.from_json(pool.policy)
-    sight = await look(store, spawner, pool, gap)
+    sight = await look(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
-    rows = {row.worker_id: row for row in sight.workers}
-    claims = tuple(_claim(job, rows, sight.now) for job in claimed)
+    workers = await _with_holders(store, pool_id, sight.workers, claimed)
+    rows = {row.worker_id: row for row in workers}
+    claims = tuple(_claim(job, rows, sight.now, policy) for job in claimed)
     return PoolView(
         pool_id=pool_id,
         now=sight.now,
@@ -38,15 +40,22 @@ async def observe(
         paused_until=pool.paused_until,
         thresholds=pool.thresholds if lost_after is None else stricter(pool.thresholds, lost_after),
         policy=policy,
-        workers=concerned(sight, claims),
+        workers=workers,
         instances=sight.instances,
-        demand=await store.jobs.demand(pool_id, most),
+        demand=await store.jobs.demand(pool_id, most, policy.types),
+        unhandled=await unhandled(store, pool_id, policy),
         claims=claims,
         more_claims=len(claimed) == most,
-        next_number=next_number(pool_id, sight),
-        streak=streak(sight.workers, policy.mended_at),
+        next_number=next_number(pool, sight),
+        streak=await read_streak(store, pool_id, policy.mended_at),
         is_scaled=pool.is_scaled,
     )
+
+
+async def unhandled(store: Store, pool_id: PoolId, policy: PoolPolicy) -> Mapping[str, int]:
+    """Ready jobs that no worker of the pool has a handler for, by type."""
+    waiting = await store.jobs.by_type(pool_id) if policy.types else {}
+    return {kind: jobs for kind, jobs in waiting.items() if not policy.handles(kind)}
 
 
 def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
@@ -64,21 +73,35 @@ def stricter(usual: Thresholds, lost_after: timedelta) -> Thresholds:
     )
 
 
-def concerned(sight: Sight, claims: Sequence[Claim]) -> tuple[Worker, ...]:
-    """Of thousands that came and went, those something may be to be done about."""
-    named = {claim.worker_id for claim in claims} | {seen.worker_id for seen in sight.instances}
-    return tuple(worker for worker in sight.workers if worker.is_live or worker.reaped_at is None or worker.worker_id in named)
+async def _with_holders(
+    store: Store, pool_id: PoolId, workers: tuple[Worker, ...], claimed: Sequence[Job]
+) -> tuple[Worker, ...]:
+    """The workers seen, and those of this pool that hold a job although they are known to be gone, or joined since."""
+    seen = {row.worker_id for row in workers}
+    holders = {job.holder.worker_id for job in claimed if job.holder and job.holder.pool_id == pool_id}
+    if holders <= seen:
+        return workers
+    others = await store.workers.list_unreaped(pool_id, named=sorted(holders - seen))
+    return (*workers, *(row for row in others if row.worker_id in holders - seen))
 
 
-def next_number(pool_id: PoolId, sight: Sight) -> int:
-    """One above every number a worker or an instance of this pool is named by."""
-    names = {*(worker.worker_id for worker in sight.workers), *(seen.worker_id for seen in sight.instances)}
-    prefix = worker_name(pool_id, 0).removesuffix("0")
-    numbers = [int(number) for name in names if (number := name.removeprefix(prefix)).isdecimal()]
-    return max(numbers, default=-1) + 1
+def next_number(pool: Pool, sight: Sight) -> int:
+    """One above every number that a worker of this pool was ever named by, or an instance is."""
+    numbers = [worker_number(seen.worker_id) for seen in sight.instances]
+    return max([pool.last_worker, *(number for number in numbers if number is not None)]) + 1
 
 
-def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime) -> Claim:
+async def read_streak(store: Store, pool_id: PoolId, mended_at: datetime | None) -> Streak:
+    """The failures since a worker last did something: among the newest few ended workers, or if those tell only of failures,
+    among more."""
+    ended = await store.workers.list_ended(pool_id, _FEW_ENDED)
+    found = streak(ended, mended_at)
+    if len(ended) < _FEW_ENDED or found.failed < sum(is_telling(row) for row in ended):
+        return found
+    return streak(await store.workers.list_ended(pool_id, _MORE_ENDED), mended_at)
+
+
+def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime, policy: PoolPolicy) -> Claim:
     if job.holder is None:
         raise ValueError(f"job {job.job_id} is claimed by nobody; expected the store to name its holder")
     return Claim(
@@ -86,5 +109,5 @@ def _claim(job: Job, rows: Mapping[WorkerId, Worker], now: datetime) -> Claim:
         expired=job.lease_until is not None and job.lease_until <= now,
         extended=job.lease_extended,
         capability=job.capability or "",
-        comes_back=job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes,
+        comes_back=(job.begun_at is None or job.crashes + job.suspicions + 1 < job.max_crashes) and policy.handles(job.type),
     )

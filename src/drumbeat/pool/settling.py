@@ -21,6 +21,7 @@ class Told:
     asked: int = 0  #: how many jobs were asked for in the end
     claimed: tuple[Job, ...] = ()
     refused: tuple[Verdict, ...] = ()  #: failures that were told instead of results the store would not have
+    dropped: tuple[Verdict, ...] = ()  #: those that came too late: the job had been taken from this worker
 
 
 class Settling:
@@ -46,7 +47,7 @@ class Settling:
             told = Told(refused=await self._one_by_one(verdicts))
         else:
             self._tell_stale(settled.stale)
-            told = Told(asked=asked, claimed=tuple(settled.claimed))
+            told = Told(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
         self._repeated.difference_update(verdict.token for verdict in verdicts)
         return told
 
@@ -74,6 +75,10 @@ class Settling:
             raise
         except Exception:
             log.exception("what became of job %s cannot be told; it is anyone's once its lease runs out", verdict.token.job_id)
+
+    def _dropped(self, verdicts: Sequence[Verdict], stale: Sequence[Token]) -> tuple[Verdict, ...]:
+        gone = set(stale) - self._repeated
+        return tuple(verdict for verdict in verdicts if verdict.token in gone)
 
     def _tell_stale(self, stale: Sequence[Token]) -> None:
         for token in stale:

@@ -1,6 +1,6 @@
 """How a worker of a pool works: which handlers it has, how many jobs it runs at once and where, and when it leaves."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
@@ -63,16 +63,17 @@ class WorkPlan:
     def lease_for(self, thresholds: Thresholds) -> timedelta:
         return self.lease or thresholds.heartbeat_every * 2
 
-    def to_json(self) -> dict[str, Any]:
-        """For a pool's policy; what is as usual is left out."""
-        usual, found = WorkPlan(), {}
-        for name in _READERS:
-            value = getattr(self, name)
-            if value != getattr(usual, name):
-                found[name] = value.total_seconds() if isinstance(value, timedelta) else value
-        return {
-            name: dict(v) if isinstance(v, Mapping) else list(v) if isinstance(v, tuple) else v for name, v in found.items()
-        }
+    def to_json(self, names: Iterable[str] | None = None) -> dict[str, Any]:
+        """For a pool's policy: the fields named, or all that are not as usual."""
+        usual = WorkPlan()
+        chosen = [name for name in PLAN_FIELDS if getattr(self, name) != getattr(usual, name)] if names is None else names
+        return {name: _json(getattr(self, name)) for name in chosen}
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
 
 
 def plan_of(pool: Pool) -> WorkPlan:
@@ -104,6 +105,15 @@ def check_spec(spec: str) -> str:
     if not colon or not before.strip() or not after.strip():
         raise InvalidInput(f"{EXPECTED_HANDLER}; got {spec!r}")
     return spec
+
+
+def changed_handlers(kept: Mapping[str, str], added: Mapping[str, str], removed: Iterable[str]) -> dict[str, str]:
+    """A pool's handlers with some more and some less. Raises InvalidInput for one to be removed that is not there."""
+    for kind in removed:
+        if kind not in kept:
+            known = ", ".join(repr(each) for each in sorted(kept)) or "none"
+            raise InvalidInput(f"expected to remove the handler of a type that has one ({known}), got {kind!r}")
+    return {kind: spec for kind, spec in kept.items() if kind not in set(removed)} | {**added}
 
 
 def _split(text: str) -> tuple[str, str]:
@@ -159,6 +169,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "prefetch": _whole,
     "gather": _seconds,
 }
+PLAN_FIELDS = tuple(_READERS)
 _EXPECTED = {
     "handlers": "an object of handlers by type",
     "mode": f"one of {', '.join(Mode)}",

@@ -10,7 +10,7 @@ from drumbeat.core.worker import Holder
 from drumbeat.pool.attempt import Attempts
 from drumbeat.pool.claims import Claims
 from drumbeat.pool.executors import executor
-from drumbeat.pool.handlers import Handlers, load_all
+from drumbeat.pool.handlers import Handlers, check_portable, load_all
 from drumbeat.pool.work import ExecutorKind, WorkPlan
 from drumbeat.pool.workload import JobWorkload
 from drumbeat.store.interface import Store
@@ -28,7 +28,10 @@ def job_workload(
     handlers: Handlers | None = None,
     chance: Callable[[], float] = random.random,
 ) -> JobWorkload:
-    """The work of one worker of a pool. ``handlers`` stand in for those the plan names."""
+    """The work of one worker of a pool. ``handlers`` stand in for those the plan names. Raises InvalidInput for one that cannot
+    run where the plan says."""
+    if handlers is not None and plan.executor is ExecutorKind.PROCESSES:
+        check_portable(handlers)
     claims = Claims(
         queue=store.queue,
         jobs=store.jobs,

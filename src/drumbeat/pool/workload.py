@@ -67,6 +67,7 @@ class JobWorkload:
         self._leaving = False
         self._asking = False  #: an answer of the store is waited for: it may bring jobs
         self._in_vain = 0
+        self._waits_for_others = False  #: it has said that it waits for claims of others that have run out
         self._waited = False  #: the next claim follows upon a wait
         self._weighed = timedelta()
         self._loops: list[asyncio.Task[None]] = []
@@ -104,7 +105,7 @@ class JobWorkload:
         return Figures(
             active=self.hand.running + self._lingering,
             applied_target=self.hand.room_for,
-            operations=tally.finished,
+            operations=tally.ended,
             errors=tally.failed,
             error=tally.error,
         )
@@ -204,22 +205,38 @@ class JobWorkload:
         finally:
             self._asking = False
         self.hand.settle(verdicts)
-        for refused in told.refused:
-            self.hand.tally.refuse(refused)
+        self.hand.tally.correct(told.refused, told.dropped)
         self.hand.next_is_alone = self.hand.next_is_alone and not told.asked
         self._may_claim = self._may_claim or told.asked < asked
         self._begin(told.claimed)
-        if self._weigh(told.asked, len(told.claimed)) and not await self._took_back():
-            self._over.set()
+        if self._weigh(told.asked, len(told.claimed)):
+            await self._call_it_empty()
         return True
 
-    async def _took_back(self) -> bool:
-        """Whether the leases of silent workers brought jobs back: a worker that finds no other job looks before it leaves."""
+    async def _call_it_empty(self) -> None:
+        """Leave, unless claims of others have run out: those are taken back first. With an unsure answer it claims again."""
+        self._may_claim = True
         try:
-            self._may_claim = bool(await self._claims.expire())
+            if await self._claims.expire():
+                return
+            overdue = await self._claims.overdue_in() if self._plan.mode is Mode.DRAIN else None
+            if overdue is not None:
+                await self._await_overdue(overdue)
+                return
         except StoreUnavailable as exc:
             log.warning("%s; what silent workers held could not be taken back", exc)
-        return self._may_claim
+            return
+        self._may_claim = False
+        self._over.set()
+
+    async def _await_overdue(self, within: timedelta) -> None:
+        """Wait until claims that have run out can be taken back, or until there is something else to claim."""
+        if not self._waits_for_others:
+            self._waits_for_others = True
+            log.warning("claims of other workers have run out; waiting %.0f s to take them over", within.total_seconds())
+        began = self._clock.elapsed()
+        heard = await self._claims.wait(min(max(within, _RESTLESS[0]), IDLE))
+        await self._rest(began, heard=heard)
 
     def _begin(self, jobs: tuple[Job, ...]) -> None:
         self.hand.add(jobs, self._keeping.unsent)
@@ -350,10 +367,14 @@ class JobWorkload:
                 log.warning("news of jobs cannot be heard: %s", exc, exc_info=not isinstance(exc, StoreUnavailable))
                 await self._clock.sleep(_PAUSES[1])
                 heard = False
-            if heard and self._in_vain > 1:
-                least = min(_RESTLESS[0] * 2 ** min(self._in_vain, 20), _RESTLESS[1])
-                await self._clock.sleep(max(began + least - self._clock.elapsed(), timedelta()))
-            self._in_vain = self._in_vain if heard else 0
+            await self._rest(began, heard=heard)
             self._waited = True
             self._may_claim = True
             self._news.set()
+
+    async def _rest(self, began: timedelta, *, heard: bool) -> None:
+        """After news that brought nothing: the more often it did, the longer a wait lasts at the least."""
+        if heard and self._in_vain > 1:
+            least = min(_RESTLESS[0] * 2 ** min(self._in_vain, 20), _RESTLESS[1])
+            await self._clock.sleep(max(began + least - self._clock.elapsed(), timedelta()))
+        self._in_vain = self._in_vain if heard else 0

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 _LEAP = timedelta(seconds=10)  #: of the store's clock, ahead of ours: more is no drift
 _AGES = timedelta(days=365)
+_HASTE = 10  #: so many times as often as usual a loop beats at most
+_SOON = timedelta(milliseconds=10)  #: after a lease has run out
 
 
 class Dated(Protocol):
@@ -112,7 +114,8 @@ class ControlLoop(Generic[V, A]):
     ``observe`` is told how long this controller could not see before this beat (zero at its first), so that it may judge
     nobody by a silence that was its own. ``decide`` is pure. ``act`` does one action, carries the fence, and is safe to
     repeat. An ``observe`` or an action that does not end within ``patience`` is given up. ``on_beat`` hears what came of each
-    beat of ``run``. ``keep`` makes of a view what its row holds.
+    beat of ``run``. ``keep`` makes of a view what its row holds, ``sum_up`` of a decision's summary and what became of its
+    actions the summary that its row holds. ``after`` is done after each beat of ``run`` that led.
     """
 
     def __init__(
@@ -129,6 +132,8 @@ class ControlLoop(Generic[V, A]):
         patience: timedelta = timedelta(seconds=60),
         on_beat: Callable[[BeatReport], None] | None = None,
         keep: Callable[[V], Mapping[str, Any] | None] = encode,
+        sum_up: Callable[[Mapping[str, Any], Sequence[Mapping[str, Any]]], Mapping[str, Any]] | None = None,
+        after: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._store = store
         self._pool_id = pool_id
@@ -141,8 +146,11 @@ class ControlLoop(Generic[V, A]):
         self._patience = patience
         self._on_beat = on_beat
         self._keep = keep
+        self._sum_up = sum_up
+        self._after = after
         self._last_seen: timedelta | None = None
         self._store_time: datetime | None = None  #: of then, if it was a whole look
+        self._free_at: timedelta | None = None  #: while another leads: when its lease runs out unless it is renewed
 
     def gap(self) -> timedelta:
         """How long ago this controller last saw the store, leading or standing by; zero if it never did."""
@@ -150,7 +158,7 @@ class ControlLoop(Generic[V, A]):
 
     async def beat(self) -> BeatReport:
         """One pass. Whatever fails is in the report, and in the row of the beat; only cancellation is raised."""
-        began = self._clock.elapsed()
+        began, self._free_at = self._clock.elapsed(), None
         try:
             lease = await self._leadership.hold()
         except StoreError as exc:
@@ -159,7 +167,8 @@ class ControlLoop(Generic[V, A]):
         if lease is None:
             return await self._stand_by(began)
         draft: _Draft[V, A] = _Draft(lease=lease)
-        await self._go_through_stages(draft)
+        async with self._leadership.kept():
+            await self._go_through_stages(draft)
         report = await self._record(draft, self._clock.elapsed() - began)
         if draft.fenced:
             self._leadership.forget()
@@ -169,7 +178,8 @@ class ControlLoop(Generic[V, A]):
         self._last_seen, self._store_time = began, None
         leader: str | None = None
         with contextlib.suppress(StoreError):
-            leader = await self._leadership.leader()
+            leader, free_in = await self._leadership.held_by()
+            self._free_at = self._clock.elapsed() + free_in
         return BeatReport(
             led=False, why_not=f"standing by: {leader or 'another'} leads", duration=self._clock.elapsed() - began
         )
@@ -231,8 +241,8 @@ class ControlLoop(Generic[V, A]):
             error = str(exc)
             draft.note(f"act: {error}", exc)
         except Exception as exc:
-            log.exception("%s failed", type(action).__name__)
             error = describe(exc)
+            log.error("%s failed: %s", type(action).__name__, error, exc_info=not isinstance(exc, DrumbeatError))
         draft.actions.append(encode_action(action, error=error))
         return not draft.fenced
 
@@ -271,20 +281,32 @@ class ControlLoop(Generic[V, A]):
             why_not=decision.why_not,
             error=draft.error,
             duration=duration,
-            summary=decision.summary,
+            summary=decision.summary if self._sum_up is None else self._sum_up(decision.summary, draft.actions),
         )
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Beat on a fixed schedule until told to stop; then let another lead. A slow beat delays no later one."""
+    async def run(self, stop: asyncio.Event, wake: asyncio.Event | None = None) -> None:
+        """Beat on a fixed schedule until told to stop; then let another lead. A slow beat delays no later one.
+
+        While another leads, this one asks for the lease once more when it runs out: a leader that died is followed at once.
+        ``wake`` asks for a beat before its time, at most ten times as often as usual; it must be set when ``stop`` is.
+        """
         due = self._clock.elapsed()
         try:
             while not stop.is_set():
+                began = self._clock.elapsed()
                 await self._beat_anyway()
                 now = self._clock.elapsed()
-                due = next_due(due, self._every, now)
-                await pause(self._clock, due - now, stop)
+                due = due if due > now else next_due(due, self._every, now)
+                rest = min(due, self._free_soon(due)) - now
+                if await pause(self._clock, rest, wake or stop) and wake is not None:
+                    wake.clear()
+                    await pause(self._clock, began + self._every / _HASTE - self._clock.elapsed(), stop)
         finally:
             await self.resign()
+
+    def _free_soon(self, due: timedelta) -> timedelta:
+        """When the leader's lease will have run out, unless it is renewed."""
+        return due if self._free_at is None else max(self._free_at, self._clock.elapsed()) + _SOON
 
     async def resign(self) -> None:
         """Let another lead at once."""
@@ -295,5 +317,7 @@ class ControlLoop(Generic[V, A]):
             report = await self.beat()
             if self._on_beat is not None:
                 self._on_beat(report)
+            if report.led and self._after is not None:
+                await self._after()
         except Exception:
             log.exception("a beat failed; the next one is tried")

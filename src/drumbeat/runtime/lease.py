@@ -1,17 +1,27 @@
 """Leadership: one lease, and how long it may be believed without asking again."""
 
+import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import Fenced, StoreError, StoreUnavailable
 from drumbeat.core.lease import Lease
-from drumbeat.runtime.patience import answered
+from drumbeat.runtime.patience import answered, pause
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
 
 _MARGIN = 5  #: a fifth of the lease's time is never used
+_BEATS = 1.5  #: for so many beats a controller is believed to live: the next one takes over before two have passed
+_LEAST = timedelta(seconds=2)  #: shorter than this a lease would change hands with every hiccup
+
+
+def lease_for(every: timedelta) -> timedelta:
+    """How long the lease of a controller lasts that beats so often."""
+    return max(every * _BEATS, _LEAST)
 
 
 class Leadership:
@@ -78,8 +88,36 @@ class Leadership:
 
     async def leader(self) -> str | None:
         """Who had the lease last."""
-        lease = await answered(self._clock, self._ttl, self._store.leases.find(self._name))
-        return lease.owner if lease else None
+        return (await self.held_by())[0]
+
+    async def held_by(self) -> tuple[str | None, timedelta]:
+        """Who had the lease last, and how long until it may be taken, unless it is renewed."""
+        return await answered(self._clock, self._ttl, self._look())
+
+    async def _look(self) -> tuple[str | None, timedelta]:
+        lease, now = await self._store.leases.find(self._name), await self._store.now()
+        return (None, timedelta()) if lease is None else (lease.owner, max(lease.expires_at - now, timedelta()))
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Inside the block, which must raise nothing, the lease is renewed in time, however long a single step takes."""
+        over = asyncio.Event()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._keep(over))
+            try:
+                yield
+            finally:
+                over.set()
+
+    async def _keep(self, over: asyncio.Event) -> None:
+        while not await pause(self._clock, self._ttl / _MARGIN, over):
+            if self._lease is None:
+                return
+            if not self.fresh:
+                try:
+                    await self.hold()
+                except StoreError as exc:
+                    log.warning("%s could not renew %s: %s", self._owner, self._name, exc)
 
     def forget(self) -> None:
         """Stop believing: the store has said that another leads."""

@@ -31,19 +31,23 @@ async def look(
     usual: timedelta = timedelta(),
     unlisted_too: bool = False,
     gone_since: datetime | None = None,
+    unreaped_only: bool = False,
     clock: Clock | None = None,
 ) -> Sight:
     """The pool as it is now. Instances are listed before rows are read: a row comes before its instance.
 
     Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again. ``usual`` is how
     far apart looks at this pool are. A provider that gives no list in time raises SpawnError; with ``unlisted_too`` the look
-    goes on without one, and is ``partial``. Rows of workers that were gone before ``gone_since`` are not read.
+    goes on without one, and is ``partial``. Rows of workers that were gone before ``gone_since`` are not read; with
+    ``unreaped_only`` none of workers that are known to be gone, unless the provider lists an instance of them.
     """
-    listed = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
-    instances = listed or ()
+    instances, unlisted = await _listed(spawner, pool, clock or SystemClock(), unlisted_too=unlisted_too)
     now = await store.now()
     last = last or await last_look(store, pool)
-    workers = await store.workers.list(pool.pool_id, gone_since=gone_since)
+    if unreaped_only:
+        workers = await store.workers.list_unreaped(pool.pool_id, named=[each.worker_id for each in instances])
+    else:
+        workers = await store.workers.list(pool.pool_id, gone_since=gone_since)
     return Sight(
         now=now,
         looking_since=looking_since(last, now, gap, pool.thresholds, usual),
@@ -57,19 +61,21 @@ async def look(
             )
             for instance in instances
         ),
-        partial=listed is None,
+        partial=unlisted is not None,
+        unlisted=unlisted,
         unnoted={} if spawner.traits.unique_names else unnoted(workers, instances),
     )
 
 
-async def _listed(spawner: Spawner, pool: Pool, clock: Clock, *, unlisted_too: bool) -> Sequence[Instance] | None:
+async def _listed(spawner: Spawner, pool: Pool, clock: Clock, *, unlisted_too: bool) -> tuple[Sequence[Instance], str | None]:
+    """The instances; or none, and why there is no list."""
     try:
-        return await _in_time(spawner, pool, clock)
+        return await _in_time(spawner, pool, clock), None
     except SpawnError as exc:
         if not unlisted_too:
             raise
         log.warning("the instances of %s could not be listed; going by the rows alone: %s", pool.pool_id, exc)
-        return None
+        return (), str(exc) or type(exc).__name__
 
 
 async def _in_time(spawner: Spawner, pool: Pool, clock: Clock) -> Sequence[Instance]:

@@ -16,7 +16,7 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import ExpandsVolumes, Instance, InstanceState, Order, Spawner
+from drumbeat.spawn.interface import ExpandsVolumes, Instance, InstanceState, ListsPools, Order, Spawner
 
 POOL = PoolId("contract-pool")
 OTHER_POOL = PoolId("contract-other-pool")
@@ -154,6 +154,17 @@ class SpawnerContract:
         [ann] = await self.until(spawner, lambda seen: alive(seen) == [])
 
         assert (ann.state, ann.exit_code) == (InstanceState.EXITED, 3)
+
+    async def test_the_pools_of_which_something_runs_are_named(self, spawner: Spawner, order: OrderFactory) -> None:
+        if not isinstance(spawner, ListsPools):
+            pytest.skip(f"{spawner.traits.name} declares no list of pools")
+        for pool_id in (POOL, OTHER_POOL):
+            await spawner.spawn(order(ANN, pool_id))
+        both = await spawner.pools()
+
+        await spawner.terminate(OTHER_POOL, ANN)
+
+        assert (both, await spawner.pools()) == ({POOL, OTHER_POOL}, {POOL})
 
     @pytest.fixture
     def volume(self) -> str:

@@ -1,7 +1,7 @@
 """A provider in memory that fails, delays and lies on command, for tests of controllers."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -191,6 +191,10 @@ class FakeSpawner:
             seen = [one for one in seen if omitted.workers is not None and one.worker_id not in omitted.workers]
         invented = self._take(ListInvents)
         return [*seen, *(_ghost(pool_id, worker_id) for worker_id in (invented.workers if invented else ()))]
+
+    async def pools(self) -> Set[PoolId]:
+        now = self._clock.now()
+        return {machine.name[0] for machine in self._machines if machine.state(now) is not InstanceState.EXITED}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         self._record("drain", pool_id, worker_id)

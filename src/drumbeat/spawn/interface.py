@@ -1,6 +1,6 @@
 """What every spawner promises: ask twice and it is asked once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -61,6 +61,8 @@ class Traits:
     usual_start: timedelta = timedelta(seconds=1)  #: from spawn to a process that runs
     settle: timedelta = timedelta()  #: so long may an instance still turn up whose spawn was never answered
     expands_volumes: bool = False  #: it is an ``ExpandsVolumes`` as well
+    owns_all: bool = False  #: every instance it shows was started for this store
+    asked_with: str = ""  #: another one once the key or the settings it asks its provider with have changed; not the key
 
 
 @runtime_checkable
@@ -70,6 +72,24 @@ class ExpandsVolumes(Protocol):
     async def expand_volume(self, volume: str, to_gb: int, seen_gb: float) -> int:
         """Make a volume so large, unless it is already, and answer with its size in GB. It never shrinks, nor grows twice for
         one size that is asked twice. Raises SpawnError, also if it is far smaller than what its workers see (``seen_gb``)."""
+        ...
+
+
+@runtime_checkable
+class ListsPools(Protocol):
+    """A spawner that can tell of which pools its provider has instances."""
+
+    async def pools(self) -> Set[PoolId]:
+        """Pools of which an instance is pending or running. Raises SpawnError."""
+        ...
+
+
+@runtime_checkable
+class ForgetsRefusals(Protocol):
+    """A spawner that remembers what its provider refused, and can be told to try all of it again."""
+
+    def forget_refusals(self, pool_id: PoolId) -> None:
+        """Ask for this pool as if nothing had been refused; what other pools of the account met with is forgotten too."""
         ...
 
 
@@ -87,7 +107,8 @@ class Spawner(Protocol):
         ...
 
     async def list(self, pool_id: PoolId) -> Sequence[Instance]:
-        """Every instance of the pool that is pending or running, and those that exited while this spawner watched."""
+        """Every instance of the pool that is pending or running, and those that exited while this spawner watched; where it can
+        know of them, also those that exited before and were not terminated since."""
         ...
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:

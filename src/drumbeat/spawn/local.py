@@ -25,7 +25,7 @@ from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.private import private_append
 from drumbeat.spawn.state_dir import StateDir
-from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, noted, tags
+from drumbeat.spawn.tagged import Name, Process, await_tags, born, find, is_noted_alive, noted, tags
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class LocalSpawner:
     Spawners with the same ``state_dir`` see the same workers, also those of a controller that has died; spawners with different
     ones do not see each other's. Workers end with this process (see leash.py) unless ``survive``. What they print is kept, see
     ``log_path``. A negative exit code is the signal that ended it; that of a worker which another process started is not known.
-    How each worker last ended is remembered as long as this spawner lives.
+    How each worker last ended is remembered as long as this spawner lives; that it ended, until it is terminated, by whomever.
 
     Where there is a fork server for the folder, or one of this process's own, workers of Drumbeat are forked from it: they are
     there in a fraction of the time, and in every other way the same.
@@ -93,7 +93,9 @@ class LocalSpawner:
 
     @property
     def traits(self) -> Traits:
-        return Traits(name="local", unique_names=True, outlives_controller=self._survive, reports_exit_codes=True)
+        return Traits(
+            name="local", unique_names=True, outlives_controller=self._survive, reports_exit_codes=True, owns_all=True
+        )
 
     def log_path(self, pool_id: PoolId, worker_id: WorkerId) -> Path:
         """Where a worker's stdout and stderr go; each start under that name appends."""
@@ -108,7 +110,13 @@ class LocalSpawner:
         self._note(await asyncio.to_thread(self._found))
         own = [child.instance for child in tuple(self._children.values())]
         others = [instance for _, instance in tuple(self._others.values())]
-        return sorted((one for one in own + others if one.pool_id == pool_id), key=lambda one: one.worker_id)
+        seen = [one for one in own + others if one.pool_id == pool_id]
+        over = await asyncio.to_thread(self._over, pool_id, {one.worker_id for one in seen})
+        return sorted([*seen, *over], key=lambda one: one.worker_id)
+
+    async def pools(self) -> Set[PoolId]:
+        """Of the workers of this folder, which is one store's."""
+        return {process.name[0] for process in await asyncio.to_thread(self._found)}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         for process in await asyncio.to_thread(self._alive, {(pool_id, worker_id)}):
@@ -117,6 +125,7 @@ class LocalSpawner:
 
     async def terminate(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         await self._end({(pool_id, worker_id)})
+        await asyncio.to_thread(self._state_dir.forget_running, (pool_id, worker_id))
 
     async def __aenter__(self) -> Self:
         self._leash = None if self._survive else Leash()
@@ -236,6 +245,14 @@ class LocalSpawner:
             else:
                 self._state_dir.forget_forked(name, ref)
         return (*forked, *find(self._state_dir.scope))
+
+    def _over(self, pool_id: PoolId, seen: Set[WorkerId]) -> Sequence[Instance]:
+        """Workers that were started here, by whomever, and ended before this spawner could see them."""
+        return [
+            Instance(pool_id=pool_id, worker_id=name[1], ref=ref, state=InstanceState.EXITED)
+            for name, ref in self._state_dir.running(pool_id, self._clock.now())
+            if name[1] not in seen and not is_noted_alive(ref)
+        ]
 
     def _is_worker(self, process: Process) -> bool:
         """Whether it is the worker itself, not a child of it: the one that was noted, or else the one that leads."""

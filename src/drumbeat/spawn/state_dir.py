@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -14,11 +15,12 @@ from drumbeat.core.errors import InvalidInput, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.private import private_append, private_folder, write_private
-from drumbeat.spawn.tagged import Name
+from drumbeat.spawn.tagged import Name, here, is_noted_alive
 
 _LONGEST_NAME_BYTES = 200
 _LOCKED_FOR_SECONDS = 10.0
 _POLL_SECONDS = 0.01
+_KEPT_FOR_SECONDS = 86_400.0  #: a note of a process that is over
 
 
 def folder_of(path: Path, store: str) -> Path:
@@ -72,8 +74,33 @@ class StateDir:
             yield lock.fileno()
 
     def note_ref(self, name: Name, ref: str | None) -> None:
-        """Write down which process is this worker, so that no child that outlives it is taken for it. None: not known now."""
+        """Write down which process is this worker, so that no child that outlives it is taken for it. None: not known now.
+
+        And that it runs on this machine, so that a later process sees when it is over.
+        """
         _note(self._file("workers", name, ".ref"), ref)
+        _note(self._file("running", name, ".ref"), None if ref is None else f"{ref} {here()}")
+
+    def forget_running(self, name: Name) -> None:
+        """Drop the note that it runs: its worker is known to be gone."""
+        self._file("running", name, ".ref").unlink(missing_ok=True)
+
+    def running(self, pool_id: PoolId, now: datetime) -> Sequence[tuple[Name, str]]:
+        """Workers of a pool that were started on this machine and are not known to be gone, with their refs.
+
+        What was noted on another machine, or before this one was last started, says nothing. A note is dropped after a day
+        unless its process lives.
+        """
+        found = []
+        for path in (self._path / "running" / _file_name("pool", pool_id)).glob("*.ref"):
+            with contextlib.suppress(FileNotFoundError):
+                ref, _, place = path.read_text().partition(" ")
+                is_old = now.timestamp() - path.stat().st_mtime > _KEPT_FOR_SECONDS
+                if is_old and not (place == here() and is_noted_alive(ref)):
+                    path.unlink(missing_ok=True)
+                elif place == here():
+                    found.append(((pool_id, WorkerId(path.name.removesuffix(".ref"))), ref))
+        return found
 
     def note_forked(self, name: Name, ref: str | None) -> None:
         """Write down a worker that was forked: its environment shows no tags, so this is how it is found."""

@@ -6,6 +6,7 @@ Tags are inherited, so a worker's own children carry them too; a worker leads a 
 import contextlib
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -62,6 +63,20 @@ def is_running(pid: int, birth: str) -> bool:
     """Whether the process that was born then still runs under this pid."""
     state = _state_and_birth(pid)
     return state is not None and state[0] != "Z" and state[1] == birth
+
+
+def is_noted_alive(ref: str) -> bool:
+    """The same for a process as it was noted."""
+    pid, _, birth = ref.partition(":")
+    return pid.isdecimal() and is_running(int(pid), birth)
+
+
+def here() -> str:
+    """Where pids mean what they mean now: this machine since its last start, and of it this container's processes."""
+    if sys.platform != "linux":
+        return f"{socket.gethostname()}-{psutil.boot_time():.0f}"
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return f"{file.read().strip()}-{os.readlink('/proc/self/ns/pid')}"
 
 
 def noted(name: Name, ref: str) -> Process | None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,7 +13,7 @@ import yaml
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
 from drumbeat.triggers.deliveries import PATH, Answer, Deliveries, secret_of
@@ -29,6 +29,11 @@ from drumbeat.triggers.serverless import answer_event, cron_job
 log = logging.getLogger(__name__)
 
 
+KeepDue = Callable[
+    [Callable[[], Awaitable[Sequence[PoolId]]], Callable[[PoolId], Awaitable[object]], Path], Awaitable[None]
+]  #: given the pools, what has workers started for one, and the file that says so
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
     """What triggers need to know of the process they are in."""
@@ -40,6 +45,7 @@ class Surroundings:
     for_children: Mapping[str, str]  #: what a checker that is started needs in its environment
     public_store: str | None  #: the store's URL if it holds no password
     state_dir: Path
+    keep_due: KeepDue | None = None  #: watches pools for jobs that come due, until cancelled
 
 
 class TriggerDesk:
@@ -139,7 +145,7 @@ class TriggerDesk:
         """Keep schedules and listen for webhooks until told to stop."""
         deliveries = self._deliveries()
         async with serve(deliveries.answer, host, port) as (address, number), asyncio.TaskGroup() as group:
-            keeping = group.create_task(self.keep_schedules())
+            keeping = group.create_task(self.keep())
             ready(f"http://{address}:{number}")
             await stop.wait()
             keeping.cancel()
@@ -147,6 +153,28 @@ class TriggerDesk:
     async def keep_schedules(self) -> None:
         """Pull each trigger when its schedule says so, until cancelled."""
         await Scheduler(self.triggers, self._run, self._around.clock).keep()
+
+    async def keep(self) -> None:
+        """Keep the schedules, and watch for jobs that come due, until cancelled: for a process that runs anyway."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.keep_schedules())
+            group.create_task(self.keep_due())
+
+    async def keep_due(self) -> None:
+        """Start workers for jobs that come due while nobody works on their pool, in pools that have a trigger; until cancelled.
+
+        Retries and delayed jobs need no cron as long as one such process runs anywhere.
+        """
+        if self._around.keep_due is not None:
+            await self._around.keep_due(self._looked_after, self._wake, self._file)
+
+    async def _looked_after(self) -> Sequence[PoolId]:
+        pools = await self._around.store.pools.list(PoolKind.JOBS)
+        return [pool.pool_id for pool in pools if any(trigger.looks_after(pool.pool_id) for trigger in self.triggers)]
+
+    async def _wake(self, pool_id: PoolId) -> None:
+        trigger = next(each for each in self.triggers if each.looks_after(pool_id))
+        await self._run(trigger.firing(pool_id))
 
     async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
         """Run the beat a cloud's event asks for."""
@@ -174,10 +202,14 @@ class TriggerDesk:
 
 def _command(firing: Firing) -> Sequence[str]:
     """The same beat as a command of its own, which needs no file."""
+    if firing.machine is Machine.FLEET and firing.pool_id is not None:
+        return ("fleet", "beat", firing.pool_id)
     if firing.machine is Machine.REAPER:
         silent = () if firing.lost_after is None else ("--lost-after", f"{firing.lost_after.total_seconds():.0f}s")
         return ("pool", "reap", *(() if firing.pool_id is None else (firing.pool_id,)), *silent)
     if firing.pool_id is None:
-        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected the pool to check")
+        raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected the pool to check, or the fleet to beat")
+    if firing.worker is not None:
+        raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {Machine.CHECKER}, for a CronJob to run")
     cap = () if firing.max_workers is None else ("--max-workers", str(firing.max_workers))
     return ("pool", "check", firing.pool_id, "--wait", *cap)

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 ON_ITS_WAY = timedelta(seconds=10)  #: how long a checker may take to begin before another is sent
 
-_NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: a worker that adds work is not its checker's keeper
+NOT_INHERITED = (LEASH_FD, SCOPE, POOL, WORKER)  #: a worker that adds work is not its checker's keeper
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def start_detached(command: Sequence[str], environment: Mapping[str, str], log_f
 
 
 def _environment(over: Mapping[str, str]) -> dict[str, str]:
-    return {**inherited(os.environ, *_NOT_INHERITED), **over}
+    return {**inherited(os.environ, *NOT_INHERITED), **over}
 
 
 def _name(trigger: str, pool_id: str) -> str:

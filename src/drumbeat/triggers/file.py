@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -10,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.plain import shown
-from drumbeat.triggers.model import WORK_ADDED, Machine, Trigger, TriggerType
+from drumbeat.triggers.model import WORK_ADDED, Machine, Trigger, TriggerType, WorkerMachine
 from drumbeat.triggers.schedule import parse_schedule, zone
 from drumbeat.yaml_text import read_yaml
 
@@ -21,6 +22,11 @@ _SPELLINGS = {
     "k3s": TriggerType.SERVERLESS,
 }
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  #: the name of an environment variable
+
+
+Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]  #: what a machine's states call something
+_BEATS = f"{', '.join([*Machine][:-1])} or {[*Machine][-1]}"
+_MACHINE_FILES = (".yml", ".yaml", ".json")
 
 
 class _Block(BaseModel):
@@ -40,8 +46,20 @@ class Entry(_Block):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
     type: TriggerType
-    machine: Literal["parallelization_checker", "stale_worker_reaper"] = "parallelization_checker"
+    machine: str = Machine.CHECKER.value
+    machines: dict[Word, str] = {}
+    hooks: dict[Word, str] = {}
     input: Input = Input()
+
+    @field_validator("machine")
+    @classmethod
+    def _can_be_run(cls, value: str) -> str:
+        if value not in set(Machine) and not value.endswith(_MACHINE_FILES):
+            raise ValueError(
+                f"expected {_BEATS}, or the file of a FlatMachines machine that workers run "
+                f"({', '.join(_MACHINE_FILES)}), got {value!r}"
+            )
+        return value
 
 
 class Scheduled(Entry):
@@ -93,7 +111,8 @@ _KINDS: Mapping[TriggerType, type[Entry]] = {
 def load_triggers(file: Path) -> Sequence[Trigger]:
     """The triggers of a file. Raises InvalidSettings, which names every key that is wrong."""
     try:
-        return parse_triggers(file.read_text(encoding="utf-8"))
+        found = parse_triggers(file.read_text(encoding="utf-8"))
+        return [_located(trigger, file.absolute().parent) for trigger in found]
     except (OSError, UnicodeDecodeError) as exc:
         raise InvalidSettings(f"expected to read triggers from {file}, got: {exc}") from exc
     except InvalidSettings as exc:
@@ -164,13 +183,50 @@ def _problem(error: Mapping[str, Any], kind: type[Entry]) -> str:
     return f"{path}: {said}" if error["type"] == "value_error" else f"{path}: {said}, got {shown(error['input'])}"
 
 
+def _located(trigger: Trigger, folder: Path) -> Trigger:
+    """The trigger with the files of its machine found from the folder of triggers.yml. Raises InvalidSettings."""
+    worker = trigger.worker
+    if worker is None:
+        return trigger
+    found = replace(
+        worker,
+        file=str(folder / Path(worker.file).expanduser()),
+        machines={name: str(folder / Path(each).expanduser()) for name, each in worker.machines.items()},
+        hooks={name: _hook(each, folder) for name, each in worker.hooks.items()},
+    )
+    for name in (found.file, *found.machines.values()):
+        if not Path(name).is_file():
+            raise InvalidSettings(f"trigger {trigger.name}: machine: expected a machine's file at {name}, got none")
+    return replace(trigger, worker=found)
+
+
+def _hook(target: str, folder: Path) -> str:
+    module, mark, factory = target.rpartition(":")
+    return f"{folder / Path(module).expanduser()}{mark}{factory}" if module.endswith(".py") else target
+
+
+def _worker(entry: Entry) -> WorkerMachine | None:
+    if entry.machine not in set(Machine):
+        if entry.input.pool_id is None:
+            raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine")
+        return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
+    if entry.machines or entry.hooks:
+        raise InvalidSettings("machines, hooks: expected only beside the file of a FlatMachines machine")
+    return None
+
+
 def _value(entry: Entry) -> Trigger:
-    given = entry.input
+    given, worker = entry.input, _worker(entry)
+    if entry.machine == Machine.FLEET and given.stale_threshold_seconds is not None:
+        raise InvalidSettings(
+            "input.stale_threshold_seconds: a fleet's policy says when a worker is lost; set heartbeat_timeout there"
+        )
     silent, warm = given.stale_threshold_seconds, getattr(entry, "keep_warm_seconds", None)
     return Trigger(
         name=entry.name,
         type=entry.type,
-        machine=Machine(entry.machine),
+        machine=Machine.CHECKER if worker else Machine(entry.machine),
+        worker=worker,
         pool_id=given.pool_id,
         max_workers=given.max_workers,
         lost_after=None if silent is None else timedelta(seconds=silent),

@@ -1,7 +1,7 @@
 """Triggers as values: what wakes which beat."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
@@ -21,10 +21,20 @@ class TriggerType(StrEnum):
 
 
 class Machine(StrEnum):
-    """Which beat a trigger wakes; the seed's names."""
+    """Which beat a trigger wakes."""
 
     CHECKER = "parallelization_checker"
     REAPER = "stale_worker_reaper"
+    FLEET = "fleet_beat"  #: ours: look, decide and act once for a fleet
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerMachine:
+    """A FlatMachines machine that a pool's workers run."""
+
+    file: str
+    machines: Mapping[str, str] = field(default_factory=dict)  #: names its states use → files
+    hooks: Mapping[str, str] = field(default_factory=dict)  #: names its states use → module:factory or FILE.py:factory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +43,23 @@ class Firing:
 
     trigger: str
     machine: Machine = Machine.CHECKER
-    pool_id: str | None = None  #: None: every pool of jobs
+    pool_id: str | None = None  #: None: every pool of jobs, or every fleet
     max_workers: int | None = None
     lost_after: timedelta | None = None  #: the reaper's threshold, if not each pool's own
+    worker: WorkerMachine | None = None  #: what the checker has workers run, if not the pool's own handlers
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Firing":
+        """What ``to_json`` wrote."""
+        silent, worker = fields.get("lost_after"), fields.get("worker")
+        return cls(
+            trigger=fields["trigger"],
+            machine=Machine(fields["machine"]),
+            pool_id=fields["pool_id"],
+            max_workers=fields["max_workers"],
+            lost_after=None if silent is None else timedelta(seconds=silent),
+            worker=None if worker is None else WorkerMachine(**worker),
+        )
 
     def to_json(self) -> dict[str, Any]:
         silent = None if self.lost_after is None else self.lost_after.total_seconds()
@@ -45,6 +69,7 @@ class Firing:
             "pool_id": self.pool_id,
             "max_workers": self.max_workers,
             "lost_after": silent,
+            "worker": None if self.worker is None else asdict(self.worker),
         }
 
 
@@ -64,6 +89,7 @@ class Trigger:
     schedule: str | None = None  #: five fields, of a cron trigger and perhaps a serverless one
     timezone: str | None = None  #: None: UTC here, the machine's own in a crontab
     secret_variable: str | None = None  #: where a webhook's secret is, never what it is
+    worker: WorkerMachine | None = None  #: what workers run, if not the pool's own handlers
     keep_warm: timedelta | None = None  #: for so long after its last use a fork server is kept for a subprocess trigger
 
     def firing(self, pool_id: str | None = None) -> Firing:
@@ -74,7 +100,13 @@ class Trigger:
             pool_id=self.pool_id or pool_id,
             max_workers=self.max_workers,
             lost_after=self.lost_after,
+            worker=self.worker,
         )
+
+    def looks_after(self, pool_id: str) -> bool:
+        """Whether it has workers started for a pool by itself, at a push or by a schedule."""
+        by_itself = {TriggerType.SUBPROCESS, TriggerType.IN_LOOP, TriggerType.CRON}
+        return self.type in by_itself and self.machine is Machine.CHECKER and self.pool_id in {None, pool_id}
 
     def hears(self, pool_id: str) -> bool:
         """Whether work added to a pool pulls it."""

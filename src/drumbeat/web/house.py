@@ -9,6 +9,7 @@ from drumbeat.control_plane import ControlPlane
 from drumbeat.core.clock import Clock
 from drumbeat.web.feeds import Feeds
 from drumbeat.web.settings import WebSettings
+from drumbeat.web.verdicts import Verdicts
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import TriggerDesk
@@ -26,9 +27,11 @@ class House:
     wake: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: pulls those of them that wait for work in a pool
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held while something long is computed: one at a time
     feeds: Feeds = field(init=False)  #: what is watched, read once for everybody who watches
+    verdicts: Verdicts = field(init=False)  #: how runs stand
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "feeds", Feeds(clock=self.clock, group=self.group))
+        object.__setattr__(self, "verdicts", Verdicts(self.plane))
 
     async def work_added(self, pool_id: str) -> Sequence[str]:
         """Say that a pool has new work. Answers with the triggers that were pulled for it; never raises for them."""

@@ -61,7 +61,7 @@ async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, lea
         wake = None if desk is None else partial(desk.work_added, beside=await beside.enter_async_context(desk.in_loop()))
         if settings.conduct and plane.store.traits.keeps_runs:
             group.create_task(plane.bench().orchestrate(leave))
-        keeping = group.create_task(desk.keep_schedules()) if desk is not None else None
+        keeping = group.create_task(desk.keep()) if desk is not None else None
         house = House(plane=plane, settings=settings, clock=clock, group=group, triggers=desk, wake=wake)
         try:
             yield house

@@ -1,11 +1,12 @@
 """Parts of a run's document: searches, the throughput controller, guardrails in the seed's words, bounds, decisions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from drumbeat.bench.model import Decided, Kept, LoadMode, ScalingMode, Watched
+from drumbeat.bench.model import Decided, Guardrails, Kept, LoadMode, ScalingMode, Watched
 from drumbeat.core.run import RUN_ENDED, Result, Step, StepType
+from drumbeat.core.worker import WorkerId
 
 FAILED_BY_GUARDRAIL = frozenset({"RESOURCE_EXHAUSTION", "GUARDRAIL"})
 GUARDRAIL_COLOURS: Mapping[str, str] = {"warning": "yellow", "critical": "orange", "degraded": "yellow", "failed": "red"}
@@ -14,7 +15,7 @@ _FEWEST_STEPS = 60  #: of a search, the newest
 
 
 def guardrails(seen: Watched) -> dict[str, Any]:
-    """State, words and colour as the seed's table of indicators has them."""
+    """State, message and colour of the guardrails; ``detail`` names metric, value and limit."""
     told = seen.run.custom_metrics.get("soft_guardrails") or {}
     state = str(told.get("state") or "normal")
     message = (seen.run.controller_state.get("guard") or {}).get("banner")
@@ -25,10 +26,43 @@ def guardrails(seen: Watched) -> dict[str, Any]:
     return {
         "state": state,
         "message": None if state == "normal" else message,
+        "detail": None if state == "normal" else _guardrail_detail(seen, state, told),
         "color": GUARDRAIL_COLOURS.get(state),
         "icon": "info" if state == "degraded" else None,
         "actions_taken": (told.get("actions_taken") or [])[-MOST_CHANGES:],
     }
+
+
+def _guardrail_detail(seen: Watched, state: str, told: Mapping[str, Any]) -> str | None:
+    """Which workers are over which limit; of a run that failed, why; of one held back, by how much."""
+    if state == "failed":
+        return _failure(seen)
+    rails = seen.plan.guardrails
+    over = [
+        *_over(seen, told.get("workers_over_cpu"), "CPU", "cpu_percent", rails.max_cpu_percent),
+        *_over(seen, told.get("workers_over_memory"), "memory", "memory_percent", rails.max_memory_percent),
+    ]
+    return "; ".join(over) or _held_back(told.get("actions_taken") or (), rails)
+
+
+def _over(seen: Watched, names: Sequence[str] | None, what: str, field: str, limit: float) -> list[str]:
+    figures = {each.worker.worker_id: getattr(each.worker, field) for each in seen.workers}
+    known = [(name, figures[WorkerId(name)]) for name in names or () if figures.get(WorkerId(name)) is not None]
+    return [f"{what} of {name} {value:.0f} %, limit {limit:g} %" for name, value in known]
+
+
+def _held_back(actions: Sequence[Mapping[str, Any]], rails: Guardrails) -> str | None:
+    last = next((each for each in reversed(actions) if each.get("action") == "back_off"), None)
+    if last is None:
+        return None
+    limits = f"limits: CPU {rails.max_cpu_percent:g} %, memory {rails.max_memory_percent:g} %"
+    change = f"{last.get('new_target')} instead of {last.get('previous_target')} connections"
+    return f"{last.get('worker_id')} holds {change} ({limits})"
+
+
+def _failure(seen: Watched) -> str | None:
+    whole = _whole(seen)
+    return whole.failure_reason if whole is not None else seen.run.custom_metrics.get("failure_reason")
 
 
 def bounds(seen: Watched) -> dict[str, Any] | None:
@@ -79,8 +113,12 @@ def find_max(seen: Watched) -> dict[str, Any] | None:
 
 
 def _found(seen: Watched) -> Mapping[str, Any]:
-    whole: Result | None = next((row for row in seen.results if row.worker_id is None and row.kind is None), None)
+    whole = _whole(seen)
     return (whole.find_max_result if whole else None) or {}
+
+
+def _whole(seen: Watched) -> Result | None:
+    return next((row for row in seen.results if row.worker_id is None and row.kind is None), None)
 
 
 def qps_controller(seen: Watched) -> dict[str, Any] | None:
@@ -132,6 +170,7 @@ def decision(decided: Decided) -> dict[str, Any]:
         "what": decided.what,
         "reason": decided.reason,
         "error": decided.error,
+        "times": decided.times,
     }
 
 

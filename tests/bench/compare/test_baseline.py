@@ -6,7 +6,7 @@ import pytest
 
 from bench.recorded import BEGAN, record, run
 from drumbeat.bench.compare import Candidate, compared, last_good, regress
-from drumbeat.bench.verdicts import Gate
+from drumbeat.bench.model.verdict import Gate
 from drumbeat.core.run import Run, RunStatus
 
 

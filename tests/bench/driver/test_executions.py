@@ -229,6 +229,28 @@ def wait_until(happened: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
+def test_a_worker_killed_amid_its_load_leaves_all_but_the_last_seconds(tmp_path: Path) -> None:
+    assert executions.FILE_SECONDS <= 5
+
+    program = f"""
+import os, signal, time
+from pathlib import Path
+from drumbeat.bench.driver import executions
+from drumbeat.bench.driver.records import empty
+executions.FILE_SECONDS = 0.05
+writing = executions.ExecutionWriter(Path({str(tmp_path)!r}), ["A"], wall_offset_ns=0)
+while len(writing.files) < 3:
+    writing.keep(empty(10), warmup=False)
+    time.sleep(0.02)
+print(sum(file.rows for file in writing.files), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60, capture_output=True, text=True)
+
+    assert ended.returncode == -signal.SIGKILL
+    assert sum(pq.read_table(path).num_rows for path in tmp_path.glob("*.parquet")) >= int(ended.stdout) >= 30
+
+
 def test_files_closed_before_a_kill_are_readable(tmp_path: Path) -> None:
     program = f"""
 import os, signal, time

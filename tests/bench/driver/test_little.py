@@ -11,6 +11,7 @@ from drumbeat.bench.driver.little import Little
 from drumbeat.bench.driver.records import FAILED, LOST, OK, Records, empty
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
 from drumbeat.bench.model.little import off_because
+from drumbeat.bench.model.words import told_apart
 from drumbeat.bench.targets.postgres import PostgresTarget
 from drumbeat.core.clock import SystemClock
 
@@ -56,6 +57,19 @@ def test_time_between_operations_is_the_clients() -> None:
     assert found["off_by"] == pytest.approx(0.1, rel=0.02)
     assert found["unexplained"] < 0.01
     assert "waited for the client, 9.9% of the time" in str(off_because(found))
+
+
+def test_what_differs_is_said_with_as_many_digits_as_it_takes() -> None:
+    off = {"connections": 2.0, "throughput_times_latency": 1.95, "off_by": 0.025, "client_share": 0.0, "unexplained": 0.025}
+    doubled = {**off, "throughput_times_latency": 1.999, "off_by": 0.0005, "client_share": 0.03, "unexplained": 0.0295}
+    hair = {**off, "connections": 1000.0, "throughput_times_latency": 979.9, "off_by": 0.0201, "unexplained": 0.0201}
+
+    assert "throughput × latency is 1.95, not the 2 connections held (-2.5%)" in str(off_because(off))
+    assert "throughput × latency and the pauses between operations make 2.06, not the 2 connections" in str(
+        off_because(doubled)
+    )
+    assert "is 980, not the 1,000 connections" in str(off_because(hair))
+    assert told_apart(10.0003, 10.0) == ("10.0003", "10")
 
 
 def test_gaps_are_seen_between_batches_and_in_any_order() -> None:

@@ -5,9 +5,10 @@ from dataclasses import replace
 import pytest
 
 from bench.modes.given_find_max import ended, figures, look, measuring, plan, view
-from drumbeat.bench.model import ALL_KINDS, Figures, KindFigures, Objective, RunPlan
+from drumbeat.bench.model import ALL_KINDS, Figures, KindFigures, Objective, Queueing, RunPlan
 from drumbeat.core.run import Step
 
+ALL_WAITS, LOCKS, NO_WAITS = Queueing.ALL, Queueing.LOCKS, Queueing.OFF
 QUIET = tuple(look(5) for _ in range(60))  #: so many looks that scatter is known to be next to nothing
 
 P95 = plan(objectives={"INSERT": Objective(p95_ms=20.0)})
@@ -27,6 +28,20 @@ RULES = [
     ("a single lock wait is no queue", plan(), figures(waiting=1.0), "STABLE", "p95"),
     ("a tenth of the connections may wait", plan(), figures(connections=200, waiting=20.0), "STABLE", "p95"),
     ("more wait", plan(), figures(waiting=4.0), "QUEUE_DETECTED", "4.0 sessions waited"),
+    ("a lock makes a queue", plan(), figures(waiting=4.0, lock_waits=4.0), "QUEUE_DETECTED", "4.0 sessions waited"),
+    ("group commit while throughput grows", plan(), figures(waiting=14.0, lock_waits=0.0), "STABLE", "p95"),
+    (
+        "latches that hold throughput",
+        plan(),
+        figures(waiting=4.0, lock_waits=1.0, qps=520.0),
+        "QUEUE_DETECTED",
+        "gained only +4",
+    ),
+    ("no queue, no gain: others judge that", plan(), figures(waiting=1.0, lock_waits=0.0, qps=520.0), "STABLE", "p95"),
+    ("latches count at once if told to", plan(queueing=ALL_WAITS), figures(waiting=4.0, lock_waits=0.0), "QUEUE_DETECTED", ""),
+    ("latches never count", plan(queueing=LOCKS), figures(waiting=14.0, lock_waits=0.0, qps=520.0), "STABLE", "p95"),
+    ("queues are switched off", plan(queueing=NO_WAITS), figures(waiting=14.0, lock_waits=14.0), "STABLE", "switched off"),
+    ("a share of one's own", plan(max_waiting_pct=50.0), figures(waiting=7.0, lock_waits=7.0), "STABLE", "p95"),
     ("a queue comes before errors", plan(), figures(waiting=4.0, errors=45_000), "QUEUE_DETECTED", "waited"),
     ("errors at the limit", plan(), figures(errors=450), "STABLE", "p95"),
     ("errors above it", plan(), figures(errors=900), "ERROR_THRESHOLD", "2.00 % of operations failed, more than 1 %"),
@@ -77,6 +92,7 @@ FIRST = [
     ("any throughput", figures(5, qps=1.0), "STABLE"),
     ("errors", figures(5, errors=9000), "ERROR_THRESHOLD"),
     ("a queue", figures(5, waiting=3.0), "QUEUE_DETECTED"),
+    ("group commit", figures(5, waiting=3.0, lock_waits=0.0), "STABLE"),
     ("nothing at all", figures(5, qps=0.0, p95_ms=None), "DEGRADED"),
 ]
 
@@ -125,6 +141,15 @@ def test_a_narrow_failure_counts_when_it_happens_twice(of: RunPlan, measured: Fi
     assert (first.step.outcome, first.connections, again.step.outcome) == ("HELD", 15, outcome)
     assert first.find_max is not None
     assert first.find_max.repeated
+
+
+def test_a_gain_too_close_to_call_is_looked_at_again_before_waits_count() -> None:
+    noisy = tuple(look(5, qps=qps) for qps in (450.0, 550.0, 450.0, 550.0))
+
+    said = ended(plan(), measuring(15, *noisy), figures(qps=600.0, waiting=6.0, lock_waits=0.0))
+
+    assert said.step is not None
+    assert (said.step.outcome, said.connections) == ("HELD", 15)
 
 
 def test_scatter_that_shows_asks_for_another_look() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from drumbeat.bench.model import Figures, ModeView, QpsPlan, QpsState, RunPlan, Scaling, ScalingMode, Window
-from drumbeat.bench.modes.qps import steer
+from drumbeat.bench.model import Figures, LoadMode, ModeView, QpsPlan, QpsState, RunPlan, Scaling, ScalingMode, Window
+from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
+from drumbeat.bench.modes.qps import has_settled, steer
 from drumbeat.core.run import RunId, StepType
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -16,7 +17,7 @@ INTERVAL = timedelta(seconds=5)
 AUTO = Scaling()
 BOUNDED = Scaling(mode=ScalingMode.BOUNDED, max_workers=2, cap=50)
 FIXED = Scaling(mode=ScalingMode.FIXED, min_workers=2, min_connections=10)
-LAST = Window(since=NOW - INTERVAL, until=NOW)
+LAST = Window(since=NOW - INTERVAL - SAMPLES_ARRIVE_WITHIN, until=NOW - SAMPLES_ARRIVE_WITHIN)
 
 
 def view(scaling: Scaling = AUTO, figures: Figures | None = None, starting: int | None = None, **fields: Any) -> ModeView:
@@ -58,7 +59,7 @@ def test_it_begins_with(scaling: Scaling, starting: int | None, expected: tuple[
 
     assert (steered.connections, steered.workers, steered.qps) == (*expected, 1000)
     assert steered.qps_state is not None
-    assert steered.qps_state.window == Window(since=NOW, until=NOW + INTERVAL)
+    assert steered.qps_state.window == Window(since=NOW, until=NOW + INTERVAL - SAMPLES_ARRIVE_WITHIN)
     assert steered.step is None
 
 
@@ -123,7 +124,10 @@ def test_a_window_that_says_nothing_is_measured_again(fields: dict[str, Any], be
     assert why in steered.reason
     assert steered.connections == 20
     assert steered.qps_state is not None
-    assert (steered.qps_state.window, steered.qps_state.looks) == (Window(since=NOW, until=NOW + INTERVAL), 5)
+    assert (steered.qps_state.window, steered.qps_state.looks) == (
+        Window(since=NOW, until=NOW + INTERVAL - SAMPLES_ARRIVE_WITHIN),
+        5,
+    )
 
 
 def test_what_stays_unsettled_is_judged_in_the_end() -> None:
@@ -183,3 +187,41 @@ def test_the_state_survives_being_kept_as_json() -> None:
     kept = msgspec.json.encode(msgspec.to_builtins(steered.qps_state))
 
     assert msgspec.convert(msgspec.json.decode(kept), QpsState) == steered.qps_state
+
+
+@pytest.mark.parametrize(
+    ("seen", "before", "scaling", "settled"),
+    [
+        pytest.param(figures(951, 18), state(), AUTO, True, id="on target"),
+        pytest.param(figures(1000, 2), state(), AUTO, True, id="on target with slack"),
+        pytest.param(figures(500, 4), state(), AUTO, True, id="connections are not what is short"),
+        pytest.param(figures(500, 40), state(settled=True), AUTO, False, id="changed just now"),
+        pytest.param(figures(1200, 16), state(settled=True), AUTO, False, id="catching up"),
+        pytest.param(figures(500, 40), state(), FIXED, True, id="FIXED: nothing to find"),
+    ],
+)
+def test_it_has_settled_once_a_look_finds_nothing_to_change(
+    seen: Figures, before: QpsState, scaling: Scaling, settled: bool
+) -> None:
+    now = view(scaling, seen)
+    plan = replace(now.plan, load_mode=LoadMode.QPS)
+
+    assert has_settled(plan, steer(now, before).qps_state) is settled
+
+
+def test_at_the_bounds_it_has_settled_and_below_them_not() -> None:
+    steered = steer(*at_bounds("WARMUP", 0)).qps_state
+
+    assert steered is not None
+    assert steered.settled
+
+
+@pytest.mark.parametrize("late", [0.0, 0.3, 0.9], ids=lambda late: f"{late} s late")
+def test_looks_are_an_interval_apart_whether_connections_change_or_not(late: float) -> None:
+    for seen in (figures(951, 18), figures(500, 40)):
+        now = replace(view(figures=seen), now=NOW + timedelta(seconds=late))
+        window = steer(now, state()).qps_state.window  # type: ignore[union-attr]
+
+        assert window is not None
+        assert window.until + SAMPLES_ARRIVE_WITHIN == NOW + INTERVAL
+        assert window.since == (LAST.until if seen.qps > 900 else now.now)

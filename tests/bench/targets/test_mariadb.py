@@ -121,6 +121,24 @@ async def test_a_small_buffer_grows_with_what_is_read(mariadb_url: str) -> None:
     assert set(records["rows"].tolist()) == {2}
 
 
+@pytest.mark.parametrize(("cached", "rows"), [(True, 0), (False, 1)])
+async def test_the_query_cache_is_bypassed_once_it_is_switched_off(mariadb_url: str, cached: bool, rows: int) -> None:
+    is_off = "SELECT 1 FROM DUAL WHERE @@session.query_cache_type = 'OFF'"
+    async with MysqlTarget(mariadb_url) as target:
+        engine = target.engine(
+            load(operation("OFF", 100, Statement(sql=is_off))), draw(), EngineSettings(cached_results=cached)
+        )
+        running = Running(engine, seconds(30))
+        await engine.open()
+        engine.set_target(1)
+        engine.accept(True)
+        await running.recorded(3)
+        records = await running.drained()
+        await engine.close()
+
+    assert set(records["rows"].tolist()) == {rows}
+
+
 class TestFaults:
     async def test_load_goes_on_after_the_server_was_killed(self, private_mariadb: MariaDbServer) -> None:
         async with MysqlTarget(private_mariadb.new_database()) as target:

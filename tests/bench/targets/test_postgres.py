@@ -87,6 +87,10 @@ def test_only_sessions_that_are_held_up_by_others_wait(
 async def test_a_server_that_goes_away_says_nothing_until_it_is_back(private_postgres: PostgresServer) -> None:
     async with PostgresTarget(private_postgres.new_database()) as target:
         before = await target.counters()
+        private_postgres.stop()
+        private_postgres.start()
+        await target.counters()
+        assert (await target.counters())["database.since"] == before["database.since"], "a clean restart keeps its totals"
         private_postgres.kill()
         assert (await target.signals(), await target.counters()) == (None, {})
 
@@ -96,6 +100,7 @@ async def test_a_server_that_goes_away_says_nothing_until_it_is_back(private_pos
     assert signals is not None
     assert signals.sessions == 0
     assert after.keys() == before.keys()
+    assert after["database.since"] > before["database.since"], "a crash begins its totals again"
 
 
 async def test_a_server_that_is_not_there_is_said() -> None:

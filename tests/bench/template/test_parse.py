@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bench.template.seeds import EXAMPLES, SEEDS, blocks_in_the_seeds, in_the_seeds
-from drumbeat.bench.model import FailThreshold, GuardrailMode, LoadMode, ScalingMode
+from drumbeat.bench.model import FailThreshold, GuardrailMode, LoadMode, Queueing, ScalingMode
 from drumbeat.bench.template import parse, with_settings
 from drumbeat.bench.template.parse import json_schema
 from drumbeat.bench.template.problems import FIELDS
@@ -108,6 +108,8 @@ def test_what_is_said_in_the_new_words_stands_against_the_old() -> None:
         ({"scaling": None}, "scaling.mode", ScalingMode.AUTO),
         ({"load_mode": "FIND_MAX"}, "load_mode", LoadMode.FIND_MAX_CONCURRENCY),
         ({"load_mode": "QPS", "concurrent_connections": -1}, "concurrent_connections", None),
+        ({"find_max": {"queueing": "Locks"}}, "find_max.queueing", Queueing.LOCKS),
+        ({"find_max": {"queueing": False}}, "find_max.queueing", Queueing.OFF),
         ({"guardrails": {"mode": "HARD"}}, "guardrails.mode", GuardrailMode.HARD),
         ({"guardrails": {"fail_threshold": "Any"}}, "guardrails.fail_threshold", FailThreshold.ANY),
         ({"custom_insert_query": "X", "custom_insert_pct": 100}, "workload.custom_insert_pct", 100),

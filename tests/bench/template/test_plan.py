@@ -247,12 +247,13 @@ def test_a_plan_is_read_back_from_a_runs_row_as_it_was(name: str) -> None:
 
 
 def test_workers_find_in_it_what_they_read() -> None:
-    document = parse({**RUNNABLE, "seed": 5, "recording": {"sampling": 0.25}, "scaling": {"max_connections": 33}})
+    said = {"seed": 5, "recording": {"sampling": 0.25}, "scaling": {"max_connections": 33}, "use_cached_result": False}
+    document = parse({**RUNNABLE, **said})
     config = run_config(document, plan_of(document, HOST))
 
     assert target_url(config) == "sqlite:///x.db"
     assert load_of(config["workload"]) == standard("tpcb", 2).load
-    assert engine_settings(config).most_connections == 33
+    assert (engine_settings(config).most_connections, engine_settings(config).cached_results) == (33, False)
     assert (config["seed"], config["recording"]["sampling"]) == (5, 0.25)
     assert config["config_hash"] == document.config_hash
 

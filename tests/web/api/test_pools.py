@@ -7,12 +7,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from drumbeat.control_plane import ControlPlane
-from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.offline import fleet_policy
-from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.contract.given import joined, moved
 from web.given import Web, fleet
 
@@ -31,7 +28,17 @@ class TestPools:
         }  # fmt: skip
         shown = (await api.get(made.headers["Location"])).json()
         assert (shown["jobs"]["ready"], shown["workers"], shown["paused"]) == (0, [], False)
+        assert (shown["unhandled"], shown["no_handler"], shown["trouble"]) == ({}, None, None)
         assert "made" in [each["pool_id"] for each in (await api.get("/api/v1/pools", params={"kind": "jobs"})).json()]
+
+    async def test_jobs_without_a_handler_are_told(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        await furnished.plane.pool("typed").create(handlers={"resize": "m:f"})
+        await api.post("/api/v1/pools/typed/jobs", json={"payload": 1, "type": "x"})
+
+        shown = (await api.get("/api/v1/pools/typed")).json()
+
+        assert shown["unhandled"] == {"x": 1}
+        assert shown["no_handler"].startswith("1 job of type 'x' waits: no handler; add one with: drumbeat pool create typed")
 
     async def test_what_its_workers_run_is_not_said_over_http(self, api: httpx.AsyncClient) -> None:
         answer = await api.post("/api/v1/pools", json={"pool_id": "evil", "handlers": {"": "command:rm -rf /"}})
@@ -162,12 +169,25 @@ class TestFleet:
         assert killed.json()["status"] == "terminated"
         assert again.status_code == 422
 
+    async def test_a_worker_is_exempt_and_the_provider_tried_again(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        await fleet(furnished, "tested")
+        exempt = await api.post("/api/v1/fleet/tested/workers/w1/exempt")
+        counts = await api.post("/api/v1/fleet/tested/workers/w1/exempt", json={"exempt": False})
+        unknown = await api.post("/api/v1/fleet/tested/workers/w9/exempt")
+        retried = await api.post("/api/v1/fleet/tested/retry")
+        no_fleet = await api.post("/api/v1/fleet/jobs/retry")
+
+        assert [answer.json()["meta"]["capacity_exempt"] for answer in (exempt, counts)] == [True, False]
+        assert (unknown.status_code, no_fleet.status_code) == (404, 422)
+        assert (retried.status_code, retried.json()["pool_id"]) == (202, "tested")
+        assert (await furnished.plane.store.notes.find("fleet/tested/retry")) is not None
+
     async def test_workers_that_are_elsewhere_are_asked_for_there_or_not_at_all(
         self, api: httpx.AsyncClient, furnished: Web
     ) -> None:
         fleet, store = "elsewhere", furnished.plane.store
         policy = fleet_policy(None, {"policy": "lag_aware", "provider": "runpod", "price_per_hour": "2"})
-        home = await furnished.plane.create_fleet(fleet, policy)
+        home = await store.pools.create(pool(fleet, PoolKind.FLEET, **policy.to_json()))
         await moved(store, await joined(store, home, WorkerId("w1")), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
         answers = [
             await api.get(f"/api/v1/fleet/{fleet}/plan"),
@@ -176,7 +196,7 @@ class TestFleet:
         ]
 
         assert {answer.status_code for answer in answers} == {422}
-        assert {"RunPod's pods can reach" in answer.json()["detail"] for answer in answers} == {True}
+        assert {"workers of runpod can reach" in answer.json()["detail"] for answer in answers} == {True}
         assert [each.status for each in await store.workers.list(PoolId(fleet))] == [WorkerStatus.ACTIVE]
 
     async def test_a_trace_of_jobs_that_take_no_time_is_simulated_too(self, api: httpx.AsyncClient) -> None:
@@ -238,23 +258,6 @@ class TestHealth:
         assert any(line.startswith('drumbeat_spent{pool="fleet",period="month"} ') for line in lines)
         helped = {line.split()[2] for line in lines if line.startswith("# HELP")}
         assert {line.partition("{")[0].split()[0] for line in lines if not line.startswith("#")} == helped
-
-    async def test_money_is_asked_of_the_provider_that_has_the_workers(
-        self, furnished: Web, api: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        asked: list[str] = []
-
-        def spawner(plane: ControlPlane, provider: str) -> FakeSpawner:
-            asked.append(provider)
-            return FakeSpawner(SystemClock())
-
-        monkeypatch.setattr(ControlPlane, "spawner", spawner)
-        await furnished.plane.store.pools.create(pool("rented", PoolKind.FLEET, price_per_hour=2, provider="runpod"))
-
-        answer = await api.get("/metrics")
-
-        assert 'drumbeat_burn_per_hour{pool="rented"} 0' in answer.text.splitlines()
-        assert sorted(set(asked)) == ["local", "runpod"]
 
     async def test_its_description_is_whole(self, api: httpx.AsyncClient) -> None:
         found = (await api.get("/api/v1/openapi.json")).json()

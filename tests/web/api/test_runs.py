@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.core.run import Execution, RunId
 from drumbeat.core.worker import WorkerId
-from web.given import Web
+from web.given import Web, ended_run
 
 FAILURES = (("DATABASE_ERROR", "40001"), ("DATABASE_ERROR", "23505"), ("CONNECTION", None))
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -132,6 +132,8 @@ class TestListing:
             ({"search": "first", "load_mode": "CONCURRENCY"}, {"first"}),
             ({"search": "first", "load_mode": "QPS"}, set()),
             ({"search": "first", "scaling_mode": "AUTO"}, {"first"}),
+            ({"search": "first", "database": "sqlite"}, {"first"}),
+            ({"search": "first", "database": "postgresql"}, set()),
             ({"search": "first", "since": "2100-01-01T00:00:00Z"}, set()),
             ({"search": "first", "until": "2100-01-01T00:00:00+01:00"}, {"first"}),
             ({"search": "first", "nonsense": "1"}, {"first"}),
@@ -170,6 +172,7 @@ class TestListing:
             {"limit": 1001},
             {"offset": -1},
             {"status": "x"},
+            {"database": "oracle"},
             {"since": "yesterday"},
             {"since": "0"},
             {"until": "2100-01-01T00:00:00"},
@@ -182,9 +185,45 @@ class TestListing:
         assert answer.json()["errors"][0]["field"].startswith(f"query.{next(iter(query))}")
 
 
+class TestVerdicts:
+    async def verdicts(self, api: httpx.AsyncClient, run_id: str, name: str) -> list[Any]:
+        """As the list, the run and its status tell it."""
+        listed = (await api.get("/api/v1/runs", params={"search": name, "status": "COMPLETED"})).json()["items"]
+        shown = (await api.get(f"/api/v1/runs/{run_id}")).json()
+        standing = (await api.get(f"/api/v1/runs/{run_id}/status")).json()
+        return [(each["verdict"], each["verdict_reason"]) for each in (*listed, shown, standing, standing["run"])]
+
+    async def test_a_missed_objective_is_told_wherever_the_run_is(self, api: httpx.AsyncClient, furnished: Web) -> None:
+        missed = await ended_run(furnished, "too many errors", slo={"overall": {"max_error_pct": 5}}, errors=3)
+        kept = await ended_run(furnished, "few errors", slo={"overall": {"max_error_pct": 50}}, errors=3)
+
+        assert set(await self.verdicts(api, missed, "too many errors")) == {
+            ("MISSED", "error rate of all kinds: 20 %, limit 5 %")
+        }
+        assert set(await self.verdicts(api, kept, "few errors")) == {("PASSED", "its objective was kept")}
+
+    async def test_without_an_objective_nothing_is_passed_and_without_operations_it_failed(
+        self, api: httpx.AsyncClient, furnished: Web
+    ) -> None:
+        empty = await ended_run(furnished, "measured nothing", operations=0)
+
+        assert set(await self.verdicts(api, await run_named(api, "first"), "first")) == {
+            ("NO_OBJECTIVE", "no objective was set")
+        }
+        assert set(await self.verdicts(api, empty, "measured nothing")) == {("NOT_MEASURED", "nothing was measured")}
+
+    async def test_a_run_that_nobody_leads_is_an_orphan_and_has_no_verdict(self, api: httpx.AsyncClient) -> None:
+        run_id = await new_run(api, start=True)
+
+        shown = (await api.get(f"/api/v1/runs/{run_id}")).json()
+        await api.post(f"/api/v1/runs/{run_id}/stop")
+
+        assert (shown["verdict"], shown["is_orphan"]) == ("PENDING", True)
+
+
 PARTS = (
     "status", "samples", "steps", "decisions", "workers", "events", "beats", "logs", "results", "errors", "executions",
-    "report", "regression",
+    "report", "regression", "trend",
 )  # fmt: skip
 
 
@@ -316,3 +355,11 @@ class TestReading:
         assert regression["exit_code"] in (0, 5, 6)
         assert regression["comparison"][0]["before"] == two[0]
         assert alone.status_code == 422
+
+    async def test_a_run_is_part_of_the_trend_of_its_kind(self, api: httpx.AsyncClient) -> None:
+        run_id = await run_named(api, "second")
+
+        found = (await api.get(f"/api/v1/runs/{run_id}/trend")).json()
+
+        assert found["runs"][-1]["run_id"] == run_id
+        assert found["trends"]["operations/s"]["runs"] == len(found["runs"])

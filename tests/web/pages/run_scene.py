@@ -13,6 +13,7 @@ from drumbeat.offline import prepare
 from drumbeat.settings import Settings
 
 SHORT, LONG, SEARCH = "short and fixed", "long and fixed", "search within bounds"
+ENDLESS = "until it is stopped"
 
 
 def document(target: str, name: str, **changes: Any) -> str:
@@ -25,7 +26,7 @@ def document(target: str, name: str, **changes: Any) -> str:
             "timing": {"warmup_seconds": 1, "duration_seconds": 5},
             "scaling": {"mode": "FIXED", "min_workers": 2, "min_connections": 2},
             "guardrails": {"mode": "warn"},
-            "slo": {"overall": {"p95_ms": 500}},
+            "slo": {"overall": {"p95_ms": 60_000}},  # kept, however busy the machine is
             **changes,
         }
     )
@@ -64,9 +65,15 @@ class Runs:
 
     async def furnish(self) -> None:
         await prepare(self.target, "read-only", 0.01, fresh=True, on_progress=lambda *_: None)
-        lost = {"on_worker_lost": "tolerate:1", "timing": {"warmup_seconds": 1, "duration_seconds": 30}}
+        long, endless = ({"timing": {"warmup_seconds": 1, "duration_seconds": seconds}} for seconds in (30, 3600))
+        texts = (
+            document(self.target, SHORT),
+            document(self.target, LONG, **long),
+            document(self.target, ENDLESS, **endless, on_worker_lost="tolerate:1"),
+            search(self.target),
+        )
         async with self.plane() as plane:
-            for text in (document(self.target, SHORT), document(self.target, LONG, **lost), search(self.target)):
+            for text in texts:
                 await plane.bench().add_template(text)
 
     async def started(self, template: str) -> RunId:

@@ -3,7 +3,7 @@
 from playwright.async_api import FilePayload, Page, expect
 
 from drumbeat.core.beat import NewBeat
-from drumbeat.core.pool import PoolId
+from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.store import open_store
@@ -40,6 +40,24 @@ async def test_a_new_beat_and_its_alarms_come_into_view(page: Page, served: Serv
     await expect(page.get_by_role("cell", name="nothing: it waits for quiet")).to_be_visible()
     await expect(page.get_by_role("region", name="Explanation")).to_contain_text(f"Beat {last.n + 1}")
     await check_accessible(page)
+
+
+async def test_beats_can_be_paged_back_to_the_first(page: Page, served: Served) -> None:
+    async with open_store(served.store) as store:
+        home = await store.pools.create(pool("paged", PoolKind.FLEET, policy="fixed"))
+        for n in range(1, 46):
+            await store.beats.append(home.pool_id, NewBeat(owner="o", epoch=1, view={}, why_not=f"reason {n}"))
+        await opened(page, "/fleet/paged", "paged")
+        rows = page.get_by_label("Decisions", exact=True).get_by_role("row")
+        for first, last in ((45, 26), (25, 6), (5, 1)):
+            await expect(rows.nth(1)).to_contain_text(f"reason {first}")
+            await expect(rows.last).to_contain_text(f"reason {last}")
+            if last > 1:
+                await followed(page, page.get_by_role("link", name="Older beats"))
+        await expect(page.get_by_role("link", name="Older beats")).to_be_hidden()
+        await followed(page, page.get_by_role("link", name="Newer beats"))
+        await expect(rows.nth(1)).to_contain_text("reason 25")
+        await store.pools.delete(home.pool_id)
 
 
 async def test_a_worker_is_drained_after_a_question(page: Page, served: Served) -> None:

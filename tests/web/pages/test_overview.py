@@ -7,16 +7,19 @@ from playwright.async_api import Page, expect
 from web.pages.browsing import followed, opened
 
 
-async def test_the_first_page_tells_what_is_under_way_and_what_needs_somebody(page: Page) -> None:
+async def test_the_first_page_tells_what_is_under_way_and_what_needs_attention(page: Page) -> None:
     await opened(page, "/", "Overview")
 
     await expect(page.get_by_label("Runs under way")).to_have_text("1")
     await expect(page.get_by_label("Poisoned", exact=True)).to_have_text(re.compile("[1-4]"))
     await expect(page.get_by_role("link", name=re.compile("poisoned jobs in mail"))).to_be_visible()
     await expect(page.get_by_role("cell", name="render", exact=True)).to_be_visible()
+    await expect(page.get_by_role("heading", name="Needs attention")).to_be_visible()
+    await expect(page.get_by_role("link", name=re.compile("run used once is STARTING: no orchestrator"))).to_be_visible()
+    await expect(page.get_by_role("row").filter(has_text="used once")).to_contain_text("orphaned")
 
 
-async def test_what_needs_somebody_leads_there(page: Page) -> None:
+async def test_what_needs_attention_leads_there(page: Page) -> None:
     await opened(page, "/", "Overview")
 
     await followed(page, page.get_by_role("link", name=re.compile("poisoned jobs in mail")))

@@ -88,8 +88,11 @@ async def test_a_pool_of_an_odd_name_is_reached_by_every_link_and_one_that_canno
         await store.pools.delete(home.pool_id)
 
 
-async def test_a_pool_is_paused_and_goes_on(page: Page) -> None:
+async def test_a_pool_tells_what_is_done_and_is_paused_and_goes_on(page: Page) -> None:
     await opened(page, "/pools/mail", "mail")
+    await expect(page.get_by_label("Done", exact=True)).to_have_text("12")
+    await expect(page.get_by_label("Cancelled", exact=True)).to_have_text("1")
+    await expect(page.get_by_label("Finished a minute")).to_have_text("0")
 
     await page.get_by_role("button", name="Pause").click()
     await expect(page.get_by_label("Paused", exact=True)).to_have_text("yes")

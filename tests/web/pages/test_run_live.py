@@ -11,10 +11,24 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerStatus
 from web.pages.browsing import browsing, check_accessible, opened, picture
-from web.pages.run_scene import LONG, SEARCH, SHORT, Runs
+from web.pages.run_scene import ENDLESS, SEARCH, SHORT, Runs
 from web.pages.served import Served, serving
 
 LIVE_MS = 90_000
+COUNT_EXTENSIONS = """Object.defineProperty(window, 'extendChart', {
+  get() { return this.countedExtend; },
+  set(extend) {
+    this.countedExtend = (...told) => {
+      sessionStorage.setItem('extended', Number(sessionStorage.getItem('extended')) + 1);
+      extend(...told);
+    };
+  },
+});"""  #: counts how often charts are told only what is new, also where the page is loaded again meanwhile
+IS_GAPLESS = """() => {
+  const chart = getElement(Number(document.querySelector('[aria-label="Throughput"]').id.slice(1))).chart;
+  const data = chart.getOption().series[0].data;
+  return data.length > 3 && data.every((point, n) => n === 0 || point[0] > data[n - 1][0]);
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +83,9 @@ async def active(runs: Runs, run_id: RunId) -> Sequence[Worker]:
 
 
 async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page: Page, runs: Runs) -> None:
-    run_id = await runs.started(LONG)
-    await opened(page, f"/runs/{run_id}", LONG)
+    run_id = await runs.started(ENDLESS)
+    await page.add_init_script(COUNT_EXTENSIONS)
+    await opened(page, f"/runs/{run_id}", ENDLESS)
     await expect(page.locator(".bubble.now")).to_have_text("Running", timeout=LIVE_MS)
     await expect(page.locator('[data-health="healthy"]')).to_have_count(2)
 
@@ -89,6 +104,8 @@ async def test_a_worker_that_is_killed_turns_red_and_the_run_can_be_stopped(page
 
     await expect(page.locator(".bubble.bad")).to_have_text("Cancelled", timeout=LIVE_MS)
     assert (await runs.run(run_id)).status is RunStatus.CANCELLED
+    assert await page.evaluate("Number(sessionStorage.getItem('extended'))") > 0, "charts were sent whole each time"
+    await page.wait_for_function(IS_GAPLESS, timeout=LIVE_MS)
 
 
 async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Page, runs: Runs) -> None:
@@ -96,10 +113,13 @@ async def test_a_search_shows_its_steps_and_that_bounds_were_the_limit(page: Pag
     await opened(page, f"/runs/{run_id}", SEARCH)
     await expect(page.get_by_label("this step ends in")).to_contain_text("s", timeout=LIVE_MS)
     await expect(page.get_by_label("best so far")).to_contain_text("at", timeout=LIVE_MS)
+    await expect(page.get_by_label("Answer", exact=True)).to_contain_text("So far: ")
     await picture(page, "run-find-max")
 
     await expect(page.locator(".bubble.good")).to_have_text("Completed", timeout=LIVE_MS)
 
+    await expect(page.get_by_label("Answer", exact=True)).to_contain_text("Most within its bounds: 6 connections at ")
+    await expect(page.get_by_label("Throughput by connections", exact=True)).to_be_visible()
     await expect(page.get_by_label("Kind of maximum")).to_have_text("BOUNDED_MAX")
     await expect(page.get_by_label("knee", exact=True)).to_have_text("not reached")
     await expect(page.get_by_text("Maximum within configured bounds (not system limit)").first).to_be_visible()

@@ -61,6 +61,8 @@ async def test_runs_are_found_by_a_part_of_their_name_and_the_address_keeps_it(p
     await opened(page, "/runs", "Runs")
     await expect(page.get_by_role("link", name="checkout")).to_have_count(2)
     await expect(page.get_by_role("link", name="search, stopped")).to_have_count(1)
+    await expect(page.get_by_role("row").filter(has_text="checkout, before")).to_contain_text("objectives missed")
+    await expect(page.get_by_role("row").filter(has_text="search, stopped")).to_contain_text("cancelled")
     await check_accessible(page)
     await picture(page, "runs")
 
@@ -77,9 +79,10 @@ async def test_runs_are_found_by_a_part_of_their_name_and_the_address_keeps_it(p
     ("query", "names"),
     [
         ("load_mode=CONCURRENCY&order=name", ["checkout, after", "checkout, before", "search, stopped"]),
-        ("scaling_mode=FIXED&search=before", ["checkout, before"]),
+        ("scaling_mode=FIXED&search=before&database=sqlite", ["checkout, before"]),
         ("status=CANCELLED&until=2999-01-01", ["search, stopped"]),
         ("load_mode=QPS&since=2000-01-01", []),
+        ("database=duckdb", []),
     ],
 )
 async def test_runs_are_found_by_what_they_were(page: Page, query: str, names: list[str]) -> None:
@@ -100,7 +103,10 @@ async def test_a_result_tells_kinds_errors_server_cost_and_decisions(page: Page)
     await opened(page, f"/runs/{QUICK}", "checkout, before")
     await opened(page, f"/runs/{QUICK}", "checkout, before")  # who comes later is told no less
 
-    await expect(page.locator(".bubble.good")).to_have_text("Completed")
+    await expect(page.locator(".bubble.bad")).to_have_text("Completed")
+    await expect(page.locator(".bubble.good")).to_have_count(0)
+    await expect(page.get_by_label("Run verdict")).to_have_text("OBJECTIVES MISSED")
+    await expect(page.get_by_label("Reason for the verdict")).to_contain_text("p95 of POINT_LOOKUP: ")
     for words in (
         "all kinds",
         "could not serialize",
@@ -191,8 +197,9 @@ async def test_two_runs_are_chosen_and_compared(page: Page) -> None:
     await page.get_by_role("button", name="Compare", exact=True).click()
 
     await expect(page.get_by_label("Verdict")).to_be_visible()
-    await expect(page.get_by_role("row", name="p95 (ms)")).to_contain_text("+353.7 %")
-    await expect(page.get_by_role("cell", name="operations/s")).to_be_visible()
+    await expect(page.get_by_role("row", name="p95 (ms)").first).to_contain_text("+353.7 %")
+    await expect(page.get_by_role("cell", name="operations/s").first).to_be_visible()
+    await expect(page.get_by_role("heading", name="By kind")).to_be_visible()
     await expect(page.get_by_text("The same in both.")).to_be_hidden()
     await expect(page.get_by_role("cell", name="name", exact=True)).to_be_visible()
     await check_accessible(page)

@@ -38,7 +38,9 @@ async def test_a_template_is_made_in_the_form_after_a_look_at_its_sql_and_plan(p
     await page.get_by_label("Name", exact=True).fill("made in a browser")
     await page.get_by_label("Tags, divided by commas").fill("browser, test")
     await page.get_by_label("URL, without a password").fill(url)
-    await page.get_by_label("Table", exact=True).fill("accounts")
+    await page.get_by_role("button", name="Find tables").click()
+    await expect(page.get_by_text("It has 1 tables: accounts")).to_be_visible()
+    await choose(page, "Table", "accounts")
     await page.get_by_label("Connections in all").fill("6")
     await page.get_by_label("Duration (s)").fill("30")
 
@@ -46,6 +48,7 @@ async def test_a_template_is_made_in_the_form_after_a_look_at_its_sql_and_plan(p
     preview = page.get_by_role("region", name="Preview")
     await expect(preview).to_contain_text("POINT_LOOKUP, 40 %")
     await expect(preview).to_contain_text("SELECT")
+    await expect(preview.get_by_role("row").filter(has_text="POINT_LOOKUP").first).to_contain_text("1 to 500, uniform")
     await picture(page, "template-sql")
     await page.get_by_role("button", name="Plan").click()
     await expect(preview).to_contain_text("6 connections")
@@ -123,13 +126,48 @@ async def test_fixed_needs_workers_and_connections(page: Page) -> None:
 async def test_weights_of_ones_own_have_to_total_100(page: Page) -> None:
     await opened(page, "/templates/new", "New template")
     await page.get_by_label("Name", exact=True).fill("weights")
-    await choose(page, "Workload by", "SQL of your own")
+    await choose(page, "Workload by", "SQL of your own, four kinds")
     await page.get_by_label("Insert %").fill("90")
     await page.get_by_label("Insert SQL").fill("INSERT INTO {table} VALUES (?)")
     await expect(page.get_by_text("Weights total 90, and it has to be 100.")).to_be_visible()
     await page.get_by_role("button", name="Save").click()
 
     await expect(page.locator(".q-field--error")).to_contain_text("expected percentages that total 100, got 90")
+
+
+async def test_operations_of_ones_own_are_written_on_the_form(page: Page, served: Served) -> None:
+    await opened(page, "/templates/new", "New template")
+    await page.get_by_label("Name", exact=True).fill("own operations")
+    await choose(page, "Workload by", "Operations of your own")
+    for n, (kind, weight, sql) in enumerate((("POINT_LOOKUP", "60", "SELECT 1"), ("sum it", "40", "SELECT sum(id) FROM t")), 1):
+        await page.get_by_role("button", name="Add operation").click()
+        await page.get_by_label(f"Kind of operation {n}").fill(kind)
+        await page.get_by_label(f"Weight of operation {n} (%)").fill(weight)
+        await page.get_by_label(f"SQL of operation {n}").fill(sql)
+    await page.get_by_label("SQL of operation 1").fill("SELECT * FROM t WHERE id = $1")
+    await page.get_by_label("Values of operation 1 (JSON)").fill("{key:")
+    await page.get_by_role("button", name="Save").click()
+    await expect(
+        page.get_by_role("alert").filter(has_text="workload.operations[0].values: expected a JSON list")
+    ).to_be_visible()
+
+    await page.get_by_label("Values of operation 1 (JSON)").fill('[{"key": {"low": 1, "high": 500}}]')
+    await check_accessible(page)
+    await page.get_by_role("button", name="Save").click()
+
+    await expect(page.get_by_role("heading", name="own operations", level=1)).to_be_visible()
+    await expect(page.get_by_label("SQL of operation 2")).to_have_value("SELECT sum(id) FROM t")
+    async with open_store(served.store) as store:
+        kept = await store.templates.get("own operations")
+    assert kept.config["workload"]["operations"] == [
+        {
+            "kind": "POINT_LOOKUP",
+            "weight": 60,
+            "sql": "SELECT * FROM t WHERE id = $1",
+            "values": [{"key": {"low": 1, "high": 500}}],
+        },
+        {"kind": "sum it", "weight": 40, "sql": "SELECT sum(id) FROM t"},
+    ]
 
 
 async def test_a_used_template_is_read_only_and_offers_a_copy(page: Page) -> None:
@@ -188,7 +226,7 @@ async def test_templates_are_found_by_tag_and_name_and_deleted_after_a_question(
     async with open_store(served.store) as store:
         kept = await store.templates.get("accounts, read-heavy")
         await store.templates.create(type(kept)(template_id="tpl-old", name="old one", config=kept.config, tags=("old",)))
-    await opened(page, "/templates?tag=old", "Templates")
+    await opened(page, "/templates?tag=old&database=sqlite&load_mode=FIND_MAX_CONCURRENCY", "Templates")
     await expect(page.get_by_role("link", name="accounts, read-heavy")).to_have_count(0)
 
     await page.get_by_role("button", name="Delete old one").click()

@@ -8,8 +8,10 @@ from nicegui import Client
 from nicegui.page import page
 
 from bench.template.seeds import EXAMPLES, in_the_seeds
-from drumbeat.bench.model import LoadMode, ScalingMode
+from drumbeat.bench.model import KeyValue, LoadMode, Now, Operation, PoolValue, SameAs, ScalingMode, Statement
 from drumbeat.bench.template import parse
+from drumbeat.core.errors import InvalidInput
+from drumbeat.web.databases import database_of, type_of
 from drumbeat.web.house import House
 from drumbeat.web.pages.forms import named, problems
 from drumbeat.web.pages.templates_fields import (
@@ -31,6 +33,8 @@ from drumbeat.web.pages.templates_fields import (
     workload,
 )
 from drumbeat.web.pages.templates_form import TemplateForm
+from drumbeat.web.pages.templates_operations import operation_of
+from drumbeat.web.pages.templates_values import value_sources
 
 AUTO = Modes(load=LoadMode.CONCURRENCY, scaling=ScalingMode.AUTO, way=Way.PRESET)
 
@@ -109,6 +113,69 @@ def test_what_nobody_touches_stays_as_it_is_in_every_mode(load: LoadMode, scalin
 
     assert made == kept
     assert parse(made).to_json() == kept
+
+
+OPERATIONS = [
+    {"kind": "INSERT", "weight": 30, "sql": "INSERT INTO t VALUES ($1)", "values": [{"text": {"length": 9}}], "reads": False},
+    {"kind": "both", "weight": 70, "statements": [{"sql": "SELECT 1", "values": []}, {"sql": "SELECT 2", "values": []}]},
+]
+
+
+@pytest.mark.usefixtures("on_a_page")
+def test_operations_of_ones_own_stay_and_one_is_taken_away_or_changed() -> None:
+    kept = parse({"workload": {"operations": OPERATIONS}}).to_json()
+    untouched, changed, fewer = (form_over(kept) for _ in range(3))
+    changed._operations._rows[0].kind.value = "UPDATE"
+    fewer._operations._remove(fewer._operations._rows[0])
+
+    assert untouched.tree() == kept
+    assert changed.tree()["workload"]["operations"] == [{**OPERATIONS[0], "kind": "UPDATE"}, OPERATIONS[1]]
+    assert fewer.tree()["workload"]["operations"] == OPERATIONS[1:]
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [
+        (("a", 1, "SELECT 1", "{", ""), "workload.operations[3].values"),
+        (("a", 1, "[{", "", ""), "workload.operations[3].statements"),
+    ],
+)
+def test_what_is_not_json_is_named_at_its_field(typed: tuple[str, int, str, str, str], path: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        operation_of(3, *typed)
+
+    assert str(refused.value).startswith(f"{path}: expected a JSON list, got: ")
+
+
+def test_the_values_of_operations_say_where_they_come_from_and_how_many_there_are() -> None:
+    values = (PoolValue(values=(7, 8, 7, 9)), KeyValue(low=1, high=5000), Now(), SameAs(index=0))
+    statements = (Statement(sql="SELECT $1, $2, $3, $4", values=values), Statement(sql="SELECT 1"))
+
+    found = [(each.kind, each.place, each.source, each.state) for each in value_sources([operation(statements)])]
+
+    assert found == [
+        ("mine", "statement 1, $1", "value pool", "4 values, 3 different, such as 7, 8, 7"),
+        ("mine", "statement 1, $2", "existing key", "1 to 5,000, uniform"),
+        ("mine", "statement 1, $3", "now", "the moment of the operation"),
+        ("mine", "statement 1, $4", "same as another value", "made for each operation"),
+    ]
+
+
+def operation(statements: tuple[Statement, ...]) -> Operation:
+    return Operation(kind="mine", weight=100, statements=statements)
+
+
+@pytest.mark.parametrize(
+    ("url", "database"),
+    [
+        ("postgres://h/d", "postgresql"), ("mariadb://h/d", "mysql"), ("SQLITE:///f", "sqlite"), ("duckdb:///f", "duckdb"),
+        ("oracle://h", None), ("", None), ("http://[", None),
+    ],
+)  # fmt: skip
+def test_the_type_of_a_database_is_known_by_its_url(url: str, database: str | None) -> None:
+    assert type_of(url) == database
+    assert database_of({"document": {"target": {"url": url}}}) == database
+    assert database_of({"target": {"connection": "named"}}, {"named": url}) == database
 
 
 def in_mode(document: dict[str, Any], load: LoadMode, scaling: ScalingMode) -> dict[str, Any]:

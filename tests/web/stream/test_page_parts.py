@@ -6,17 +6,20 @@ from typing import Any
 
 import pytest
 
-from drumbeat.bench.model import Curves, Point, RunPlan, Stretch
+from drumbeat.bench.model import Curves, Point, RunJudgement, RunPlan, RunVerdict, Stretch
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.web.pages.compare.overlays import measured
+from drumbeat.web.pages.pools_one import per_minute
 from drumbeat.web.pages.run_live.charts import CHARTS, Limit, Line, options
 from drumbeat.web.pages.run_live.figures import ms, number, percent
+from drumbeat.web.pages.run_live.knee import answer, throughput_by_level
 from drumbeat.web.pages.run_live.progress import Ticking, place_of, watch_face
 from drumbeat.web.pages.run_result.kinds import BARS, histogram_bars
 from drumbeat.web.pages.runs.wanted import Wanted, read_wanted
+from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 SECOND = timedelta(seconds=1)
 
@@ -152,6 +155,66 @@ def test_long_runs_are_told_in_minutes() -> None:
 def test_of_a_run_that_is_compared_only_the_measurement_is_drawn() -> None:
     assert measured(curves(5, qps=[1, 2, 3, 4, 5]), "qps") == [(0, 3), (1, 4), (2, 5)]
     assert measured(Curves(series={"qps": ((0, 1.0),)}), "qps") == []
+
+
+def searched(**known: Any) -> dict[str, Any]:
+    told = {"to_target": 4, "qps": 100.0, "p95_ms": 2.0, "p99_ms": 3.0, "outcome": "STABLE"}
+    steps = [told, {**told, "to_target": 8, "qps": 190.0}, {**told, "to_target": 12, "qps": 180.0, "outcome": "DEGRADED"}]
+    return {"steps": steps, "best": {"connections": 8, "qps": 190.0, "p95_ms": 2.5}, "result": None, "message": None, **known}
+
+
+FOUND = {"best_connections": 8, "best_qps": 190.0, "best_p95_ms": 2.5, "usl": {"lambda": 25.0, "sigma": 0.01, "kappa": 0.001}}
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (searched(best=None, steps=[]), "No level is stable yet"),
+        (searched(), "So far: 8 connections at 190 operations/s, p95 2.5 ms"),
+        (searched(result=FOUND), "Most that is stable: 8 connections at 190 operations/s, p95 2.5 ms"),
+        (searched(result={**FOUND, "bounded": True}), "Most within its bounds: 8 connections at 190 operations/s, p95 2.5 ms"),
+        (searched(result={"best_connections": None}, message="No stable level: errors"), "No stable level: errors"),
+    ],
+)
+def test_a_search_says_its_answer_first(told: dict[str, Any], said: str) -> None:
+    assert answer(told) == said
+
+
+def test_the_knee_is_drawn_from_the_first_step_on_and_with_the_law_once_it_is_fitted() -> None:
+    nothing = throughput_by_level(searched(steps=[], best=None))
+    live, finished = throughput_by_level(searched()), throughput_by_level(searched(result=FOUND))
+
+    assert [each["name"] for each in nothing["series"]] == ["stable"]
+    assert [(each["name"], len(each["data"])) for each in live["series"]] == [("stable", 2), ("not stable", 1)]
+    assert [each["name"] for each in finished["series"]] == ["stable", "not stable", "scalability law, fitted"]
+    assert finished["series"][0]["markLine"]["data"] == [{"name": "best 8", "xAxis": 8}]
+
+
+@pytest.mark.parametrize(
+    ("status", "judgement", "words", "colours"),
+    [
+        (RunStatus.RUNNING, RunJudgement(), None, ("positive", "grey-8")),
+        (RunStatus.RUNNING, RunJudgement(is_orphan=True), "orphaned", ("warning", "warning")),
+        (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.PASSED), "passed", ("positive", "positive")),
+        (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.MISSED), "objectives missed", ("negative", "negative")),
+        (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.FAILED), "failed", ("negative", "negative")),
+        (RunStatus.COMPLETED, RunJudgement(verdict=RunVerdict.NO_OBJECTIVE), "no objective set", ("grey-8", "grey-8")),
+    ],
+)
+def test_only_a_run_that_is_led_or_has_passed_is_green(
+    status: RunStatus, judgement: RunJudgement, words: str | None, colours: tuple[str, str]
+) -> None:
+    run = Run(run_id=RunId("r"), name="r", config={}, status=status)
+
+    assert verdict_words(judgement) == words
+    assert (status_colour(run, judgement), verdict_colour(judgement)) == colours
+
+
+def test_finished_jobs_are_told_by_the_minute_once_there_are_two_looks() -> None:
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+
+    assert per_minute([(at, 5000)]) is None
+    assert per_minute([(at, 5000), (at + SECOND * 30, 5100)]) == 200
 
 
 def test_a_histogram_keeps_every_operation_in_its_bars() -> None:

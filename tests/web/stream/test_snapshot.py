@@ -16,6 +16,7 @@ from drumbeat.store.memory import MemoryStore
 from drumbeat.web.snapshot import log_document, run_document
 from web.stream.scene import PLAN, RUN, SEARCH, Scene, search_state
 
+BACKED_OFF = {"action": "back_off", "worker_id": "a", "previous_target": 8, "new_target": 6}
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING)
 LISTED = {
     "test_id", "status", "phase", "timestamp", "run", "ops", "operations", "latency", "errors", "connections",
@@ -121,6 +122,29 @@ async def test_a_run_that_exhausted_its_hosts_says_so_in_red(scene: Scene, store
     assert (found["message"], found["color"]) == ("Resource exhaustion", "red")
 
 
+@pytest.mark.parametrize(
+    ("told_of", "detail"),
+    [
+        ({"state": "warning", "workers_over_cpu": ["a"]}, "CPU of a 40 %, limit 80 %"),
+        (
+            {"state": "critical", "workers_over_memory": ["a", "b"]},
+            "memory of a 20 %, limit 85 %; memory of b 20 %, limit 85 %",
+        ),
+        (
+            {"state": "degraded", "actions_taken": [BACKED_OFF]},
+            "a holds 6 instead of 8 connections (limits: CPU 80 %, memory 85 %)",
+        ),
+    ],
+)
+async def test_guardrails_name_metric_value_and_limit(
+    scene: Scene, store: MemoryStore, told_of: dict[str, Any], detail: str
+) -> None:
+    await running(scene, seconds=1)
+    await scene.changed(custom_metrics={"soft_guardrails": told_of}, controller_state={"guard": {"banner": "it is too much"}})
+
+    assert (await told(store))["guardrails"]["detail"] == detail
+
+
 async def test_bounds_are_told_unless_the_mode_is_auto(scene: Scene, store: MemoryStore) -> None:
     await running(scene, seconds=1)
     reached = {"at_max_workers": True, "message": "At max workers (2/2)"}
@@ -212,6 +236,27 @@ async def test_an_ended_run_tells_its_result_its_end_and_its_enrichment(scene: S
     assert found["operations"] == {"reads": 200, "writes": 20}
     assert found["connections"]["target"] == 10
     assert found["latency"]["p95"] == pytest.approx(2, rel=0.01)
+
+
+async def test_an_ended_run_tells_its_verdict_and_which_objective_it_missed(scene: Scene, store: MemoryStore) -> None:
+    await running(scene)
+    await scene.led_to(RunStatus.STOPPING, RunStatus.COMPLETED)
+    await scene.resulted()
+
+    found = (await told(store))["run"]
+
+    assert (found["verdict"], found["verdict_reason"]) == ("MISSED", "p95 of all kinds: 2 ms, limit 1 ms")
+
+
+async def test_a_run_whose_orchestrator_is_gone_is_an_orphan_until_another_leads_it(scene: Scene, store: MemoryStore) -> None:
+    await running(scene)
+    alone = (await told(store))["run"]
+    await store.leases.acquire(RUN, "another", timedelta(seconds=10))
+
+    led = (await told(store))["run"]
+
+    assert (alone["verdict"], alone["is_orphan"], led["is_orphan"]) == ("PENDING", True, False)
+    assert "drumbeat bench orchestrate" in alone["verdict_reason"]
 
 
 async def test_a_cancelled_run_says_by_whom(scene: Scene, store: MemoryStore) -> None:

@@ -40,11 +40,15 @@ async def find_stale(desk: Desk, pool_id: str, threshold: timedelta | None) -> S
     registry = await desk.registration.place.store()
     pool = await registry.pools.get(await desk.registration.place.pool(pool_id))
     now = await registry.now()
-    rows = {row.worker_id: row for row in await registry.workers.list(pool.pool_id)}
+    seen = await registry.workers.list(pool.pool_id, live=True)
+    claimed = await _claimed(desk, pool_id)
+    holders = sorted({job.lease_owner for job in claimed if job.lease_owner} - {row.worker_id for row in seen})
+    gone = await registry.workers.list_unreaped(pool.pool_id, named=holders) if holders else ()
+    rows = {row.worker_id: row for row in (*seen, *(row for row in gone if row.worker_id in holders))}
     silent = [
         _stale(row, pool_id, f"silent for {silence(row, now)}") for row in rows.values() if _silent(row, pool, threshold, now)
     ]
-    return [*silent, *_holders(pool_id, rows, await _claimed(desk, pool_id), now)]
+    return [*silent, *_holders(pool_id, rows, claimed, now)]
 
 
 async def reap(desk: Desk, worker: Stale) -> int | None:

@@ -22,13 +22,16 @@ from flatmachines.actions import MachineInvoker
 from drumbeat.adapters.flatmachines.hooks import registry_of
 from drumbeat.adapters.flatmachines.machine_files import find_inside, find_machine, load_machine
 from drumbeat.adapters.flatmachines.session import Origin, Session, open_session
-from drumbeat.adapters.flatmachines.spawning import launch
+from drumbeat.adapters.flatmachines.spawning import Wish, launch, spawn_workers, standing
 from drumbeat.adapters.flatmachines.translate import Setting, translate
 from drumbeat.control_plane import logging_to_stderr, on_stop_signals
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound
 from drumbeat.core.plain import read_json, shown
+from drumbeat.core.pool import PoolId
+from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.settings import Settings, load_settings
 from drumbeat.store.interface import Store
+from drumbeat.triggers.model import Firing, WorkerMachine
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +48,7 @@ class Launch:
     max_steps: int = 1000
     machines: Mapping[str, str] = field(default_factory=dict)  #: names its states use → files
     hooks: Mapping[str, str] = field(default_factory=dict)  #: names its states use → module:factory
+    successors: int | None = None  #: it is one of at most so many workers of a pool, and calls for its successor
 
 
 async def run_machine(wanted: Launch, *, where: str | Store | None = None, settings: Settings | None = None) -> dict[str, Any]:
@@ -62,9 +66,58 @@ async def run_machine(wanted: Launch, *, where: str | Store | None = None, setti
             raise
         except Exception as exc:
             await session.abandon(f"{type(exc).__name__}: {exc}")
+            await call_successor(session, wanted)
             raise
         await session.abandon(None)
+        await call_successor(session, wanted)
         return output
+
+
+async def start_workers(wanted: Launch, pool_id: str, cap: int, *, settings: Settings) -> dict[str, Any]:
+    """Start as many workers that run a machine as a pool's queue is worth; each calls for its successor when it leaves."""
+    _, _, origin = _find(wanted)
+    async with open_session(settings=settings, origin=origin) as session:
+        desk = session.desk()
+        machine = wanted.machine or str(origin.config)
+        before = await standing(desk, pool_id)
+        wish = Wish(pool_id=pool_id, cap=cap, machine=machine, given=wanted.given, successors=True)
+        return {"started": await spawn_workers(desk, origin, wish), "pending": before.pending, "workers": before.capacity}
+
+
+async def call_successor(session: Session, wanted: Launch) -> None:
+    """What a worker that a trigger started does last of all: start others, if it had a job and jobs are left; and have jobs
+    that come due later watched for. Never raises for a store."""
+    pool_id, me = wanted.given.get("pool_id"), wanted.given.get("worker_id")
+    if wanted.successors is None or not isinstance(pool_id, str):
+        return
+    desk = next((each for each in session.desks() if each.work.claims.made), None)
+    given = {name: value for name, value in wanted.given.items() if name not in ("pool_id", "worker_id")}
+    machine = wanted.machine or str(session.origin.config)
+    wish = Wish(pool_id=pool_id, cap=wanted.successors, machine=machine, given=given, successors=True, leaving=str(me))
+    try:
+        plane = await (desk or session.desk()).work.place.plane()
+        await _close_row(plane.store, PoolId(pool_id), WorkerId(str(me)))
+        if desk is not None:
+            await spawn_workers(desk, session.origin, wish)
+        await plane.watch_for_later(_firing(session.origin, wish), PoolId(pool_id))
+    except DrumbeatError as exc:
+        log.warning("jobs are left in %s, and nobody was called for them: %s", pool_id, exc)
+
+
+async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None:
+    """End the row of a worker that never registered: it would count as one that is about to come."""
+    try:
+        row = await store.workers.get(pool_id, worker_id)
+    except NotFound:
+        return
+    if row.is_live:
+        await store.workers.move(row, WorkerStatus.TERMINATED, "its machine is over")
+
+
+def _firing(origin: Origin, wish: Wish) -> Firing:
+    """What starts workers like this one again."""
+    worker = WorkerMachine(file=str(origin.config), machines=origin.machines, hooks=origin.hooks)
+    return Firing(trigger="successor", pool_id=wish.pool_id, max_workers=wish.cap, worker=worker)
 
 
 def _find(wanted: Launch) -> tuple[Mapping[str, Any], Path, Origin]:
@@ -170,12 +223,40 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=MODULE:FACTORY",
         help="a hook that states name; or NAME=FILE.py:FACTORY",
     )
+    made.add_argument(
+        "--start-workers",
+        metavar="POOL",
+        help="start as many workers that run the machine as this pool's queue is worth, and leave",
+    )
+    made.add_argument("--max-workers", type=int, default=10, help="with --start-workers: how many there may be in all")
+    made.add_argument(
+        "--successors",
+        type=int,
+        metavar="N",
+        help="when the machine is over, start others like it for the jobs left, N at most in all",
+    )
     made.add_argument("--store", help="the store's URL; else DRUMBEAT_STORE, else drumbeat.toml")
     made.add_argument("--verbose", "-v", action="store_true")
     return made
 
 
-def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, bool]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """Workers to be started instead of running the machine here."""
+
+    pool_id: str
+    cap: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How the runner goes about it."""
+
+    verbose: bool = False
+    start: Start | None = None
+
+
+def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, Manner]:
     """Raises InvalidInput with the flag named."""
     given = parser().parse_args(arguments)
     content = read_json(given.input, "--input")
@@ -190,16 +271,18 @@ def read_arguments(arguments: Sequence[str] | None) -> tuple[Launch, Settings, b
         max_steps=given.max_steps,
         machines=_pairs("--machines", given.machines),
         hooks=_pairs("--hooks", given.hooks),
+        successors=given.successors,
     )
-    return wanted, load_settings(os.environ, store=given.store), given.verbose
+    start = None if given.start_workers is None else Start(pool_id=given.start_workers, cap=given.max_workers)
+    return wanted, load_settings(os.environ, store=given.store), Manner(verbose=given.verbose, start=start)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run, print the output as JSON, and answer with the exit code: 0, or 1 when the machine or its arguments failed."""
     try:
-        wanted, settings, verbose = read_arguments(arguments)
-        with logging_to_stderr(logging.DEBUG if verbose else logging.WARNING), _nothing_logged_to_stdout():
-            output = asyncio.run(_until_told_to_stop(wanted, settings))
+        wanted, settings, manner = read_arguments(arguments)
+        with logging_to_stderr(logging.DEBUG if manner.verbose else logging.WARNING), _nothing_logged_to_stdout():
+            output = asyncio.run(_until_told_to_stop(wanted, settings, manner.start))
     except DrumbeatError as exc:
         sys.stderr.write(f"{exc}\n")
         return 1
@@ -236,10 +319,12 @@ def _nothing_logged_to_stdout() -> Iterator[None]:
             handler.setStream(sys.stdout)
 
 
-async def _until_told_to_stop(wanted: Launch, settings: Settings) -> dict[str, Any]:
+async def _until_told_to_stop(wanted: Launch, settings: Settings, start: Start | None) -> dict[str, Any]:
     task = asyncio.current_task()
     assert task is not None
     with on_stop_signals(task.cancel, signal.SIGTERM):
+        if start is not None:
+            return await start_workers(wanted, start.pool_id, start.cap, settings=settings)
         return await run_machine(wanted, settings=settings)
 
 

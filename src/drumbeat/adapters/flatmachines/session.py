@@ -134,6 +134,10 @@ class Session:
             )
         return self._desks[key]
 
+    def desks(self) -> tuple[Desk, ...]:
+        """Those that were asked for so far."""
+        return tuple(self._desks.values())
+
     async def abandon(self, error: str | None) -> None:
         for desk in self._desks.values():
             await desk.abandon(error)

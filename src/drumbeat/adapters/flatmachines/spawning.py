@@ -47,6 +47,8 @@ class Wish:
     given: Mapping[str, Any]  #: its input, beside pool_id and worker_id
     asked: int | None = None  #: no more than so many, whatever the queue is worth
     parent: str | None = None
+    successors: bool = False  #: whether each calls for its successor when it leaves
+    leaving: str | None = None  #: the worker that asks because it leaves: its process is as good as gone
 
 
 async def standing(desk: Desk, pool_id: str) -> Standing:
@@ -67,6 +69,7 @@ async def spawn_workers(desk: Desk, origin: Origin, wish: Wish) -> list[str]:
         for row in await _ask_for(desk, plane, spawner, wish):
             given = {**wish.given, "pool_id": wish.pool_id, "worker_id": row.worker_id}
             command = origin.command(wish.machine, given, f"{row.worker_id}-{uuid4().hex[:8]}", wish.parent)
+            command += ("--successors", str(wish.cap)) if wish.successors else ()
             count = max(wish.cap, row.slot + 1)
             order = Order(pool_id=row.pool_id, worker_id=row.worker_id, slot=row.slot, group_count=count, command=command)
             try:
@@ -93,7 +96,8 @@ async def _ask_for(desk: Desk, plane: ControlPlane, spawner: Spawner, wish: Wish
     pool_id = await desk.registration.place.pool(wish.pool_id)
     async with _locked(desk, plane, pool_id) as lease:
         count = (await standing(desk, wish.pool_id)).wanted(wish.cap)
-        count = min(count, await _room(plane, spawner, pool_id, wish.cap), count if wish.asked is None else wish.asked)
+        room = await _room(plane, spawner, pool_id, wish)
+        count = min(count, room, count if wish.asked is None else wish.asked)
         if count and not plane.store.traits.shared:
             raise InvalidSettings(f"expected a store other processes see, to start workers on; got {plane.store.traits.name}")
         taken = {row.slot for row in await plane.store.workers.list(pool_id, live=True)}
@@ -107,11 +111,11 @@ async def _ask_for(desk: Desk, plane: ControlPlane, spawner: Spawner, wish: Wish
     return rows
 
 
-async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, cap: int) -> int:
-    """How many more may run: a worker that was given up counts for as long as its process runs."""
+async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, wish: Wish) -> int:
+    """How many more may run: a worker that was given up counts for as long as its process runs, one that leaves does not."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
-    return max(cap - len(running | live), 0)
+    return max(wish.cap - len((running | live) - {wish.leaving}), 0)
 
 
 @asynccontextmanager

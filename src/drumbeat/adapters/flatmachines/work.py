@@ -56,11 +56,13 @@ class Claims:
 
     def __init__(self) -> None:
         self._held: dict[tuple[JobId, WorkerId], Claim] = {}
+        self.made = 0  #: how many there ever were
 
     def keep(self, claim: Claim) -> None:
         """The newest claim comes last."""
         self.forget(claim)
         self._held[_key(claim)] = claim
+        self.made += 1
 
     def forget(self, claim: Claim) -> None:
         self._held.pop(_key(claim), None)

@@ -5,7 +5,7 @@ from drumbeat.bench.compare.changes import Bounds, Change, Delta
 from drumbeat.bench.compare.comparison import Comparison, compare, compared
 from drumbeat.bench.compare.configuration import Difference, differences
 from drumbeat.bench.compare.history import History, history
-from drumbeat.bench.compare.ranks import Shift, shift
+from drumbeat.bench.compare.means import Shift, shift
 from drumbeat.bench.compare.similarity import Confidence, Similarity, similarity
 
 __all__ = [

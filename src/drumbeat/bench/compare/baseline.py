@@ -7,7 +7,8 @@ from typing import Any
 
 from drumbeat.bench.compare.changes import Change
 from drumbeat.bench.compare.comparison import Comparison
-from drumbeat.bench.verdicts import Gate, came_to_nothing
+from drumbeat.bench.model.verdict import Gate
+from drumbeat.bench.verdicts import came_to_nothing
 from drumbeat.core.run import Run, RunStatus
 
 _EVER = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.core.histogram import Histogram, merged
 from drumbeat.core.run import Phase
 
-SHORTEST = 5  #: seconds
+SHORTEST = 3  #: seconds
 _MOST = 120  #: batches: a longer run gets longer ones
 _PERCENTS = (50.0, 95.0, 99.0)
 
@@ -34,8 +34,14 @@ def batches(record: RunRecord, seconds: int | None = None) -> tuple[Batch, ...]:
 
 
 def batch_length(seconds: int) -> int:
-    """How long batches shall be, for so many seconds."""
+    """How long the batches of so many seconds are."""
     return max(SHORTEST, ceil(seconds / _MOST))
+
+
+def common_length(first: int, second: int, fewest: int) -> int:
+    """How long the batches of two runs are: as the longer run needs, unless that leaves too few of the shorter one."""
+    inner = min(first, second) - 2
+    return min(batch_length(max(first, second)), max(SHORTEST, inner // fewest))
 
 
 def _batch(seconds: Sequence[Second]) -> Batch:

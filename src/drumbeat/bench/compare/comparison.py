@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from drumbeat.bench.compare.batches import SHORTEST, Batch, batch_length, batches, variation
+from drumbeat.bench.compare.batches import SHORTEST, Batch, batches, common_length, variation
 from drumbeat.bench.compare.changes import (
     BEST_LEVEL,
     BEST_QPS,
@@ -20,8 +20,9 @@ from drumbeat.bench.compare.changes import (
 )
 from drumbeat.bench.compare.configuration import Difference, asked_for, differences
 from drumbeat.bench.compare.divergence import DIFFERENT, divergence
-from drumbeat.bench.compare.ranks import FEWEST as FEWEST_BATCHES
-from drumbeat.bench.compare.ranks import Shift, shift
+from drumbeat.bench.compare.means import FEWEST as FEWEST_BATCHES
+from drumbeat.bench.compare.means import Shift, shift
+from drumbeat.bench.compare.sides import Pair, by_kind, costs
 from drumbeat.bench.compare.similarity import LEAST_ALIKE, Confidence, Similarity, similarity
 from drumbeat.bench.model.best import Best, best_of, knee_of
 from drumbeat.bench.model.plan import LoadMode
@@ -78,6 +79,16 @@ class Comparison:
         return _too_little(self.before, self.after)
 
     @property
+    def kinds(self) -> tuple[Pair, ...]:
+        """Figures of each kind of operation, side by side."""
+        return by_kind(self.before, self.after)
+
+    @property
+    def costs(self) -> tuple[Pair, ...]:
+        """What both runs cost, side by side."""
+        return costs(self.before, self.after)
+
+    @property
     def latencies_differ(self) -> bool:
         return self.divergence is not None and self.divergence > DIFFERENT
 
@@ -116,26 +127,30 @@ def _too_little(before: RunRecord, after: RunRecord) -> str:
 def _deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
     if before.plan.load_mode is after.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY:
         return _find_max_deltas(before, after)
-    length = batch_length(max(_measured_seconds(before), _measured_seconds(after)))
+    length = common_length(_measured_seconds(before), _measured_seconds(after), FEWEST_BATCHES)
     old, new = batches(before, length), batches(after, length)
     measured = bool(before.whole.operations and after.whole.operations)
     return tuple(
-        _delta(bounds, of(before.whole), of(after.whole), _shift(each, old, new), measured) for bounds, of, each in _FIGURES
+        _delta(bounds, of(before.whole), of(after.whole), _series(each, old), _series(each, new), measured)
+        for bounds, of, each in _FIGURES
     )
 
 
-def _shift(figure: Callable[[Batch], float | None], old: Sequence[Batch], new: Sequence[Batch]) -> Shift | None:
-    before, after = ([value for batch in side if (value := figure(batch)) is not None] for side in (old, new))
-    return shift(before, after)
+def _series(figure: Callable[[Batch], float | None], of: Sequence[Batch]) -> list[float]:
+    return [value for batch in of if (value := figure(batch)) is not None]
 
 
-def _delta(bounds: Bounds, before: float | None, after: float | None, found: Shift | None, measured: bool) -> Delta:
+def _delta(
+    bounds: Bounds, before: float | None, after: float | None, old: Sequence[float], new: Sequence[float], measured: bool
+) -> Delta:
+    found = shift(old, new, between=bounds.between, whole=before)
     change = _change(bounds, before, after, found) if measured else Change.INCONCLUSIVE
     return Delta(bounds=bounds, before=before, after=after, change=change, shift=found)
 
 
 def _change(bounds: Bounds, before: float | None, after: float | None, found: Shift | None) -> Change:
-    """Errors were counted, not sampled: a rise beyond the bounds stands by itself. All else must be shown by the test."""
+    """What became of a figure. Errors were counted, not sampled: a rise beyond the bounds stands by itself. All else must be
+    shown by the test. A loss that is shown and may be as large as the bound, by its interval, is a warning."""
     if before is None or after is None:
         return Change.INCONCLUSIVE
     if bounds.absolute:
@@ -146,7 +161,10 @@ def _change(bounds: Bounds, before: float | None, after: float | None, found: Sh
     if not before:
         return Change.STABLE
     by = bounds.change(found.estimate / before)
-    return by if found.shown else Change.INCONCLUSIVE if by is Change.REGRESSED else Change.STABLE
+    if not found.shown:
+        return Change.INCONCLUSIVE if by is Change.REGRESSED else Change.STABLE
+    may_be = bounds.change(bounds.worst(found) / before)
+    return Change.WARNING if by is Change.STABLE and may_be in (Change.WARNING, Change.REGRESSED) else by
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:

@@ -1,7 +1,8 @@
 """Every operation kept: Parquet files, written by a thread of their own, so that a slow disk never slows the load.
 
 A file is closed every ``FILE_ROWS`` rows or ``FILE_SECONDS`` and only then has its name: what is there under it is whole,
-whatever kills the worker. Rows that could not be written (a full disk) or not be kept (a disk too slow) are counted and said.
+whatever kills the worker, which then loses the records of the last seconds at most. Rows that could not be written (a full
+disk) or not be kept (a disk too slow) are counted and said.
 """
 
 import logging
@@ -24,7 +25,7 @@ from drumbeat.bench.driver.records import OK, Records
 log = logging.getLogger(__name__)
 
 FILE_ROWS = 500_000
-FILE_SECONDS = 30.0
+FILE_SECONDS = 5.0
 _MOST_WAITING = 64  #: batches; beyond that the disk is too slow and rows are dropped, not the load
 
 

@@ -17,6 +17,7 @@ class EngineSettings:
     parallel_connects: int = 32
     connect_limit: timedelta = timedelta(seconds=30)
     most_connections: int = 1000
+    cached_results: bool = True  #: whether the server may answer from its query cache, where it has one
     hottest_first: bool = False  #: open loop: the connection that came free last, instead of the one that has waited longest
 
 

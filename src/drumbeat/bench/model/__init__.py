@@ -53,6 +53,7 @@ from drumbeat.bench.model.plan import (
     OnWorkerLost,
     Prices,
     QpsPlan,
+    Queueing,
     RunPlan,
     Scaling,
     ScalingMode,
@@ -71,6 +72,7 @@ from drumbeat.bench.model.record import (
     WorkerSecond,
 )
 from drumbeat.bench.model.steering import FindMaxState, FindMaxStatus, Finish, ModeView, QpsState, Steer, StepFigures, Window
+from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, kept_judgement
 from drumbeat.bench.model.view import (
     Action,
     AskToDrain,
@@ -90,7 +92,7 @@ from drumbeat.bench.model.view import (
     Told,
 )
 from drumbeat.bench.model.watching import Course, Curves, Kept, Point, ServerSeen, Stretch, Watched, WorkerSeen
-from drumbeat.bench.model.words import ms, number
+from drumbeat.bench.model.words import ms, number, told_apart
 
 __all__ = [
     "ALL_KINDS",
@@ -122,6 +124,7 @@ __all__ = [
     "FindMaxState",
     "FindMaxStatus",
     "Finish",
+    "Gate",
     "GuardAction",
     "GuardFailure",
     "GuardState",
@@ -156,13 +159,16 @@ __all__ = [
     "Probe",
     "QpsPlan",
     "QpsState",
+    "Queueing",
     "RandomNumber",
     "RandomText",
     "RandomUuid",
     "Remember",
     "RunErrors",
+    "RunJudgement",
     "RunPlan",
     "RunRecord",
+    "RunVerdict",
     "RunView",
     "SameAs",
     "SaveStep",
@@ -192,8 +198,10 @@ __all__ = [
     "check_placeholders",
     "check_references",
     "find_max_steps",
+    "kept_judgement",
     "knee_of",
     "ms",
     "number",
     "parts",
+    "told_apart",
 ]

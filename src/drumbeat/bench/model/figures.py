@@ -36,6 +36,7 @@ class Figures:
     kinds: Mapping[str, KindFigures] = field(default_factory=dict)
     workers: int = 0  #: how many measured anything
     waiting: float | None = None  #: sessions the server says wait, on average; None: it says nothing
+    lock_waits: float | None = None  #: of those, the ones that wait for another transaction's lock; None: it does not tell
     client_limited: bool = False  #: the clients, not the database, were the limit
 
     @property

@@ -62,6 +62,15 @@ class QpsPlan:
         return max(2.0, 0.05 * self.target_qps)
 
 
+class Queueing(StrEnum):
+    """Which sessions that wait for other sessions in the server make a level unstable."""
+
+    AUTO = "auto"  #: locks; the server's own short locks (latches, group commit) once throughput stops growing with them
+    LOCKS = "locks"  #: only those that wait for a lock another transaction holds
+    ALL = "all"  #: all of them, however much is done meanwhile
+    OFF = "off"  #: none
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindMaxPlan:
     """How the most is searched for."""
@@ -73,6 +82,8 @@ class FindMaxPlan:
     qps_stability_pct: float = 5.0
     latency_stability_pct: float = 20.0
     max_error_rate_pct: float = 1.0
+    queueing: Queueing = Queueing.AUTO
+    max_waiting_pct: float = 10.0  #: of the connections, on average over a step; one session may always wait
     bisect: bool = True  #: go on to the knee between the last stable level and the first unstable one
     min_operations: int = 20  #: a step with fewer is repeated once (C25)
     most_looks: int = 5  #: at one level, however much its figures scatter; a quiet server needs one or two
@@ -116,6 +127,7 @@ class Objective:
     p95_ms: float | None = None
     p99_ms: float | None = None
     max_error_pct: float | None = None
+    min_availability_pct: float | None = None  #: of the measured seconds, in which an operation succeeded; all kinds together
 
 
 class OnWorkerLost(StrEnum):

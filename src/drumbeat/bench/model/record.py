@@ -1,13 +1,14 @@
 """A run as it is read back: what it measured, decided and came to, on one clock. Reports and comparisons begin with it."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from math import sqrt
 from typing import Any
 
 from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
 from drumbeat.core.histogram import Histogram, bucket_bounds
+from drumbeat.core.repeats import Repeated, collapsed
 from drumbeat.core.run import Result, Run, Step
 from drumbeat.core.worker import WorkerId, WorkerStatus
 
@@ -65,6 +66,7 @@ class Measured:
     seconds: float = 0.0
     latency: Latency = field(default_factory=Latency)
     histogram: bytes = b""  #: the exact, merged one, as Histogram.to_bytes wrote it; empty: none
+    failed_connects: int = 0  #: attempts to open a connection, of all kinds together
 
     @property
     def qps(self) -> float:
@@ -72,8 +74,9 @@ class Measured:
 
     @property
     def error_rate(self) -> float:
-        """Errors as a share of operations."""
-        return self.errors / self.operations if self.operations else 0.0
+        """Errors as a share of operations; an attempt to connect that failed is an operation that could not be sent."""
+        tried = self.operations + self.failed_connects
+        return (self.errors + self.failed_connects) / tried if tried else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,7 @@ class Second:
     cpu_percent: float | None = None  #: of the workers' hosts, on average
     memory_percent: float | None = None
     workers: int = 0
+    failed_connects: int = 0  #: attempts to open a connection
     client_limited: bool = False  #: a client was its own limit
     errors_by_kind: Mapping[str, int] = field(default_factory=dict)
     errors_by_class: Mapping[str, int] = field(default_factory=dict)  #: CONNECTION, QUERY_TIMEOUT, DATABASE_ERROR …
@@ -144,6 +148,21 @@ class Decided:
     what: str
     reason: str
     error: str | None = None  #: why it was not done
+    times: int = 1  #: how often it was decided in a row; ``at`` is the first time
+
+
+def without_repeats(decisions: Iterable[Decided]) -> tuple[Decided, ...]:
+    """Decisions in order, each that was made again and again told once, with how often in its reason."""
+    told = collapsed(decisions, lambda each: (each.what, each.reason, each.error), lambda each: each.at)
+    return tuple(_counted(each) for each in told)
+
+
+def _counted(found: Repeated[Decided]) -> Decided:
+    if found.times == 1:
+        return found.first
+    seconds = (found.last_at - found.first.at).total_seconds()
+    often = f"({found.times} times in {seconds:.0f} s)"
+    return replace(found.first, times=found.times, reason=f"{found.first.reason} {often}".strip())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

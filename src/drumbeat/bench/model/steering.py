@@ -2,13 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from drumbeat.bench.model.figures import Figures, KindFigures
 from drumbeat.bench.model.plan import RunPlan
 from drumbeat.core.run import RunId, Step
+
+SAMPLES_ARRIVE_WITHIN = timedelta(milliseconds=1500)  #: after a window's end; until then its last samples may be missing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +86,7 @@ class QpsState:
     peak_service_ms: float | None = None  #: the slowest of the windows with slack
     scaled_out_at_qps: float | None = None  #: what was reached when workers were last added
     scaled_out_from: int | None = None  #: and with how many connections
+    settled: bool = False  #: whether the last look found nothing to change: on target, or no more to be had
     futile: int = 0  #: windows since workers were added that brought no more; 0: those added last did
 
 

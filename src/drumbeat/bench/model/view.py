@@ -20,6 +20,7 @@ from drumbeat.core.worker import Worker, WorkerId
 class Probe:
     """What the database under test says of itself. None: it says nothing of that."""
 
+    look: int = 0  #: how many times it has been asked, this time included
     sessions: int | None = None
     active: int | None = None
     waiting: int | None = None
@@ -59,6 +60,8 @@ class ControllerState:
     qps: QpsState | None = None
     guard: GuardState | None = None
     snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: the server's totals, by moment
+    left_at_look: int | None = None  #: how often the server had been asked when the last worker had left
+    looks_waited: int = 0  #: beats since then in which its last totals were waited for
     ending: Ending | None = None
 
 

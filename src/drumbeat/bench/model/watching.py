@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from drumbeat.bench.model.figures import Figures
 from drumbeat.bench.model.plan import RunPlan
 from drumbeat.bench.model.record import Decided, Failure
+from drumbeat.bench.model.verdict import RunJudgement
 from drumbeat.core.log import Log
 from drumbeat.core.run import Result, Run, Step
 from drumbeat.core.worker import Health, Worker
@@ -52,10 +53,10 @@ class Kept:
     """One objective and how it stands."""
 
     kind: str  #: ALL_KINDS: all together
-    measure: str  #: p95_ms, p99_ms, error_pct
+    measure: str  #: p95_ms, p99_ms, error_pct, availability_pct
     limit: float
     found: float | None
-    standing: str  #: ok, near, over, not measured
+    standing: str  #: ok, near, over, under, not measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,7 @@ class Watched:
     by_kind: Mapping[str, float] = field(default_factory=dict)  #: operations a second
     steps: tuple[Step, ...] = ()
     objectives: tuple[Kept, ...] = ()
+    judgement: RunJudgement = field(default_factory=RunJudgement)
     results: tuple[Result, ...] = ()  #: once it has ended
     decisions: tuple[Decided, ...] = ()  #: the newest last
     logs: tuple[Log, ...] = ()

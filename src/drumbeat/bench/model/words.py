@@ -18,3 +18,9 @@ def number(value: float | None, digits: int = 3) -> str:
 
 def ms(value: float | None) -> str:
     return NOTHING if value is None else f"{number(value)} ms"
+
+
+def told_apart(one: float, other: float, digits: int = 3) -> tuple[str, str]:
+    """Two numbers with as many significant digits as it takes to see that they differ."""
+    ways = ((number(one, each), number(other, each)) for each in range(digits, digits + 6))
+    return next((texts for texts in ways if texts[0] != texts[1]), (number(one, digits), number(other, digits)))

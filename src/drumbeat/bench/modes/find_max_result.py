@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from drumbeat.bench.model import Figures, FindMaxState, Finish, ModeView, RunPlan, StepFigures, number
+from drumbeat.bench.model import Figures, FindMaxPlan, FindMaxState, Finish, ModeView, Queueing, RunPlan, StepFigures, number
 from drumbeat.bench.modes import usl
 from drumbeat.bench.modes.stability import Verdict, last_stable, queue_detected
 from drumbeat.core.run import Step, StepType
@@ -34,18 +34,20 @@ def step_row(view: ModeView, state: FindMaxState, verdict: Verdict, *, is_probe:
         p99_ms=figures.p99_ms,
         qps_vs_prior=_percent(figures.qps, prior.qps) if prior else None,
         p95_vs_baseline=_percent(figures.p95_ms, state.baseline.p95_ms) if state.baseline else None,
-        queue_detected=queue_detected(figures),
+        queue_detected=queue_detected(view.plan.find_max, figures, verdict.outcome),
         outcome=verdict.outcome.value,
-        reason=_reason(state, figures, verdict),
+        reason=_reason(view.plan.find_max, state, figures, verdict),
         is_probe=is_probe,
     )
 
 
-def _reason(state: FindMaxState, figures: Figures, verdict: Verdict) -> str:
+def _reason(plan: FindMaxPlan, state: FindMaxState, figures: Figures, verdict: Verdict) -> str:
     said = [verdict.reason]
     if state.short:
         said.append(state.short)
-    if figures.waiting is None:
+    if plan.queueing is Queueing.OFF:
+        said.append("queueing not evaluated: switched off")
+    elif figures.waiting is None:
         said.append("queueing not evaluated: the server does not say")
     if figures.slowest_p95_ms is not None and figures.workers > 1:
         said.append(f"slowest worker's p95 {number(figures.slowest_p95_ms, 4)} ms")

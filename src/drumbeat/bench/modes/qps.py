@@ -20,15 +20,21 @@ is still below it at that bound for ``bounds_patience_intervals`` ends the run; 
 the last, but for a single one that is tried now and then. An interval in which workers came, went or did not hold what they
 were told is not looked at, unless that lasts.
 
+Looks are one ``interval`` apart. Samples need a moment to arrive, so a look is at what was measured until shortly before it;
+after a change it is at what was measured since then. ``has_settled`` says when a measurement may begin: once a look found
+nothing to change.
+
 What this cannot mend: operations that fell overdue on the first workers while others were being started stay with the first,
 who have little to spare. Where workers catch up *and* had to be added, it often takes longer than eight intervals (simulated:
 54 of 150 starts, 85 of 150 latency steps).
 """
 
 from dataclasses import replace
+from datetime import timedelta
 from math import ceil
 
-from drumbeat.bench.model import Figures, Finish, ModeView, QpsState, ScalingMode, Steer, Window
+from drumbeat.bench.model import Figures, Finish, LoadMode, ModeView, QpsState, RunPlan, ScalingMode, Steer, Window
+from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.bench.modes.allocate import ceiling, workers_for
 from drumbeat.core.run import Phase, Step, StepType
 
@@ -44,6 +50,8 @@ HELD_SHARE = 0.95  #: of what they were told; single connections may be on their
 UNSETTLED_INTERVALS = 3  #: after which a window is looked at all the same
 GAIN_SHARE = 0.25  #: of what they should, workers that were added must bring …
 LEAST_GAIN = 0.05  #: … and at least so much
+LEAST_WINDOW = timedelta(seconds=2)  #: less than that says little: workers send a sample a second
+SETTLE_WITHIN = 8  #: intervals after the warm-up; then the measurement begins all the same
 TRIED_AGAIN = 12  #: windows after workers brought nothing, with a single one
 
 
@@ -57,7 +65,17 @@ def steer(view: ModeView, state: QpsState) -> Steer:
     settled = state if _stuck(view, state) else replace(state, unsettled_since=None)
     if view.figures is None:
         return _keep(view, settled, f"measuring until {state.window.until.isoformat()}")
-    return _judge(view, replace(settled, window=_window(view), looks=state.looks + 1), view.figures)
+    return _judge(view, replace(settled, window=_next(view, state.window), looks=state.looks + 1), view.figures)
+
+
+def settles_first(plan: RunPlan) -> bool:
+    """Whether the connections a throughput takes must be found before it is measured."""
+    return plan.load_mode is LoadMode.QPS and plan.scaling.mode is not ScalingMode.FIXED
+
+
+def has_settled(plan: RunPlan, state: QpsState | None) -> bool:
+    """Whether the throughput is as steady as it gets. Where connections are FIXED there is nothing to find first."""
+    return not settles_first(plan) or (state is not None and state.settled)
 
 
 def starting_connections(view: ModeView) -> int:
@@ -108,12 +126,13 @@ def _stuck(view: ModeView, state: QpsState) -> bool:
 
 def _wait(view: ModeView, state: QpsState, why: str) -> Steer:
     since = view.now if view.ready != state.ready else state.unsettled_since or view.now
-    return _keep(view, replace(state, ready=view.ready, unsettled_since=since, window=_window(view)), f"{why}: not judged")
+    waiting = replace(state, ready=view.ready, unsettled_since=since, window=_window(view), settled=False)
+    return _keep(view, waiting, f"{why}: not judged")
 
 
 def _judge(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     target, tolerance = view.plan.qps.target_qps, view.plan.qps.tolerance
-    state = replace(state, last_error_pct=100 * (figures.qps - target) / target if target else None)
+    state = replace(state, last_error_pct=100 * (figures.qps - target) / target if target else None, settled=False)
     if figures.qps < target - tolerance:
         return _below(view, replace(state, under=state.under + 1, slack=0, peak_service_ms=None), figures)
     state = replace(state, under=0, at_ceiling=0, scaled_out_at_qps=None, scaled_out_from=None, futile=0)
@@ -143,7 +162,7 @@ def _below(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     total = min(wish, _room(view, state))
     if total <= state.connections:
         idle = f"{busy_share(figures, view):.0%} of the connections are busy"
-        return _keep(view, state, f"{_says(figures, view)}; {idle}: they are not what is short")
+        return _keep(view, replace(state, settled=True), f"{_says(figures, view)}; {idle}: they are not what is short")
     return _change(view, state, figures, total)
 
 
@@ -168,7 +187,7 @@ def _at_ceiling(view: ModeView, state: QpsState, figures: Figures, wish: int) ->
         return _keep(view, state, f"{_says(figures, view)}; all workers are at their ceiling of {ceiling(view.plan.scaling)}")
     futile = state.futile + 1 if state.futile or _brought_nothing(state, figures) else 0
     if view.most_workers is None and futile % TRIED_AGAIN:
-        waiting = replace(state, futile=futile)
+        waiting = replace(state, futile=futile, settled=True)
         return _keep(view, waiting, f"{_says(figures, view)}; more workers brought no more: the database gives no more")
     return _scale_out(view, state, figures, state.connections if futile else wish)
 
@@ -194,7 +213,7 @@ def _scale_out(view: ModeView, state: QpsState, figures: Figures, wish: int) -> 
 def _out_of_bounds(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     patience = view.plan.qps.bounds_patience_intervals
     counts = view.phase == Phase.MEASUREMENT and not view.coming
-    state = replace(state, at_ceiling=state.at_ceiling + 1 if counts else 0)
+    state = replace(state, at_ceiling=state.at_ceiling + 1 if counts else 0, settled=not view.coming)
     reason = f"{_says(figures, view)}; at the bounds ({_bounds(view)}) for {state.at_ceiling} of {patience} intervals"
     steered = _keep(view, state, reason)
     return replace(steered, finish=_finish(view, state, figures)) if state.at_ceiling >= patience else steered
@@ -221,12 +240,12 @@ def _finish(view: ModeView, state: QpsState, figures: Figures) -> Finish:
 
 def _on_target(view: ModeView, state: QpsState, figures: Figures) -> Steer:
     if busy_share(figures, view) >= SLACK or view.plan.scaling.mode is ScalingMode.FIXED:
-        return _keep(view, replace(state, slack=0, peak_service_ms=None), f"{_says(figures, view)}: on target")
+        return _keep(view, replace(state, slack=0, peak_service_ms=None, settled=True), f"{_says(figures, view)}: on target")
     peak = max(state.peak_service_ms or 0.0, figures.service_ms or 0.0)
     state = replace(state, slack=state.slack + 1, peak_service_ms=peak)
     total = _fewest(view, state, replace(figures, service_ms=peak))
     if state.slack < SLACK_WINDOWS or total >= state.connections:
-        return _keep(view, state, f"{_says(figures, view)}: on target")
+        return _keep(view, replace(state, settled=True), f"{_says(figures, view)}: on target")
     return _change(view, replace(state, slack=0, peak_service_ms=None), figures, total)
 
 
@@ -237,7 +256,16 @@ def _fewest(view: ModeView, state: QpsState, figures: Figures) -> int:
 
 
 def _change(view: ModeView, state: QpsState, figures: Figures, total: int) -> Steer:
-    changed = replace(state, connections=total, step=state.step + 1, last_change=view.now, unsettled_since=None, at_ceiling=0)
+    changed = replace(
+        state,
+        connections=total,
+        step=state.step + 1,
+        last_change=view.now,
+        unsettled_since=None,
+        at_ceiling=0,
+        settled=False,
+        window=_since_change(view, state.window),
+    )
     reason = f"{_says(figures, view)}; {figures.service_ms or 0:.1f} ms each: {state.connections} to {total} connections"
     step = Step(
         run_id=view.run_id,
@@ -288,7 +316,23 @@ def _is_full(view: ModeView, state: QpsState) -> bool:
 
 
 def _window(view: ModeView) -> Window:
-    return Window(since=view.now, until=view.now + view.plan.qps.interval)
+    """From now on, so that the next look comes an interval from now."""
+    length = max(view.plan.qps.interval - SAMPLES_ARRIVE_WITHIN, LEAST_WINDOW)
+    return Window(since=view.now, until=view.now + length)
+
+
+def _next(view: ModeView, last: Window) -> Window:
+    """The interval after the last window: nothing is left out, and a beat that comes late does not put later looks off."""
+    until = last.until + view.plan.qps.interval
+    if until + SAMPLES_ARRIVE_WITHIN <= view.now:
+        return _window(view)
+    return Window(since=max(last.since, min(last.until, until - LEAST_WINDOW)), until=until)
+
+
+def _since_change(view: ModeView, planned: Window | None) -> Window:
+    """What is measured before a change says nothing of what comes after it."""
+    until = planned.until if planned else view.now
+    return Window(since=view.now, until=max(until, view.now + LEAST_WINDOW))
 
 
 def _bounds(view: ModeView) -> str:

@@ -18,6 +18,7 @@ from drumbeat.bench.model import (
     FindMaxStatus,
     KindFigures,
     Objective,
+    Queueing,
     RunPlan,
     StepFigures,
     number,
@@ -27,8 +28,8 @@ from drumbeat.bench.modes import looks
 SURE = 2.5  #: standard errors; more than two, since a level is looked at until it is sure
 PROMISED = 0.05  #: of the best level: how near the knee a search with bisection ends
 PRECISE = 0.02  #: a standard error small enough to take the figure as it is
-WAITING_SHARE = 0.1  #: single lock waits occur under healthy loads: a queue is more than a tenth of the connections …
-WAITING_LEAST = 1.0  #: … and more than one session, on average over the step
+WAITING_LEAST = 1.0  #: single lock waits occur under healthy loads: a queue is more than one session, on average over the step
+WORTH = 0.2  #: of what throughput would gain if it grew with the connections: below it, sessions that wait hold it back
 NARROW = 0.1  #: a latency limit missed by less than this share of it is looked at once more …
 NARROW_COUNT = 0.25  #: … and so is a limit on errors or waiting sessions
 HELD_SHARE = 0.9  #: a level of which less was held cannot be said to have been reached
@@ -87,6 +88,8 @@ def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -
     """
     if failure := broken(plan.find_max, figures, state):
         return _weigh(failure, state)
+    if stalled := stalled_by_waits(plan.find_max, state, figures):
+        return stalled
     compared = compare(plan.find_max, state, careful)
     missed = None if compared.outcome is Outcome.DEGRADED else missed_objective(plan, figures)
     return _weigh(missed, state) if missed else compared
@@ -125,27 +128,54 @@ def _not_reached(figures: Figures, state: FindMaxState) -> bool:
 
 def broken(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> Failure | None:
     """The first rule this look breaks by itself; objectives come last of all."""
-    return queueing(figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
+    return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
 
 
-def queue_detected(figures: Figures) -> bool | None:
-    """Whether sessions wait in the server; None: it does not say, so it is not evaluated (C40)."""
-    return None if figures.waiting is None else figures.waiting > _waiting_limit(figures)
-
-
-def _waiting_limit(figures: Figures) -> float:
-    return max(WAITING_LEAST, WAITING_SHARE * figures.connections)
-
-
-def queueing(figures: Figures) -> Failure | None:
-    if figures.waiting is None or not queue_detected(figures):
+def queue_detected(plan: FindMaxPlan, figures: Figures, outcome: Outcome) -> bool | None:
+    """Whether a queue was found; None: the server does not say or nobody asks, so it is not evaluated (C40)."""
+    if figures.waiting is None or plan.queueing is Queueing.OFF:
         return None
-    limit = _waiting_limit(figures)
+    return outcome is Outcome.QUEUE_DETECTED or queueing(plan, figures) is not None
+
+
+def _waiting_limit(plan: FindMaxPlan, figures: Figures) -> float:
+    return max(WAITING_LEAST, plan.max_waiting_pct / 100 * figures.connections)
+
+
+def _queue(plan: FindMaxPlan, figures: Figures) -> float | None:
+    """How many sessions wait in a way that counts by itself. A server that does not tell locks apart has only locks."""
+    if plan.queueing is Queueing.OFF:
+        return None
+    return figures.waiting if plan.queueing is Queueing.ALL or figures.lock_waits is None else figures.lock_waits
+
+
+def queueing(plan: FindMaxPlan, figures: Figures) -> Failure | None:
+    queue, limit = _queue(plan, figures), _waiting_limit(plan, figures)
+    if queue is None or queue <= limit:
+        return None
     return Failure(
         outcome=Outcome.QUEUE_DETECTED,
-        reason=f"{figures.waiting:.1f} sessions waited in the server, more than {limit:.1f}",
-        narrow=figures.waiting <= limit * (1 + NARROW_COUNT),
+        reason=f"{queue:.1f} sessions waited in the server, more than {limit:.1f}",
+        narrow=queue <= limit * (1 + NARROW_COUNT),
     )
+
+
+def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> Verdict | None:
+    """QUEUE_DETECTED, HELD, or None: sessions that wait for the server's own short locks, and throughput gains next to nothing.
+
+    As long as it gains, such waits are how the server shares work: with group commit all but one session wait for the flush
+    that commits them all.
+    """
+    limit = _waiting_limit(plan, figures)
+    if plan.queueing is not Queueing.AUTO or figures.waiting is None or figures.waiting <= limit:
+        return None
+    seen = throughput_gain(state)
+    if seen is None or seen.excess <= 0:
+        return None
+    waited = f"{figures.waiting:.1f} sessions waited in the server, more than {limit:.1f}"
+    reason = f"{waited}, and throughput gained only {seen.change:+.1%} ± {SURE * seen.error:.1%} over the last stable step"
+    settled = seen.sure or seen.error <= precise(plan, state) or _looked_enough(plan, state)
+    return Verdict(outcome=Outcome.QUEUE_DETECTED, reason=reason) if settled else _again(reason)
 
 
 def too_many_errors(plan: FindMaxPlan, figures: Figures) -> Failure | None:
@@ -233,6 +263,20 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> Comparison | No
     error = looks.scatter(state.history, looks.pace) * sqrt(1 / len(level) + 1 / len(before))
     lowest = log(max(1 - plan.qps_stability_pct / 100, 1e-9))
     return Comparison(excess=lowest - change, error=error, change=exp(change) - 1)
+
+
+def throughput_gain(state: FindMaxState) -> Comparison | None:
+    """Against the least that the added connections should bring; above 0 is less than that. None: nothing to compare with."""
+    prior = last_stable(state)
+    if prior is None:
+        return None
+    level = looks.values(looks.at(state.history, state.trial), looks.qps)
+    before = looks.values(looks.at(state.history, prior.connections), looks.qps)
+    if not level or not before:
+        return None
+    change = fmean(level) - fmean(before)
+    error = looks.scatter(state.history, looks.pace) * sqrt(1 / len(level) + 1 / len(before))
+    return Comparison(excess=WORTH * log(state.trial / prior.connections) - change, error=error, change=exp(change) - 1)
 
 
 def last_stable(state: FindMaxState) -> StepFigures | None:

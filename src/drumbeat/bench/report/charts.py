@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+from drumbeat.bench.availability import availability_of
 from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
 from drumbeat.bench.model.record import RunRecord, Second, ServerSecond
 from drumbeat.bench.report.scale import is_wide
@@ -44,6 +45,7 @@ def throughput(record: RunRecord) -> Chart:
     marks = []
     if record.plan.load_mode == "QPS":
         marks.append(Mark(label=f"target {record.plan.qps.target_qps:g}/s", y=record.plan.qps.target_qps, colour=6))
+    marks += outage_marks(record)
     return Chart(title="Throughput", unit="operations/s", series=series, marks=marks, bands=bands(record))
 
 
@@ -117,6 +119,21 @@ def resources(record: RunRecord) -> Chart:
         title="Workers' hosts, on average (upright lines: guardrails at work)", unit="%", series=series,
         marks=[*(limits if rails.enabled else ()), *guardrail_marks(record)], bands=bands(record),
     )  # fmt: skip
+
+
+def outage_marks(record: RunRecord) -> list[Mark]:
+    """Where service was missing, and where it was back."""
+    found = availability_of(record)
+    edges = [(began, ended) for began, ended in found.stretches[:25]] if found else []
+    return [
+        Mark(
+            label=f"no service for {ended - began} s" if x == began else "service again",
+            x=x,
+            drawn="no service" if x == began else "",
+        )
+        for began, ended in edges
+        for x in (began, ended)
+    ]
 
 
 def guardrail_marks(record: RunRecord) -> list[Mark]:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from drumbeat.bench.compare import Change, Comparison, Delta
+from drumbeat.bench.compare.sides import Pair
 from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.bench.report import facts, words
 from drumbeat.bench.report.escape import markdown as plain
@@ -23,8 +24,9 @@ def figures(comparison: Comparison) -> Table:
     head = ("figure", "before", "after", "Δ", "shift by the test", "p", "change")
     rows = [_figure(delta) for delta in comparison.deltas]
     note = (
-        "Shift: Hodges–Lehmann's between batches of seconds, with its 99 % interval; p: Mann–Whitney's, widened by what "
-        "neighbouring batches have in common. A change must be shown and be large enough; errors are counted, not tested."
+        "Shift with its 99 % interval, and p: Welch's t-test of the logarithms of batches of seconds, widened by what "
+        "neighbouring batches have in common and by what two equal runs differ by. A change must be shown and be large enough; "
+        "errors are counted, not tested."
     )
     return Table(head=head, rows=rows, prose=frozenset({"change"}), note=note)
 
@@ -43,6 +45,28 @@ def _interval(delta: Delta) -> str:
         return words.NOTHING
     show = words.percent if delta.bounds.absolute else words.number
     return f"{show(found.estimate)} [{show(found.low)}, {show(found.high)}]"
+
+
+def kinds(comparison: Comparison) -> Table | None:
+    """Latency, throughput and errors of each kind; they decide nothing."""
+    rows = [(pair.subject, *_pair(pair)) for pair in comparison.kinds]
+    return Table(head=("kind", "figure", "before", "after", "Δ"), rows=rows, texts=2) if rows else None
+
+
+def costs(comparison: Comparison) -> Table | None:
+    rows = [_pair(pair) for pair in comparison.costs]
+    return Table(head=("cost", "before", "after", "Δ"), rows=rows) if rows else None
+
+
+def _pair(pair: Pair) -> tuple[str, ...]:
+    unit = f" ({pair.unit})" if pair.unit else ""
+    return (f"{pair.figure}{unit}", words.number(pair.before), words.number(pair.after), words.signed(pair.relative))
+
+
+def _asides(comparison: Comparison) -> dict[str, Table]:
+    """Tables beside the figures that are tested, by their headings; those with nothing in them are left out."""
+    tables = {"By kind": kinds(comparison), "Cost": costs(comparison), "Configuration": settings(comparison)}
+    return {heading: table for heading, table in tables.items() if table is not None}
 
 
 def settings(comparison: Comparison) -> Table | None:
@@ -80,8 +104,7 @@ def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
         parts.append(f"## {plain(named(each.before))} → {plain(named(each.after))}: {each.change}")
         parts.append(figures(each).as_markdown())
         parts.append("\n".join(f"- {plain(note)}" for note in notes(each)))
-        if differing := settings(each):
-            parts.append("### Configuration\n\n" + differing.as_markdown())
+        parts += [f"### {heading}\n\n{table.as_markdown()}" for heading, table in _asides(each).items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -102,12 +125,11 @@ def _heading(comparison: Comparison) -> str:
 def _body(comparison: Comparison) -> list[str]:
     colour = _COLOURS.get(comparison.change, "warn")
     told = "".join(f'<p class="warning">{markup(note)}</p>' for note in notes(comparison))
-    differing = settings(comparison)
     return [
         f'<p class="verdict {colour}">{comparison.change}</p>',
         figures(comparison).as_html(),
         told,
-        f"<h3>Configuration</h3>{differing.as_html()}" if differing else "",
+        *(f"<h3>{heading}</h3>{table.as_html()}" for heading, table in _asides(comparison).items()),
     ]
 
 
@@ -135,6 +157,8 @@ def _plain(comparison: Comparison) -> Mapping[str, Any]:
         "change": comparison.change,
         "reason": comparison.reason,
         "figures": {delta.bounds.name: _plain_delta(delta) for delta in comparison.deltas},
+        "kinds": [asdict(pair) | {"relative": pair.relative} for pair in comparison.kinds],
+        "cost": [asdict(pair) | {"relative": pair.relative} for pair in comparison.costs],
         "similarity": {"score": comparison.similarity.score, "confidence": comparison.similarity.confidence},
         "gates": list(comparison.similarity.gates),
         "warnings": list(comparison.warnings),

@@ -1,17 +1,20 @@
 """A run's seconds as CSV."""
 
+from drumbeat.bench.availability import availability_of
 from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.bench.report.escape import cell
 
 _HEAD = (
     "second", "phase", "operations", "errors", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "connections", "target_connections",
-    "cpu_percent", "memory_percent", "workers", "client_limited",
+    "cpu_percent", "memory_percent", "workers", "client_limited", "failed_connects", "no_service",
 )  # fmt: skip
 
 
 def csv(record: RunRecord) -> str:
     """One line a second, under a head."""
-    lines = [_HEAD, *(_line(second) for second in record.timeline)]
+    found = availability_of(record)
+    missing = {offset for began, ended in found.stretches for offset in range(began, ended)} if found else set()
+    lines = [_HEAD, *((*_line(second), int(second.offset in missing)) for second in record.timeline)]
     return "".join(",".join(cell(each) for each in line) + "\r\n" for line in lines)
 
 
@@ -28,6 +31,7 @@ def _line(second: Second) -> tuple[object, ...]:
         _rounded(second.memory_percent),
         second.workers,
         int(second.client_limited),
+        second.failed_connects,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from drumbeat.bench.availability import availability_of, corrected
 from drumbeat.bench.compare.configuration import flattened, without_secrets
 from drumbeat.bench.cost import Cost, Method, cost_of
 from drumbeat.bench.doubts import doubts
@@ -12,11 +13,11 @@ from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
 from drumbeat.bench.report import words
 from drumbeat.bench.report.table import Table
-from drumbeat.bench.verdicts import Gate, Measure, Standing, Verdict, came_to_nothing, gate_of, judged_at, verdicts_of
+from drumbeat.bench.run_verdict import judge_run
+from drumbeat.bench.verdicts import Measure, Standing, Verdict, judged_at, verdicts_of
 from drumbeat.core.run import RunStatus, Step
 
 MOST_DECISIONS = 300
-_PASSED = {Gate.PASSED: "PASSED", Gate.OBJECTIVES_MISSED: "OBJECTIVES MISSED"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,9 +34,8 @@ def title(record: RunRecord) -> str:
 
 
 def verdict(record: RunRecord) -> str:
-    """One word for the whole run, or why it is no success."""
-    nothing = came_to_nothing(record)
-    return nothing.upper() if nothing else _PASSED.get(gate_of(record), str(record.run.status))
+    """One word for the whole run, and why it is no success."""
+    return judge_run(record).headline
 
 
 def header(record: RunRecord) -> Mapping[str, str]:
@@ -81,9 +81,17 @@ def tiles(record: RunRecord) -> list[Tile]:
             value=words.percent(whole.error_rate if whole.operations else None),
             note=f"{words.number(whole.errors, 9)} failed",
         ),
+        *_availability_tile(record),
         *_best_tile(record),
         Tile(label="workers", value=str(len(record.workers)), note=f"{_most_held(record):g} connections at most"),
     ]
+
+
+def _availability_tile(record: RunRecord) -> Iterable[Tile]:
+    found = availability_of(record)
+    if found is not None and found.percent is not None:
+        missing = f"no service in {found.without_service} of {found.seconds} s"
+        yield Tile(label="availability", value=f"{words.number(found.percent, 5)} %", note=missing)
 
 
 def _best_tile(record: RunRecord) -> Iterable[Tile]:
@@ -129,20 +137,26 @@ def objectives(record: RunRecord) -> Table | None:
 
 
 def _measure(verdict: Verdict) -> str:
-    return {Measure.P95: "p95", Measure.P99: "p99", Measure.ERRORS: "errors"}[verdict.measure]
+    return {Measure.P95: "p95", Measure.P99: "p99", Measure.ERRORS: "errors", Measure.AVAILABILITY: "availability"}[
+        verdict.measure
+    ]
 
 
 def _value(verdict: Verdict, value: float | None) -> str:
-    if verdict.measure is Measure.ERRORS:
+    if verdict.measure in (Measure.ERRORS, Measure.AVAILABILITY):
         return words.NOTHING if value is None else f"{words.number(value)} %"
     return words.ms(value)
 
 
 def _mark(verdict: Verdict) -> str:
-    signs = {Standing.OK: "✓ ok", Standing.NEAR: "! near", Standing.OVER: "✗ over", Standing.NOT_MEASURED: "? not measured"}
+    signs = {
+        Standing.OK: "✓ ok", Standing.NEAR: "! near", Standing.OVER: "✗ over", Standing.UNDER: "✗ under",
+        Standing.NOT_MEASURED: "? not measured",
+    }  # fmt: skip
     return signs[verdict.standing]
 
 
+_CORRECTED = "all kinds, corrected"
 _FIGURES = ("operations", "ops/s", "errors", "avg", "min", "max", "stddev", "p50", "p90", "p95", "p99", "p99.9")
 
 
@@ -166,9 +180,33 @@ def _figures(measured: Measured) -> tuple[str, ...]:
 def kinds(record: RunRecord) -> Table | None:
     if not record.whole.operations:
         return None
-    rows = [(kind, *_figures(measured)) for kind, measured in record.kinds.items()]
+    rows = [("all kinds", *_figures(record.whole)), *_corrected(record)]
+    rows += [(kind, *_figures(measured)) for kind, measured in record.kinds.items()]
     note = "Latencies in milliseconds, of operations that went well, from the exact merged histograms of all workers."
-    return Table(head=("kind", *_FIGURES), rows=[("all kinds", *_figures(record.whole)), *rows], note=note)
+    if len(rows) > 1 and rows[1][0] == _CORRECTED:
+        note += (
+            " Corrected for coordinated omission: with the operations that connections did not send while they waited for the "
+            "database or could not reach it."
+        )
+    return Table(head=("kind", *_FIGURES), rows=rows, note=note)
+
+
+def _corrected(record: RunRecord) -> list[tuple[str, ...]]:
+    fair = corrected(record)
+    if fair is None:
+        return []
+    known = (
+        fair.mean_ms,
+        fair.least_ms,
+        fair.greatest_ms,
+        None,
+        fair.p50_ms,
+        fair.p90_ms,
+        fair.p95_ms,
+        fair.p99_ms,
+        fair.p999_ms,
+    )
+    return [(_CORRECTED, words.number(fair.count, 9), "", "", *(words.number(value) for value in known))]
 
 
 def phases(record: RunRecord) -> Table | None:
@@ -257,7 +295,8 @@ def server_totals(record: RunRecord) -> Table | None:
     parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
     names = sorted({name for rise in parts.values() for name in rise})
     rows = [(name, *(words.number(rise.get(name), 9) for rise in parts.values())) for name in names]
-    return Table(head=("server's counter", *parts), rows=rows) if rows else None
+    note = str(told.get("note") or "") if isinstance(told, Mapping) else ""
+    return Table(head=("server's counter", *parts), rows=rows, note=note) if rows else None
 
 
 def errors(record: RunRecord) -> Table | None:

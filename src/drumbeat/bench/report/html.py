@@ -2,11 +2,12 @@
 
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.model.verdict import RunVerdict
 from drumbeat.bench.report import charts, facts
 from drumbeat.bench.report.escape import markup
 from drumbeat.bench.report.page import charts as drawn
 from drumbeat.bench.report.page import folded, page, section, table
-from drumbeat.bench.verdicts import Gate, gate_of
+from drumbeat.bench.run_verdict import judge_run
 
 
 def html(record: RunRecord) -> str:
@@ -38,8 +39,11 @@ def _header(record: RunRecord) -> str:
     return f'<header><h1>{markup(facts.title(record))}</h1><dl class="meta">{meta}</dl></header>'
 
 
+_COLOURS = {RunVerdict.PASSED: "good", RunVerdict.NO_OBJECTIVE: "", RunVerdict.PENDING: "", RunVerdict.MISSED: "warn"}
+
+
 def _verdict(record: RunRecord) -> str:
-    colour = {Gate.PASSED: "good", Gate.OBJECTIVES_MISSED: "warn"}.get(gate_of(record), "bad")
+    colour = _COLOURS.get(judge_run(record).verdict, "bad")
     badge = f'<p class="verdict {colour}">{markup(facts.verdict(record))}</p>'
     told = "".join(f'<p class="warning">{markup(warning)}</p>' for warning in facts.warnings(record))
     return section("verdict", "Verdict", badge, told, _tiles(record), table(facts.objectives(record)))

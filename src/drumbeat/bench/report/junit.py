@@ -3,6 +3,7 @@
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.report import facts
 from drumbeat.bench.report.escape import markup
+from drumbeat.bench.run_verdict import has_target, missed_target
 from drumbeat.bench.verdicts import Standing, Verdict, came_to_nothing, verdicts_of
 from drumbeat.core.run import RunStatus
 
@@ -10,14 +11,15 @@ from drumbeat.core.run import RunStatus
 def junit(record: RunRecord) -> str:
     found = verdicts_of(record)
     completed = record.run.status is RunStatus.COMPLETED and came_to_nothing(record) is None
-    missed = sum(not verdict.kept for verdict in found)
+    target = [_target(record)] if has_target(record) and completed else []
+    missed = sum(not verdict.kept for verdict in found) + (completed and missed_target(record) is not None)
     seconds = (record.ended - record.origin).total_seconds() if record.ended and record.origin else 0.0
     name = markup(facts.title(record))
     suite = (
-        f'<testsuite name="{name}" tests="{len(found) + 1}" failures="{missed}" errors="{int(not completed)}"'
+        f'<testsuite name="{name}" tests="{len(found) + len(target) + 1}" failures="{missed}" errors="{int(not completed)}"'
         f' skipped="0" time="{seconds:.3f}">'
     )
-    cases = "".join([_completion(record), *(_case(record, verdict) for verdict in found)])
+    cases = "".join([_completion(record), *target, *(_case(record, verdict) for verdict in found)])
     return f'<?xml version="1.0" encoding="UTF-8"?>\n<testsuites>{suite}{cases}</testsuite></testsuites>\n'
 
 
@@ -28,6 +30,12 @@ def _completion(record: RunRecord) -> str:
         return f"{head}/>"
     why = nothing or facts.reason(record) or f"it is {record.run.status}"
     return f'{head}><error type="{markup(record.run.status)}" message="{markup(why)}"/></testcase>'
+
+
+def _target(record: RunRecord) -> str:
+    head = f'<testcase classname="{markup(facts.title(record))}" name="throughput: {record.plan.qps.target_qps:g} operations/s"'
+    missed = missed_target(record)
+    return f"{head}/>" if missed is None else f'{head}><failure type="missed" message="{markup(missed)}"/></testcase>'
 
 
 def _case(record: RunRecord, verdict: Verdict) -> str:

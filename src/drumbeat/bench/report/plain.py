@@ -5,12 +5,14 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from drumbeat.bench.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.compare.configuration import redacted
 from drumbeat.bench.cost import cost_of
 from drumbeat.bench.frequent import most_frequent
 from drumbeat.bench.model.record import Measured, PhaseRecord, RunRecord, Second, WorkerRecord
 from drumbeat.bench.report import facts
-from drumbeat.bench.verdicts import Gate, gate_of, judged_at, verdicts_of
+from drumbeat.bench.run_verdict import judge_run
+from drumbeat.bench.verdicts import judged_at, verdicts_of
 
 
 def as_json(record: RunRecord) -> str:
@@ -20,12 +22,17 @@ def as_json(record: RunRecord) -> str:
 def as_dict(record: RunRecord) -> Mapping[str, Any]:
     """The report as plain values; histograms are left to the store."""
     slowest95, slowest99 = facts.slowest(record)
+    judgement = judge_run(record)
     return {
         "run": _run(record),
-        "passed": gate_of(record) is Gate.PASSED,
-        "verdict": facts.verdict(record),
+        "passed": judgement.passed,
+        "verdict": judgement.verdict,
+        "verdict_reason": judgement.reason,
+        "exit_code": int(judgement.gate),
         "judged_at": judged_at(record),
         "verdicts": [asdict(each) | {"standing": each.standing} for each in verdicts_of(record)],
+        "availability": as_metrics(availability_of(record)),
+        "corrected_latency": asdict(fair) if (fair := corrected(record)) else None,
         "client_limited": record.client_limited,
         "warnings": facts.warnings(record),
         "most_frequent_error": asdict(error) if (error := most_frequent(record)) else None,
@@ -62,6 +69,7 @@ def _run(record: RunRecord) -> Mapping[str, Any]:
 
 def measured(found: Measured) -> dict[str, Any]:
     counts = {"operations": found.operations, "errors": found.errors, "error_rate": found.error_rate}
+    counts |= {"failed_connects": found.failed_connects}
     return counts | {"seconds": found.seconds, "qps": found.qps} | asdict(found.latency)
 
 

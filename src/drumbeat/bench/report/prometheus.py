@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from drumbeat.bench.cost import cost_of
 from drumbeat.bench.model.record import Measured, RunRecord
 from drumbeat.bench.report.escape import label
-from drumbeat.bench.verdicts import Gate, gate_of, verdicts_of
+from drumbeat.bench.run_verdict import judge_run
+from drumbeat.bench.verdicts import verdicts_of
 
 Sample = tuple[Mapping[str, object], float | None]
 
@@ -16,10 +17,16 @@ def prometheus(record: RunRecord) -> str:
 
 def _families(record: RunRecord) -> Iterator[Iterator[str]]:
     about = {"run_id": record.run.run_id, "name": record.run.name}
-    info = about | {"status": record.run.status, "load_mode": record.plan.load_mode}
+    verdict = judge_run(record).verdict
+    info = about | {"status": record.run.status, "load_mode": record.plan.load_mode, "verdict": verdict}
     kinds = {"all": record.whole, **record.kinds}
     yield _family("drumbeat_run_info", "gauge", "What the run was.", [(info, 1)])
-    yield _family("drumbeat_run_passed", "gauge", "1: it completed and kept its objectives.", [(about, _passed(record))])
+    yield _family(
+        "drumbeat_run_passed",
+        "gauge",
+        "1: it completed and kept its objectives. Absent where none was set.",
+        [(about, _passed(record))],
+    )
     yield _by_kind("drumbeat_run_operations_total", "counter", "Measured operations.", about, kinds, "operations")
     yield _by_kind("drumbeat_run_errors_total", "counter", "Measured operations that failed.", about, kinds, "errors")
     yield _by_kind("drumbeat_run_operations_per_second", "gauge", "Throughput of the measurement.", about, kinds, "qps")
@@ -83,5 +90,6 @@ def _kept(record: RunRecord, about: Mapping[str, object]) -> Iterable[Sample]:
     return [({**about, "kind": each.kind or "all", "measure": each.measure}, int(each.kept)) for each in verdicts_of(record)]
 
 
-def _passed(record: RunRecord) -> int:
-    return int(gate_of(record) is Gate.PASSED)
+def _passed(record: RunRecord) -> int | None:
+    passed = judge_run(record).passed
+    return None if passed is None else int(passed)

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, Protocol, Self
 
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.values import Draw
+
+Statements = Mapping[str, Sequence[str]]  #: the SQL texts of each kind of operation
+NO_STATEMENTS: Statements = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +82,12 @@ class Target(Protocol):
         """What the server says of its sessions now; None where it says nothing, or is not there at the moment."""
         ...
 
-    async def counters(self) -> Mapping[str, float]:
-        """The server's running totals, to be subtracted from later ones; empty where it has none, or is not there."""
+    async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
+        """The server's running totals, to be subtracted from later ones; empty where it has none, or is not there.
+
+        ``statements``: the SQL of each kind of operation; where the server counts by statement, ``KIND.total`` of each kind
+        is among the totals.
+        """
         ...
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:

@@ -14,7 +14,7 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.targets.interface import Column, TableDescription, Traits
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
 from drumbeat.bench.targets.mysql_session import (
     MysqlSession,
     address_of,
@@ -177,7 +177,7 @@ class MysqlTarget:
             return None
         return signals_of(rows, int(status.get(_ROW_WAITS, 0)))
 
-    async def counters(self) -> Mapping[str, float]:
+    async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
         try:
             return await self._status(*_COUNTERS)
         except Failure:
@@ -195,7 +195,9 @@ class MysqlTarget:
         made = scripts(load)
 
         async def session() -> MysqlSession:
-            return await open_session(self._address, made, settings.limit, settings.connect_limit)
+            return await open_session(
+                self._address, made, settings.limit, settings.connect_limit, cached_results=settings.cached_results
+            )
 
         sessions = AsyncSessions(connect=session, keeps_limit=True)
         return GenericEngine(load=load, draw=draw, settings=settings, sessions=sessions, classify=classify, timestamp=timestamp)

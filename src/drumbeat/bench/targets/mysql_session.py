@@ -170,11 +170,16 @@ class MysqlSession:
         return failure
 
 
-async def open_session(address: Address, scripts: Sequence[Script], limit: timedelta, connect_limit: timedelta) -> MysqlSession:
+async def open_session(
+    address: Address, scripts: Sequence[Script], limit: timedelta, connect_limit: timedelta, *, cached_results: bool = True
+) -> MysqlSession:
+    """``cached_results``: False bypasses the server's query cache, where it has one."""
     connection = await connect(address, connect_limit)
     try:
         _shrink(connection)
         await _set_limit(connection, limit)
+        if not cached_results:
+            await _bypass_cache(connection)
         return MysqlSession(connection, scripts, await prepared(connection, scripts))
     except BaseException:
         connection.close()
@@ -211,12 +216,24 @@ async def _set_limit(connection: Any, limit: timedelta) -> None:
     seconds = limit.total_seconds()
     is_mariadb = "MariaDB" in connection.get_server_info()
     setting = f"max_statement_time = {seconds:.3f}" if is_mariadb else f"max_execution_time = {max(1, round(seconds * 1000))}"
+    if not await _set_session(connection, setting):
+        log.info("the server does not know %s; the limit is kept by this side alone", setting)
+
+
+async def _bypass_cache(connection: Any) -> None:
+    """MariaDB, and MySQL up to 5.7, have a query cache; a server that does not know the setting has none."""
+    await _set_session(connection, "query_cache_type = OFF")
+
+
+async def _set_session(connection: Any, setting: str) -> bool:
+    """Whether the server knows the setting. Raises Failure."""
     try:
         await connection.query(f"SET SESSION {setting}")
     except driver().MySQLError as exc:
         if code_of(exc) != _UNKNOWN_VARIABLE:
             raise failure_of(exc, 0) from exc
-        log.info("the server does not know %s; the limit is kept by this side alone", setting)
+        return False
+    return True
 
 
 def failure_of(error: Exception, place: int) -> Failure:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import re
 import ssl
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +16,7 @@ from drumbeat.bench.driver.pgwire import ServerSaid
 from drumbeat.bench.driver.postgres_terms import classify
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE, Address, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.targets.interface import Column, TableDescription, Traits
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
 from drumbeat.bench.values import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
@@ -49,18 +50,29 @@ SELECT state = 'active' AS active, wait_event_type AS type, wait_event AS event,
   FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
  GROUP BY 1, 2, 3
 """
+_OF_STATEMENT = ("calls", "exec_ms", "rows", "shared_blks_hit", "shared_blks_read", "wal_bytes")
+_CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
 _HELD_UP = frozenset({"Lock", "LWLock", "BufferPin"})  #: what sessions wait for because of other sessions
 
+# A crash begins every total again, a clean restart none: after a crash all groups were reset at once, so ``since`` is the
+# earliest of two that a user has little reason to reset.
 _DATABASE = """
 SELECT xact_commit, xact_rollback, blks_read, blks_hit, tup_returned, tup_fetched, tup_inserted, tup_updated, tup_deleted,
-       deadlocks, temp_bytes, blk_read_time, blk_write_time
-  FROM pg_stat_database WHERE datname = current_database()
+       deadlocks, temp_bytes, blk_read_time, blk_write_time,
+       EXTRACT(EPOCH FROM GREATEST(d.stats_reset, LEAST(b.stats_reset, a.stats_reset))) AS since
+  FROM pg_stat_database d, pg_stat_bgwriter b, pg_stat_archiver a WHERE datname = current_database()
 """
 
 _STATEMENTS = """
 SELECT COALESCE(SUM(calls), 0) AS calls, COALESCE(SUM(total_exec_time), 0) AS exec_ms, COALESCE(SUM(rows), 0) AS rows,
        COALESCE(SUM(shared_blks_hit), 0) AS shared_blks_hit, COALESCE(SUM(shared_blks_read), 0) AS shared_blks_read,
-       COALESCE(SUM(wal_records), 0) AS wal_records, COALESCE(SUM(wal_bytes), 0) AS wal_bytes
+       COALESCE(SUM(wal_records), 0) AS wal_records, COALESCE(SUM(wal_bytes), 0) AS wal_bytes,
+       (SELECT EXTRACT(EPOCH FROM LEAST(b.stats_reset, a.stats_reset)) FROM pg_stat_bgwriter b, pg_stat_archiver a) AS since
+  FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = current_database()
+"""
+
+_BY_STATEMENT = """
+SELECT s.query, s.calls, s.total_exec_time AS exec_ms, s.rows, s.shared_blks_hit, s.shared_blks_read, s.wal_bytes
   FROM pg_stat_statements s JOIN pg_database d ON d.oid = s.dbid WHERE d.datname = current_database()
 """
 
@@ -187,12 +199,21 @@ class PostgresTarget:
         activity = await self._told(_ACTIVITY)
         return None if activity is None else signals_of([tuple(row.values()) for row in activity])
 
-    async def counters(self) -> Mapping[str, float]:
+    async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
         found: dict[str, float] = {}
         for name, sql in {"database": _DATABASE, **({"statements": _STATEMENTS} if self._has_statements else {})}.items():
             for row in await self._told(sql) or ():
                 found |= {f"{name}.{column}": float(value or 0) for column, value in row.items()}
+        if self._has_statements and statements and "statements.since" in found:
+            found |= await self._by_kind(statements, found["statements.since"])
         return found
+
+    async def _by_kind(self, statements: Statements, since: float) -> dict[str, float]:
+        kinds = {normalized(sql): kind for kind, texts in statements.items() for sql in texts}
+        rows = await self._told(_BY_STATEMENT)
+        if rows is None:
+            return {}
+        return totals_by_kind(kinds, [dict(row.items()) for row in rows]) | {f"{kind}.since": since for kind in statements}
 
     async def _told(self, sql: str) -> "Sequence[asyncpg.Record] | None":
         """What the server says of itself; None while it does not answer. A connection that was lost is made again."""
@@ -234,6 +255,21 @@ def signals_of(activity: Sequence[Sequence[Any]]) -> ServerSignals:
         lock_waits=sum(count for kind, count in active if kind == "Lock"),
         wait_events=events,
     )
+
+
+def totals_by_kind(kinds: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> dict[str, float]:
+    """The totals of each kind, from rows of single statements; ``kinds`` by their statements, normalized."""
+    found = {f"{kind}.{name}": 0.0 for kind in kinds.values() for name in _OF_STATEMENT}
+    for row in rows:
+        if (kind := kinds.get(normalized(str(row["query"])))) is not None:
+            for name in _OF_STATEMENT:
+                found[f"{kind}.{name}"] += float(row[name] or 0)
+    return found
+
+
+def normalized(sql: str) -> str:
+    """A statement without its constants, as pg_stat_statements tells statements apart."""
+    return " ".join(_CONSTANT.sub("?", sql).split()).rstrip("; ").lower()
 
 
 def quoted(identifier: str) -> str:

@@ -15,7 +15,7 @@ from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import BlockingSessions, Failure, Values
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.embedded import OwnConnection, check_path
-from drumbeat.bench.targets.interface import Column, TableDescription, Traits
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
 from drumbeat.bench.targets.placeholders import Script, Step, insert_sql, positional, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values import Draw
@@ -130,7 +130,7 @@ class SqliteTarget:
     async def signals(self) -> ServerSignals | None:
         return None
 
-    async def counters(self) -> Mapping[str, float]:
+    async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
         return {}
 
     def classify(self, outcome: int, sqlstate: str) -> ErrorClass | None:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from drumbeat.bench.config import load_of
 from drumbeat.bench.generate import PRESETS
-from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, ScalingMode
+from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, Queueing, ScalingMode
 from drumbeat.bench.standard import STANDARD
 from drumbeat.bench.template.fields import (
     DAY,
@@ -24,10 +24,15 @@ from drumbeat.bench.template.fields import (
     Whole,
     WorkerLimit,
     one_of,
+    queueing_of,
 )
+from drumbeat.bench.value_sources import SOURCES, values_schema
 from drumbeat.core.errors import InvalidInput
 
 CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: the kinds the seeds have SQL of their own for
+
+
+Values = Annotated[list[dict[str, Any]], WithJsonSchema(values_schema())]
 
 
 class Block(BaseModel):
@@ -50,15 +55,16 @@ class TargetBlock(Block):
     parallel_connects: Annotated[Count, Field(le=MOST_HELD)] = Field(
         default=32, description="how many connections a worker opens at once"
     )
+    use_cached_result: bool = Field(
+        default=True, description="whether a result may come from the server's query cache, where it has one (MariaDB)"
+    )
 
 
 class StatementBlock(Block):
     """One statement with the values of its placeholders $1, $2 …"""
 
     sql: str
-    values: list[dict[str, Any]] = Field(
-        default=[], description="one for each placeholder: key, new_key, pool, number, text, now, same_as"
-    )
+    values: Values = Field(default=[], description=f"one for each placeholder: {', '.join(SOURCES)}")
 
 
 class OperationBlock(Block):
@@ -68,9 +74,9 @@ class OperationBlock(Block):
         description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a name of your own"
     )
     weight: Annotated[Whole, Field(ge=0)] = Field(description="its share; all of them total 100")
-    sql: str | None = None
-    values: list[dict[str, Any]] | None = None
-    statements: list[StatementBlock] | None = None
+    sql: str | None = Field(default=None, description="one statement, with $1, $2 … for its values")
+    values: Values | None = Field(default=None, description=f"one for each placeholder: {', '.join(SOURCES)}")
+    statements: list[StatementBlock] | None = Field(default=None, description="several statements instead: one transaction")
     reads: bool | None = Field(default=None, description="whether it counts as a read; by default the kind says so")
 
 
@@ -159,7 +165,9 @@ def _check_operations(workload: WorkloadBlock) -> None:
 class TimingBlock(Block):
     """How long each phase takes."""
 
-    warmup_seconds: Seconds = Field(default=30.0, description="before anything counts")
+    warmup_seconds: Seconds = Field(
+        default=30.0, description="before anything counts; QPS: at least, and until the throughput has settled"
+    )
     duration_seconds: Annotated[Seconds, Field(gt=0)] = Field(
         default=300.0, description="of the measurement; find-max takes as long as it takes"
     )
@@ -179,6 +187,13 @@ class FindMaxBlock(Block):
         default=20.0, description="how far p95 may rise above the first step's"
     )
     max_error_rate_pct: Percent = Field(default=1.0, description="more errors than this end the search")
+    queueing: Annotated[Queueing, BeforeValidator(queueing_of)] = Field(
+        default=Queueing.AUTO,
+        description="which sessions that wait in the server end the search: `auto` (those that wait for another transaction's "
+        "lock, and those that wait for the server's own short locks once throughput stops growing), `locks` (only the first), "
+        "`all` (both, whatever throughput does) or `off`",
+    )
+    max_waiting_pct: Percent = Field(default=10.0, description="how many of the connections may wait in the server, on average")
     bisect: bool = Field(default=True, description="go on to the knee between the last stable level and the first unstable one")
     min_operations: Count = Field(default=20, description="a step with fewer is repeated once")
     most_looks: Count = Field(default=5, description="how often a level is measured at the most when its figures scatter")
@@ -237,6 +252,9 @@ class ObjectiveBlock(Block):
     p95_ms: Milliseconds = None
     p99_ms: Milliseconds = None
     max_error_pct: ErrorShare = None
+    min_availability_pct: ErrorShare = Field(
+        default=None, description="of the measured seconds, in how many an operation must succeed; only of `overall`"
+    )
 
 
 class PricesBlock(Block):
@@ -257,9 +275,13 @@ class RecordingBlock(Block):
 
 
 class ShardingBlock(Block):
-    """Which keys belong to which worker. Workers never share keys anyway; see ``preflight``."""
+    """Each worker asks for keys of its own partition alone; see ``bench/sharding.py``."""
 
-    enabled: bool = False
-    total_partitions: Count | None = None
-    key_column: str | None = None
-    key_range: tuple[Whole, Whole] | None = None
+    enabled: bool = Field(default=False, description="each worker takes its `key` values from its own partition alone")
+    total_partitions: Count | None = Field(
+        default=None, description="how many partitions the keys are cut into; a worker's is its slot modulo that"
+    )
+    key_column: str | None = Field(default=None, description="only keys of statements that name this column; else all")
+    key_range: tuple[Whole, Whole] | None = Field(
+        default=None, description="the first and the last key of what is cut; else each key's own bounds"
+    )

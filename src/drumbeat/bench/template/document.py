@@ -60,6 +60,8 @@ def _by_kind(objectives: dict[str, ObjectiveBlock]) -> dict[str, ObjectiveBlock]
         kind = kind_named(name) or OVERALL
         if kind in found:
             raise ValueError(f"{kind} is there twice, once as {name!r}; keep one of them")
+        if kind != OVERALL and objective.min_availability_pct is not None:
+            raise ValueError(f"{name}: a kind has no availability of its own; give min_availability_pct of {OVERALL}")
         found[kind] = objective
     return found
 
@@ -84,7 +86,9 @@ class TemplateDocument(Block):
     target_qps: Annotated[Number, Field(gt=0, le=MOST)] = Field(default=100.0, description="QPS: operations a second")
     starting_threads: ConnectionLimit = Field(default=None, description="QPS: connections in all at the start")
     max_thread_increase: Connections = Field(default=15, description="QPS: connections added in one interval")
-    control_interval_seconds: Annotated[Seconds, Field(gt=0)] = Field(default=5.0, description="QPS: between two looks")
+    control_interval_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+        default=5.0, description="QPS: between two looks of the controller"
+    )
     bounds_patience_intervals: Count = Field(
         default=3, description="QPS, BOUNDED: intervals at the ceiling and under target before the run ends"
     )

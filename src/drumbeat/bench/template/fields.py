@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PlainSerializer, Strict, WithJsonSchema
 
+from drumbeat.bench.model import Queueing
+
 _PARTS = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|m|h|d)")
 _WHOLE_TEXT = re.compile(r"\s*(?:\d+(?:\.\d+)?\s*(?:ms|s|min|m|h|d)\s*)+")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -47,6 +49,11 @@ def one_of(words: type[StrEnum], **also: StrEnum) -> Callable[[Any], Any]:
         return names.get(value.lower(), value) if isinstance(value, str) else value
 
     return found
+
+
+def queueing_of(value: Any) -> Any:
+    """Which waits count; YAML reads a bare ``off`` as false."""
+    return Queueing.OFF if value is False else one_of(Queueing)(value)
 
 
 def _either(*schemas: dict[str, Any]) -> WithJsonSchema:

@@ -150,6 +150,8 @@ def _find_max(document: TemplateDocument) -> FindMaxPlan:
         qps_stability_pct=given.qps_stability_pct,
         latency_stability_pct=given.latency_stability_pct,
         max_error_rate_pct=given.max_error_rate_pct,
+        queueing=given.queueing,
+        max_waiting_pct=given.max_waiting_pct,
         bisect=given.bisect,
         min_operations=given.min_operations,
         most_looks=given.most_looks,

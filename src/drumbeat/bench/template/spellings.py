@@ -32,6 +32,7 @@ def _spellings() -> Iterator[tuple[Path, Path]]:
         yield ("slo", name), ("slo", "overall", name)
     yield ("target", "table_name"), ("target", "table")
     yield ("target", "connection_id"), ("target", "connection")
+    yield ("use_cached_result",), ("target", "use_cached_result")
     yield ("scaling", "bounds_patience_intervals"), ("bounds_patience_intervals",)
     yield ("scaling", "allocation"), ("allocation",)
 

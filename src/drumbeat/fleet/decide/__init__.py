@@ -15,7 +15,18 @@ from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn, trial_of
 from drumbeat.fleet.decide.scene import scene
 from drumbeat.fleet.decide.storage import watch_storage
 from drumbeat.fleet.decide.summary import summary, why_nothing
-from drumbeat.fleet.model import Action, AskToDrain, FleetState, FleetView, PolicyName, Reap, SetTarget, Spawn, Verdict
+from drumbeat.fleet.model import (
+    Action,
+    AskToDrain,
+    FleetState,
+    FleetView,
+    ForgetRefusals,
+    PolicyName,
+    Reap,
+    SetTarget,
+    Spawn,
+    Verdict,
+)
 from drumbeat.fleet.policies import POLICIES
 
 __all__ = ["Step", "decide", "step", "verdict"]
@@ -48,8 +59,23 @@ def step(view: FleetView) -> Step:
     spawning = [] if leaving else _spawning(view, crew, guarded)
     leaving = leaving or ([] if spawning else rotate(view, crew, guarded))
     filling, state = watch_storage(view, crew.living, _moved(view, guarded.state, spawning, leaving))
-    actions = [*note(view), *crew.actions, *spawning, *leaving, *_targets(view, crew, leaving), *filling]
+    actions = [
+        *forget_refusals(view),
+        *note(view),
+        *crew.actions,
+        *spawning,
+        *leaving,
+        *_targets(view, crew, leaving),
+        *filling,
+    ]
     return Step(crew=crew, verdict=guarded.verdict, actions=_by_need(view, actions), state=state)
+
+
+def forget_refusals(view: FleetView) -> list[ForgetRefusals]:
+    """Once, at the first beat after a person asked for it."""
+    if view.retry_at is None or (view.last is not None and view.retry_at < view.last.at):
+        return []
+    return [ForgetRefusals(reason=f"a person asked at {view.retry_at:%H:%M:%S} that the provider be tried again")]
 
 
 def _by_need(view: FleetView, actions: list[Action]) -> list[Action]:

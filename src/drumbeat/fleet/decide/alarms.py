@@ -1,23 +1,36 @@
-"""What somebody should look at; nothing is done about it (G25): many starts, a sudden queue, a limit nobody can keep."""
+"""What somebody should look at: a provider that gives no list, an open breaker, a sudden queue, a limit that cannot be kept.
 
-from collections.abc import Iterator, Sequence
+What became of the actions is not known yet when a beat is decided: see outcome.py.
+"""
 
-from drumbeat.fleet.model import Action, FleetView, Spawn
+from collections.abc import Iterator
+
+from drumbeat.fleet.breaker import why_left_alone, why_open
+from drumbeat.fleet.model import FleetState, FleetView
 from drumbeat.fleet.model.policy import least_silence
 
-MANY_STARTS = 3  #: new workers in one beat
 SPIKE = 10  #: a queue that grew to so many times what it was; or from nothing to more than so many jobs
 
 
-def alarms(view: FleetView, actions: Sequence[Action]) -> list[str]:
+def alarms(view: FleetView, state: FleetState) -> list[str]:
     """A sentence for each."""
-    return [*_starts(actions), *_jump(view), *_too_strict(view)]
+    return [*_unlisted(view), *_breaker(state), *_backoff(view, state), *_jump(view), *_too_strict(view)]
 
 
-def _starts(actions: Sequence[Action]) -> Iterator[str]:
-    started = [each for each in actions if isinstance(each, Spawn) and each.is_new]
-    if len(started) >= MANY_STARTS:
-        yield f"{len(started)} workers are started in one beat"
+def _unlisted(view: FleetView) -> Iterator[str]:
+    if view.unlisted is not None:
+        yield f"the provider gave no list of its instances: {view.unlisted}"
+
+
+def _breaker(state: FleetState) -> Iterator[str]:
+    if state.breaker.opened_at is not None:
+        yield why_open(state.breaker)
+
+
+def _backoff(view: FleetView, state: FleetState) -> Iterator[str]:
+    until = state.backoff.until
+    if state.backoff.faults and until is not None and view.now < until:
+        yield f"{why_left_alone(state.backoff)}; it is asked again at {until:%H:%M:%S}"
 
 
 def _jump(view: FleetView) -> Iterator[str]:

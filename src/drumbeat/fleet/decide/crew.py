@@ -15,7 +15,7 @@ from drumbeat.core.recovery import (
     recover,
     stays,
 )
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, silence
+from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus, silence
 from drumbeat.fleet.decide.health import Illness, find_ill
 from drumbeat.fleet.model import (
     Action,
@@ -119,7 +119,7 @@ def _left(view: FleetView, gone: set[WorkerId], recovered: Recovered) -> tuple[t
 
 def is_exempt(worker: Worker) -> bool:
     """A worker that is watched and swept like any other, and counts for nothing."""
-    return bool(worker.meta.get("capacity_exempt"))
+    return bool(worker.meta.get(CAPACITY_EXEMPT))
 
 
 def bundle(held: Sequence[Held]) -> dict[WorkerId, tuple[Held, ...]]:

@@ -45,7 +45,7 @@ class Guarded:
 
 def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> Guarded:
     """The policy's wish, bounded. Every limit that changes it is named."""
-    state = replace(state, breaker=next_breaker(view), backoff=next_backoff(view))
+    state = replace(state, breaker=next_breaker(view), backoff=next_backoff(view), failed_spawns=_failed_spawns(view, state))
     here, wish = len(crew.staying), _Wish(opinion.desired)
     wishes = opinion.wishes
     if has_queue(view):
@@ -64,6 +64,10 @@ def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> G
     calls = _spawning(view, crew, state, wish)
     verdict = Verdict(desired=wish.workers, wishes=wishes, limits=tuple(wish.limits))
     return Guarded(verdict=verdict, state=state, bound=bound, paid=paid, calls=calls, room=room)
+
+
+def _failed_spawns(view: FleetView, state: FleetState) -> int:
+    return state.failed_spawns + sum(call.cause is not None for call in (view.last.spawns if view.last else ()))
 
 
 def _slo(view: FleetView, crew: Crew) -> Iterator[Wish]:

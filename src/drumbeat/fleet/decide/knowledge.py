@@ -1,5 +1,6 @@
 """What a beat has learnt and leaves to the next: service times, arrivals, idle times, gaps. Pure, and bounded."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -16,8 +17,9 @@ from drumbeat.fleet.decide.levels import follow
 from drumbeat.fleet.model import Finished, FleetState, FleetView, ServiceTime
 
 COUNTS = 256  #: beats whose arrivals are kept
-FADE = 50.0  #: attempts after which what was known of a service time counts no more than what is new
+FADE = 200.0  #: attempts after which what was known of a service time counts no more than what is new
 TYPES = 64  #: kinds of jobs whose service times are kept
+_TELLING = 1.0  #: seconds a first job must have been held before that tells how long jobs take
 _RECENT = 9  #: started workers the spawn lag is taken from
 
 
@@ -86,6 +88,22 @@ def mean_service(services: Sequence[ServiceTime], types: Mapping[str, int]) -> f
     return sum(each.mean.total_seconds() * weight for each, weight in weights) if weights else None
 
 
+def service_time(view: FleetView, services: Sequence[ServiceTime]) -> float | None:
+    """Seconds a job takes: as seen, or else as the policy expects, but no less than a job is held by now. None: unknown."""
+    seen = mean_service(services, view.queue.types if view.queue else {})
+    if seen is not None:
+        return seen
+    hint = view.policy.expected_service
+    longest = max([(view.now - each.claimed_at).total_seconds() for each in view.held], default=0.0)
+    known = max(longest, hint.total_seconds() if hint else 0.0)
+    return known if hint or longest >= _TELLING else None
+
+
+def restart(view: FleetView) -> timedelta:
+    """What a restart is worth: a worker is paid for while it starts, and for one beat after it was told to leave."""
+    return spawn_lag(view) + view.policy.every
+
+
 def service_variance(services: Sequence[ServiceTime], types: Mapping[str, int]) -> float:
     """How much the seconds vary that jobs take, of one type and from type to type."""
     weights, mean = _weights(services, types), mean_service(services, types) or 0.0
@@ -111,10 +129,13 @@ def rate_of_late(state: FleetState, window: float) -> float:
 
 
 def sure_rate(state: FleetState, window: float) -> float:
-    """Jobs a second that came without a break: the least of any beat in the window. What has lasted so long may go on."""
+    """Jobs a second that came without a break: the least of any beat in the window. What has lasted so long may go on.
+
+    As long as a window was not seen, it is the mean of what was: a new fleet has nothing else to go by.
+    """
     at = state.arrivals[-1][0] if state.arrivals else 0.0
     if at < window:
-        return 0.0
+        return rate_of_late(state, window)
     pairs = [pair for pair in pairwise(state.arrivals) if pair[1][0] > at - window]
     return min([count / max(when - before, 1.0) for (before, _), (when, count) in pairs], default=0.0)
 
@@ -126,32 +147,36 @@ def _missing(view: FleetView, before: FleetState, crew: Crew) -> Mapping[str, da
 
 
 def _services(before: Sequence[ServiceTime], finished: Sequence[Finished], every: timedelta) -> tuple[ServiceTime, ...]:
-    known = {each.type: each for each in before}
+    known, seen = {each.type: each for each in before}, defaultdict[str, list[float]](list)
     for each in finished:
         if each.ok:
-            known[each.type] = _learnt(known.get(each.type), each, every)
+            seen[each.type].append(each.took.total_seconds())
+    known |= {kind: _learnt(known.get(kind), kind, took, every.total_seconds()) for kind, took in seen.items()}
     latest = sorted(known.values(), key=lambda each: (-each.count, each.type))
     return tuple(sorted(latest[:TYPES], key=lambda each: each.type))
 
 
-def _learnt(known: ServiceTime | None, one: Finished, every: timedelta) -> ServiceTime:
-    """What is known with one attempt more.
+def _learnt(known: ServiceTime | None, kind: str, took: Sequence[float], every: float) -> ServiceTime:
+    """What is known with the attempts of one beat more. All of them count alike: the short ones merely ended first.
 
-    Attempts are seen when a beat finds them running, so one shorter than the time between beats is seen as seldom as it is
-    short, and counts for as many.
+    Attempts are seen when a beat finds them running, so attempts shorter than the time between beats are under-sampled: each
+    is weighted by the inverse of its duration.
     """
-    took = one.took.total_seconds()
-    weight = max(every.total_seconds() / max(took, 0.001), 1.0)
+    weights = [max(every / max(each, 0.001), 1.0) for each in took]
+    weight = sum(weights)
+    mean = sum(each * one for each, one in zip(took, weights, strict=True)) / weight
+    variance = sum((each - mean) ** 2 * one for each, one in zip(took, weights, strict=True)) / weight
+    longest = timedelta(seconds=max(took))
     if known is None:
-        return ServiceTime(type=one.type, count=weight, mean=one.took, longest=one.took)
-    share, mean = weight / (known.count + weight), known.mean.total_seconds()
-    least = FADE * max(every / max(known.mean, timedelta(milliseconds=1)), 1.0)
+        return ServiceTime(type=kind, count=weight, mean=timedelta(seconds=mean), longest=longest, variance=variance)
+    share, before = weight / (known.count + weight), known.mean.total_seconds()
+    most = FADE * max(every / max(before, 0.001), 1.0)
     return ServiceTime(
-        type=one.type,
-        count=min(known.count + weight, least),
-        mean=known.mean + (one.took - known.mean) * share,
-        longest=max(known.longest * 0.999, one.took),
-        variance=(1 - share) * (known.variance + share * (took - mean) ** 2),
+        type=kind,
+        count=min(known.count + weight, most),
+        mean=timedelta(seconds=before + (mean - before) * share),
+        longest=max(known.longest * 0.999, longest),
+        variance=(1 - share) * (known.variance + share * (mean - before) ** 2) + share * variance,
     )
 
 

@@ -15,7 +15,7 @@ ENOUGH = 6  #: gaps from which it is learnt how long keeping pays
 RECENT = 0.2  #: how much one use counts for the mean of a band's uses
 FORGOTTEN = 6 * 3600.0  #: seconds after which a level that nobody has or needs is no longer followed
 WAITING = 1.0  #: worker-seconds that a second of a job's waiting is worth
-CHOICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  #: how long to keep, in spawn lags
+CHOICES = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0)  #: how long to keep a worker, in restarts' worth
 
 Levels = tuple[tuple[bool, float], ...]
 Spans = tuple[tuple[int, float], ...]
@@ -38,7 +38,7 @@ class Pace:
 
     @property
     def reach(self) -> float:
-        """From a job's coming to the readiness of a worker asked for it, at the longest."""
+        """From a job's coming to the readiness of a worker asked for it, at the longest; also what a restart is worth."""
         return self.lag + self.every
 
 
@@ -66,14 +66,11 @@ def _mixed(mean: float | None, one: float) -> float:
 
 
 def worth(state: FleetState, at: float, needed: int, here: int, pace: Pace) -> tuple[Level, ...]:
-    """The levels beyond those needed: for how long each was not, and for how long having it pays.
-
-    One that is not here is worth starting only by what was learnt, and if it would be kept for longer than it takes to come.
-    """
+    """The levels of workers that are here beyond those needed: for how long each was not, and for how long having it pays."""
     keeping = _Keeping(pace, state)
     return tuple(
-        Level(idle=0.0 if is_needed else at - since, keep=keeping.keep(n, 0.0 if is_needed else at - since, is_here=n < here))
-        for n, (is_needed, since) in enumerate(state.levels[needed:], needed)
+        Level(idle=0.0 if is_needed else at - since, keep=keeping.keep(n, 0.0 if is_needed else at - since))
+        for n, (is_needed, since) in enumerate(state.levels[needed:here], needed)
     )
 
 
@@ -88,20 +85,22 @@ class _Keeping:
             self._gaps[band].append(seconds)
         self._known: dict[tuple[int, float], float] = {}
 
-    def keep(self, level: int, idle: float, *, is_here: bool) -> float:
-        """For how long to have a worker that is not needed; before enough is known, until that cost what losing it would."""
+    def keep(self, level: int, idle: float) -> float:
+        """For how long to have a worker that is not needed: a restart's worth at least.
+
+        Before enough gaps are known it is kept until that has cost as much as losing it would (ski rental).
+        """
         again, gaps = self.again(level), self._gaps[BANDS[level]][-SEEN:]
         aged = idle if idle > self._pace.lag else 0.0
         if len(gaps) + (aged > 0) < ENOUGH:
-            return again if is_here else 0.0
+            return again
         key = BANDS[level], aged
         if key not in self._known:
-            self._known[key] = least(self._pace.lag, [*gaps, aged] if aged else gaps, again)
-        learnt = self._known[key]
-        return learnt if is_here or learnt >= self._pace.lag else 0.0
+            self._known[key] = least(self._pace.reach, [*gaps, aged] if aged else gaps, again)
+        return self._known[key]
 
     def again(self, level: int) -> float:
-        """What not having it costs when it is needed, in worker-seconds: jobs that wait, and perhaps a start.
+        """What not having it costs when it is needed, in worker-seconds: jobs that wait, perhaps a start; a restart at least.
 
         The first worker's job waits for a start. Without a further one jobs wait until one of the others is free, the longer
         and the more of them, the longer so many are needed; a start helps after its time. The less they wait, the less likely
@@ -112,13 +111,21 @@ class _Keeping:
         used = min(self._uses.get(BANDS[level], service), reach)
         wait = reach if level == 0 else min(reach, max(used, service) / level)
         jobs = max(1.0, used / max(self._pace.service or reach, 0.001))
-        return WAITING * wait * jobs + self._pace.lag * wait / reach
+        return max(WAITING * wait * jobs + self._pace.lag * wait / reach, reach)
 
 
-def least(lag: float, gaps: Sequence[float], again: float) -> float:
-    """For how long to keep a worker, by what would have cost least in these gaps."""
-    return min((choice * lag for choice in CHOICES), key=lambda keep: (_cost(keep, gaps, again), keep))
+def least(restart: float, gaps: Sequence[float], again: float) -> float:
+    """For how long to keep a worker, by what would have cost least in these gaps.
+
+    Only times count that would have cost no more than twice the best in hindsight, in these gaps and in any gap that comes
+    next. The cost of losing the worker is always such a time.
+    """
+    best = sum([min(gap, again) for gap in gaps])
+    costs = {keep: cost_of_keeping(keep, gaps, again) for keep in (again, *(choice * restart for choice in CHOICES))}
+    safe = [keep for keep, cost in costs.items() if cost + keep + again <= 2 * (best + min(keep, again))]
+    return min(safe, key=lambda keep: (costs[keep], keep), default=again)
 
 
-def _cost(keep: float, gaps: Sequence[float], again: float) -> float:
+def cost_of_keeping(keep: float, gaps: Sequence[float], again: float) -> float:
+    """Worker-seconds: the gap if the worker is kept throughout, else the time it was kept and what losing it costs."""
     return sum([gap if gap <= keep else keep + again for gap in gaps])

@@ -9,6 +9,7 @@ from drumbeat.core.recovery import next_number
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide.crew import Crew, has_queue, unstarted
 from drumbeat.fleet.decide.guard import Guarded
+from drumbeat.fleet.decide.knowledge import restart
 from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, PolicyName, Spawn
 from drumbeat.fleet.money import by_paid_time, granule_left, tariff
 
@@ -58,7 +59,7 @@ def _first_number(view: FleetView, crew: Crew) -> int:
 
 def _free_slots(view: FleetView, crew: Crew, count: int, desired: int) -> list[int]:
     taken = {worker.slot for worker in crew.staying} | {worker.slot for worker in crew.exempt}
-    most = desired if not has_queue(view) else len(taken) + count
+    most = desired + len(crew.exempt) if not has_queue(view) else len(taken) + count
     first = len(taken) if max(taken, default=-1) < len(taken) else 0  # nobody has left: only those above are free
     return [*islice(filterfalse(taken.__contains__, range(first, most)), count)]
 
@@ -105,14 +106,30 @@ def _surplus(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Wo
     above = len(crew.staying) > guarded.bound
     limit, unpaid = idle_limit(view, above=above), len(crew.staying) - len(crew.starting) - guarded.paid
     for worker in sorted(crew.starting, key=_newest(view.now)):
-        if above or view.now - (worker.created_at or view.now) >= view.policy.spawning_grace:
+        if above or _may_be_given_up(view, worker):
             yield worker, "it is not ready and no longer needed"
-    for n, worker in enumerate(sorted(crew.idle, key=by_paid_time(view))[: _spare(view, crew, guarded, above=above)]):
+    spare = _spare(view, crew, guarded, above=above)
+    for n, worker in enumerate(sorted(_tried(view, crew.idle, above=above), key=by_paid_time(view))[:spare]):
         idle = view.now - guarded.state.idle_since.get(worker.worker_id, view.now)
         if n < unpaid or (idle >= limit and (above or _paid_time_ends(view, worker))):
             yield worker, f"idle for {idle.total_seconds():.0f} s"
     if above:
         yield from _even_busy(view, crew, guarded)
+
+
+def _may_be_given_up(view: FleetView, worker: Worker) -> bool:
+    """Whether a starting worker may leave: after its grace; and where each is weighed, only if it takes far too long."""
+    age = view.now - (worker.created_at or view.now)
+    weighed = view.policy.policy is PolicyName.LAG_AWARE
+    return age >= max(view.policy.spawning_grace, 2 * restart(view) if weighed else timedelta())
+
+
+def _tried(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[Worker]:
+    """The idle workers; where each is weighed, only those that have been ready for a restart's worth."""
+    if above or view.policy.policy is not PolicyName.LAG_AWARE:
+        return idle
+    since = view.now - restart(view)
+    return [worker for worker in idle if worker.ready_at is None or worker.ready_at <= since]
 
 
 def _even_busy(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Worker, str]]:

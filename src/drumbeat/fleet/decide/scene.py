@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from drumbeat.core.worker import Worker
 from drumbeat.fleet.decide.crew import Crew
-from drumbeat.fleet.decide.knowledge import mean_service, needed_now, rate_of_late, service_variance, spawn_lag, sure_rate
+from drumbeat.fleet.decide.knowledge import needed_now, rate_of_late, service_time, service_variance, spawn_lag, sure_rate
 from drumbeat.fleet.decide.levels import Pace, worth
 from drumbeat.fleet.model import FleetState, FleetView, PolicyName, Queue
 from drumbeat.fleet.policies import Scene
@@ -25,7 +25,7 @@ def scene(view: FleetView, crew: Crew, state: FleetState) -> Scene:
 def _foreseen(view: FleetView, crew: Crew, state: FleetState, seen: Scene) -> Scene:
     """The same with what a policy needs that looks ahead."""
     lag, every = spawn_lag(view), view.policy.every.total_seconds()
-    service = mean_service(state.services, seen.queue.types)
+    service = service_time(view, state.services)
     pace = Pace(lag=lag.total_seconds(), every=every, service=service)
     needed, at = needed_now(view, crew), state.arrivals[-1][0] if state.arrivals else 0.0
     known = replace(state, gaps=view.state.gaps, uses=view.state.uses) if view.state else state

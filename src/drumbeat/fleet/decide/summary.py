@@ -39,15 +39,22 @@ def summary(view: FleetView, crew: Crew, verdict: Verdict, actions: Sequence[Act
         "limits": plain(verdict.limits),
         "state": plain(state),
     }
-    if found := alarms(view, actions):
+    if found := alarms(view, state):
         told["alarms"] = found
+    if view.unlisted is not None:
+        told["provider_error"] = view.unlisted
     if view.provider.price_per_hour or view.policy.price_per_hour:
         told["spend"] = {"burn_per_hour": burn(view.workers, tariff(view.policy, view.provider)), **plain(view.spent)}
     return told
 
 
 def _by_status(view: FleetView) -> dict[str, int]:
+    """Workers by status. A worker that was told to leave counts as draining, though its row may not say so yet."""
     found = Counter([worker.status for worker in view.workers])
+    for worker in view.workers:
+        if worker.drain_deadline is not None and worker.is_terminating:
+            found[worker.status] -= 1
+            found[WorkerStatus.DRAINING] += 1
     return {status.value: found[status] for status in WorkerStatus}
 
 
@@ -83,9 +90,9 @@ def _status(view: FleetView, by: dict[str, int]) -> dict[str, int]:
 
 def why_nothing(view: FleetView, crew: Crew, verdict: Verdict) -> str:
     """Why a beat did nothing."""
-    draining = f", {len(crew.living) - len(crew.staying)} are draining" if len(crew.staying) < len(crew.living) else ""
+    leaving = sum(worker.is_terminating for worker in crew.living)
     wanted = view.policy.workers if not has_queue(view) else verdict.desired
-    here = f"{len(crew.staying)} of {wanted} workers are here{draining}"
+    here = f"{len(crew.staying)} of {wanted} workers are here" + (f", {leaving} terminating" if leaving else "")
     if view.is_paused:
         return f"paused until {view.paused_until:%Y-%m-%d %H:%M:%S}: {here}"
     bound = "".join(f"; {limit.name}: {limit.reason}" for limit in verdict.limits)

@@ -121,4 +121,23 @@ class Warn:
     reason: str
 
 
-Action = Recovery | NoteInstance | Spawn | SetTarget | AskToDrain | Fail | ReleaseJobs | ExpireJobs | ExpandVolume | Warn
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetRefusals:
+    """Have the provider asked again for what it refused, as a person wished."""
+
+    reason: str
+
+
+Action = (
+    Recovery
+    | ForgetRefusals
+    | NoteInstance
+    | Spawn
+    | SetTarget
+    | AskToDrain
+    | Fail
+    | ReleaseJobs
+    | ExpireJobs
+    | ExpandVolume
+    | Warn
+)

@@ -21,6 +21,7 @@ NEVER_ZERO = (
     "startup_grace",
     "installing_timeout",
     "stuck_timeout",
+    "expected_service",
     "ready_not_claiming_timeout",
     "gpu_not_detected_timeout",
     "gpu_stale_timeout",

@@ -47,6 +47,7 @@ class FleetPolicy:
     keep_idle: int = 0  #: warm buffer beyond the busy ones
     concurrency: int = 1  #: jobs one worker holds at once
     headroom: float = 1.0  #: factor on the queued work
+    expected_service: timedelta | None = None  #: how long a job is expected to take; used until one was seen to end
     wait_slo: timedelta | None = None  #: scale up when the oldest ready job has waited longer
     schedules: tuple[Schedule, ...] = ()  #: other bounds at certain hours; only in files
 
@@ -102,7 +103,9 @@ class FleetPolicy:
             check_bounds(each.name, getattr(self, each.name))
         check_provider_name(self.provider)
         if self.min_workers > self.max_workers:
-            raise InvalidSettings(f"expected min_workers ≤ max_workers, got {self.min_workers} and {self.max_workers}")
+            raise InvalidSettings(
+                f"expected min_workers ≤ max_workers, got {self.min_workers} and {self.max_workers}; set both"
+            )
         most = max([self.max_workers, *(each.max_workers or 0 for each in self.schedules)])
         if any((each.min_workers or 0) > most for each in self.schedules):
             raise InvalidSettings(f"expected a schedule's min_workers ≤ max_workers, which is {most}; set both in the schedule")
@@ -138,8 +141,13 @@ class FleetPolicy:
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> "FleetPolicy":
-        """The policy a pool's row holds; what it does not know is passed over. Raises InvalidSettings."""
-        return cls(**{each.name: _read(each, given[name]) for each in fields(cls) if (name := _json_name(each)) in given})
+        """The policy a pool's row holds; what it does not know is passed over. Raises InvalidSettings.
+
+        A maximum below the usual minimum lowers that minimum, unless a minimum is given too.
+        """
+        told = {each.name: _read(each, given[name]) for each in fields(cls) if (name := _json_name(each)) in given}
+        most, least = told.get("max_workers"), cls.usual_json()["min_workers"]
+        return cls(**({"min_workers": most} if most is not None and 0 <= most < least else {}) | told)
 
     def limits(self, thresholds: Thresholds) -> Thresholds:
         """The pool's thresholds with this policy's own over them, still in order, and none that its workers cannot keep."""

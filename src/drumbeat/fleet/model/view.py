@@ -27,6 +27,7 @@ class Provider:
     billing_granule: timedelta = _SECOND
     usual_start: timedelta = _SECOND  #: the spawn lag until one was measured
     expands_volumes: bool = False
+    asked_with: str = ""  #: tells one key and one set of settings from another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +116,7 @@ class SpawnResult:
     at: datetime
     cause: SpawnCause | None = None  #: None: it was started
     retry_after: timedelta | None = None  #: the provider's own wish
+    error: str | None = None  #: in its own words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +135,8 @@ class BackoffState:
     cause: SpawnCause | None = None
     last_at: datetime | None = None
     until: datetime | None = None
+    error: str | None = None  #: what the provider said last
+    asked_with: str = ""  #: and with which key and settings it was asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,9 @@ class BreakerState:
 
     opened_at: datetime | None = None
     trial: WorkerId | None = None  #: the one worker let through
+    faults: int = 0  #: workers that had failed when it opened
+    starts: int = 0  #: and of how many
+    error: str | None = None  #: who failed last, and how
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +160,7 @@ class FleetState:
     missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers not listed, and since when
     backoff: BackoffState = BackoffState()
     breaker: BreakerState = BreakerState()
+    failed_spawns: int = 0  #: how often the provider failed to start a worker, before the beat that left this
     services: tuple[ServiceTime, ...] = ()
     counted_from: datetime | None = None  #: arrivals are known since then; the seconds below count from there
     arrivals: tuple[tuple[float, int], ...] = ()  #: when a beat was, and how many came since the one before; oldest first
@@ -180,6 +188,7 @@ class LastBeat:
 
     at: datetime
     spawns: tuple[SpawnResult, ...] = ()
+    asked_with: str = ""  #: the key and settings that its provider was asked with
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +205,7 @@ class FleetView:
     instances: tuple[Seen, ...]
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
     instances_partial: bool = False  #: the provider said, or it is known, that the list is not whole
+    unlisted: str | None = None  #: why the provider gave no list
     provider: Provider = Provider()
     last_number: int = -1  #: the highest number of any worker ever; rows of long ago are not in the view
     queue: Queue | None = None  #: None: there is none, or it could not be read
@@ -210,6 +220,7 @@ class FleetView:
     plan: Plan = Plan()
     every: timedelta = timedelta()  #: how often its controller beats, if that says so
     intervals: tuple[timedelta, ...] = ()  #: between the beats of late, up to this one
+    retry_at: datetime | None = None  #: when a person last asked that the provider be tried again
 
     @property
     def is_paused(self) -> bool:
@@ -229,6 +240,7 @@ class FleetView:
             workers=self.workers,
             instances=self.instances,
             partial=self.instances_partial,
+            unlisted=self.unlisted,
             unique_names=self.provider.unique_names,
             provider=self.provider.name,
         )

@@ -1,8 +1,8 @@
 """What will be needed once a worker asked for now is ready: spawn lag, service times and what busy workers free are inputs.
 
-Up: a worker is asked for where a job would otherwise wait longer than that worker takes to come, where jobs that come like this
-would too often wait for long, and where they do. Down: the n-th worker is kept for as long as that is likely to cost less than
-to be without it.
+Up: a worker is asked for where it would find a restart's worth of work that the others do not get to in time, and where jobs
+that come as they do would too often wait for long. Down: the n-th worker is kept for as long as that is likely to cost less
+than to be without it, and for a restart's worth at least.
 """
 
 from math import ceil, exp, floor, sqrt
@@ -13,7 +13,9 @@ from drumbeat.fleet.policies.scene import Opinion, Scene, highest
 
 LATE = 0.05  #: share of the jobs that may wait longer than they should
 PATIENCE = 2.0  #: a job should wait no longer than so many times what it takes
-FIRST = 2  #: workers for the first jobs, of which nothing is known: the sooner it is
+FIRST = 2  #: workers for the first job, of which nothing is known: the sooner it is
+USE = 1.0  #: restarts' worth of work that a worker must find in the backlog to be started for it
+BET = 4  #: workers for any number of jobs of which nothing is known, at most
 _NEARLY = 1e-9
 
 
@@ -29,19 +31,29 @@ def bearable(scene: Scene) -> float:
 
 
 def uncovered(scene: Scene) -> Wish:
-    """Everyone here, and one for each job that would begin later than a new worker could begin it."""
-    horizon, ready = scene.lag + scene.policy.every.total_seconds(), scene.queue.ready
-    going_on = scene.sure * horizon if ready and scene.service else 0.0
+    """Everyone here, and as many as find a restart's worth of work in what would begin later than that."""
+    if scene.service is None:
+        return bet(scene)
+    use, ready = USE * scene.restart, scene.queue.ready
+    horizon = scene.restart + use
+    going_on = scene.sure * horizon if ready else 0.0
     waiting = ready * scene.policy.headroom + scene.coming + going_on
     begun = scene.free * starts(scene, horizon)
     begun += sum([starts(scene, horizon - free) for free in scene.free_in if free <= horizon])
-    missing = ceil((waiting - begun) / (soon(scene) * scene.policy.concurrency) - _NEARLY)
-    least = FIRST if ready and scene.service is None else 0
+    missing = ceil((waiting - begun) / (starts(scene, use) * scene.policy.concurrency) - _NEARLY)
     return Wish(
         rule="lag",
-        workers=max(scene.capacity + missing if missing > 0 else 0, least),
+        workers=scene.capacity + missing if missing > 0 else 0,
         reason=f"{ready} ready and {scene.coming + going_on:.0f} to come; {begun} can begin in {horizon:.0f} s by who is here",
     )
+
+
+def bet(scene: Scene) -> Wish:
+    """A few workers to find out how long jobs take, however many are ready."""
+    known = scene.queue.ready + scene.coming
+    places = min(max(known, FIRST), BET * scene.policy.concurrency) if known else 0
+    reason = f"{known} jobs are ready or due, and nothing tells yet how long they take; {BET} workers at most find out"
+    return Wish(rule="lag", workers=max(ceil(places / scene.policy.concurrency), min(places, FIRST)), reason=reason)
 
 
 def starts(scene: Scene, span: float) -> int:
@@ -82,11 +94,12 @@ def places_for(scene: Scene, wait: float) -> int:
 
 
 def pressure(scene: Scene) -> Wish:
-    """Enough to begin all that is ready in bearable time, once there are some; at most twice those who are here by now."""
+    """Enough to begin all that is ready within a restart's worth, or in bearable time; at most twice the workers ready now."""
     ready, here = scene.queue.ready, scene.busy + scene.idle
-    places = ready * (scene.service or 0.0) / bearable(scene)
+    span = max(bearable(scene), USE * scene.restart)
+    places = ready * (scene.service or 0.0) / span
     workers = min(ceil(places / scene.policy.concurrency), 2 * here)
-    return Wish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready, to begin in {bearable(scene):.0f} s")
+    return Wish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready, to begin in {span:.0f} s")
 
 
 def in_use(scene: Scene) -> Wish:

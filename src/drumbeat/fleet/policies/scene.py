@@ -9,7 +9,7 @@ from drumbeat.fleet.model import FleetPolicy, Queue, Wish
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """The n-th worker of the pool, whoever that is, and whether it is here or not: for how long so many were not needed."""
+    """How long the pool has not needed its n-th worker, and how long that one is worth having."""
 
     idle: float  #: seconds since so many were last needed
     keep: float  #: seconds for which having it is cheaper than not
@@ -39,6 +39,11 @@ class Scene:
     @property
     def capacity(self) -> int:
         return self.busy + self.idle + self.starting
+
+    @property
+    def restart(self) -> float:
+        """What a restart is worth, in seconds: a worker is paid for while it starts, and one beat longer than it is wanted."""
+        return self.lag + self.policy.every.total_seconds()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,8 +54,9 @@ def simulate(
     every: float = 30.0,
     concurrency: int = 1,
     sleeps: bool = True,
+    skip: int = 0,
 ) -> Outcome:
-    """Run a load under a controller that beats every so many seconds.
+    """Run a load under a controller that beats every so many seconds. The first ``skip`` jobs are run and not counted.
 
     With ``sleeps``, beats are left out while there is no worker and no job, once a beat there did nothing: the next would do
     nothing either. Raises InvalidInput when jobs are left that nobody will ever serve, or it would take too many beats.
@@ -71,7 +72,7 @@ def simulate(
         record.add(world)
         due = _next_beat(world, due, orders, sleeps=sleeps)
         world.advance(due)
-    return _outcome(world, name, record.course())
+    return _outcome(world, name, record.course(), skip)
 
 
 def _check_length(load: Load, around: Surroundings, every: float, *, sleeps: bool) -> None:
@@ -97,13 +98,14 @@ def _next_beat(world: World, due: float, orders: Orders, *, sleeps: bool) -> flo
     return due
 
 
-def _outcome(world: World, name: str, course: Course) -> Outcome:
-    around, waits = world.around, sorted(world.waits)
-    lag, granule = around.spawn_lag.total_seconds(), around.granule.total_seconds()
-    paid, oracle = world.paid(world.now), oracle_seconds(world.load, lag, granule, world.concurrency)
+def _outcome(world: World, name: str, whole: Course, skip: int) -> Outcome:
+    around, waits, since = world.around, sorted(world.waits[skip:]), world.load.arrivals[skip]
+    lag, course = around.spawn_lag.total_seconds(), whole.since(since) if skip else whole
+    paid, oracle = world.paid(world.now) - (world.paid(since) if skip else 0.0), _oracle(world, skip)
+    started = [each for each in world.everyone if each.created >= since]
     return Outcome(
         policy=name,
-        jobs=len(world.load),
+        jobs=len(waits),
         spawn_lag_s=lag,
         worker_hours=paid / HOUR,
         oracle_hours=oracle / HOUR,
@@ -112,15 +114,22 @@ def _outcome(world: World, name: str, course: Course) -> Outcome:
         wait_p95_s=percentile(waits, 0.95),
         wait_p99_s=percentile(waits, 0.99),
         wait_mean_s=sum(waits) / len(waits),
-        spawns=len(world.everyone),
-        flaps=flaps(world.turns, max(2 * lag, 2 * world.every)),
-        short_lives=sum(1 for each in world.gone if (each.ended or 0.0) - each.created < 2 * lag),
+        spawns=len(started),
+        flaps=flaps([turn for turn in world.turns if turn[0] >= since], max(2 * lag, 2 * world.every)),
+        short_lives=sum(1 for each in started if each.ended is not None and each.ended - each.created < 2 * lag),
         most_workers=max(course.workers, default=0),
         beats=len(course.at),
-        hours=(world.now - world.load.arrivals[0]) / HOUR,
+        hours=(world.now - since) / HOUR,
         cost=paid / HOUR * around.price_per_hour,
         course=course,
     )
+
+
+def _oracle(world: World, skip: int) -> float:
+    """What the oracle pays for the jobs that count, beyond what it has paid for those before them."""
+    load, lag, granule = world.load, world.around.spawn_lag.total_seconds(), world.around.granule.total_seconds()
+    before = oracle_seconds(load.first(skip), lag, granule, world.concurrency) if skip else 0.0
+    return oracle_seconds(load, lag, granule, world.concurrency) - before
 
 
 def flaps(turns: Sequence[tuple[float, int]], window: float) -> int:

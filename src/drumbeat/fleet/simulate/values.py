@@ -1,5 +1,6 @@
 """What a simulation is given and what it comes to."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -33,6 +34,17 @@ class Load:
 
     def __len__(self) -> int:
         return len(self.arrivals)
+
+    def first(self, count: int) -> "Load":
+        """The jobs that come first."""
+        return Load(arrivals=self.arrivals[:count], durations=self.durations[:count])
+
+    def twice(self) -> "Load":
+        """The same jobs two times: they come again once the last would have ended. Raises InvalidInput if that is too long."""
+        began = self.arrivals[0]
+        again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began
+        arrivals = [at - began for at in self.arrivals]
+        return Load(arrivals=[*arrivals, *(at + again for at in arrivals)], durations=[*self.durations, *self.durations])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +82,11 @@ class Course:
     workers: Sequence[int] = ()
     busy: Sequence[int] = ()
     queued: Sequence[int] = ()
+
+    def since(self, moment: float) -> "Course":
+        """The beats from a moment on."""
+        n = bisect_left(self.at, moment)
+        return Course(at=self.at[n:], workers=self.workers[n:], busy=self.busy[n:], queued=self.queued[n:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ class World:
         self.queue: deque[int] = deque()
         self.machines: dict[str, Machine] = {}  #: all that are there
         self.gone: list[Machine] = []
-        self.waits: list[float] = []
+        self.waits: list[float] = []  #: of each job, in the order of their arrival, as they are served in this order
         self.arrived: Counter[int] = Counter()  #: since the last beat, by the minute
         self.finished: list[tuple[str, float, float]] = []  #: worker, duration, end; since the last beat
         self.turns: list[tuple[float, int]] = []  #: beats that scaled, and in which direction
@@ -101,8 +101,6 @@ class World:
             self._finish(machine, job)
         elif not machine.leaving:
             self._free.append(machine)
-        if machine.leaving and not machine.jobs:
-            self.end(machine)
         self._serve()
 
     def _finish(self, machine: Machine, job: int) -> None:
@@ -128,7 +126,9 @@ class World:
         heappush(self._events, (when, self._count, machine, job))
 
     def obey(self, orders: Orders) -> None:
-        """Start and send away. One that is not ready hears of it when it would be, or is ended at the next beat."""
+        """Start and send away, and end the workers that an earlier beat sent away and that hold nothing any more."""
+        for machine in [each for each in self.machines.values() if each.leaving and not each.jobs]:
+            self.end(machine)
         for name, slot in orders.spawn:
             self._start(name, slot)
         for name in orders.drain:
@@ -146,19 +146,16 @@ class World:
         machine.leaving = True
         if machine in self._free:
             self._free.remove(machine)
-        if not machine.is_ready(self.now):
-            self._at(min(machine.ready, self.now + self.every), machine, -1)
-        elif not machine.jobs:
-            self.end(machine)
 
     def end(self, machine: Machine) -> None:
         machine.ended = self.now
         self.gone.append(self.machines.pop(machine.name))
 
-    def paid(self, now: float) -> float:
-        """Worker-seconds paid for until now, each worker's rounded up to the granule."""
+    def paid(self, until: float) -> float:
+        """Worker-seconds paid for until a moment, each worker's rounded up to the granule."""
         granule = self.around.granule.total_seconds()
-        lives = [(each.ended if each.ended is not None else now) - each.created for each in self.everyone]
+        begun = [each for each in self.everyone if each.created <= until]
+        lives = [min(inf if each.ended is None else each.ended, until) - each.created for each in begun]
         return sum(granule * max(ceil(life / granule - 1e-9), 1) for life in lives)
 
     @property

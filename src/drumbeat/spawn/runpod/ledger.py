@@ -26,10 +26,13 @@ R = TypeVar("R", bound=msgspec.Struct)
 
 
 class Ledger(Generic[R]):
-    """A file of records of one kind, shared by the processes of one folder that ask for the same pods."""
+    """A file of records of one kind, shared by the processes of one folder that ask for the same pods in the same way."""
 
-    def __init__(self, folder: Path, name: str, kind: type[R], settings: RunPodSettings, clock: Clock) -> None:
-        account = hashlib.sha256(f"{settings.base_url} {settings.prefix}".encode()).hexdigest()[:16]
+    def __init__(
+        self, folder: Path, name: str, kind: type[R], settings: RunPodSettings, clock: Clock, asked_with: str = ""
+    ) -> None:
+        """``asked_with``: what was refused to another key, or by other settings, does not count."""
+        account = hashlib.sha256(f"{settings.base_url} {settings.prefix} {asked_with}".encode()).hexdigest()[:16]
         self._path = folder / "runpod" / f"{name}-{account}.json"
         self._decoder = msgspec.json.Decoder(list[kind])  # type: ignore[valid-type]
         self._clock = clock

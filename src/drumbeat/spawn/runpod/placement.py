@@ -166,6 +166,12 @@ class Refusals:
         if self._ledger is not None:
             self._ledger.write([_written(self._ledger, *kept) for kept in self._until.items() if kept[1][0] > now])
 
+    def forget(self) -> None:
+        """Whatever was refused may be asked for again."""
+        self._until = {}
+        if self._ledger is not None:
+            self._ledger.write([])
+
     def open(self, wanted: Sequence[Place], now: timedelta) -> Sequence[Place]:
         """Those of the places that have not refused of late."""
         self._until = {place: kept for place, kept in self._until.items() if kept[0] > now}
@@ -238,14 +244,14 @@ class Patience:
         self._ledger.write([Failed(pool_id=pool_id, at=self._ledger.moment(at)) for at, pool_id in sorted(late)])
 
 
-def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | None) -> Refusals:
-    """With what earlier processes of this folder were refused, if there is one."""
-    ledger = Ledger(folder, "refused", Refused, settings, clock) if folder else None
+def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Refusals:
+    """With what earlier processes of this folder were refused when they asked with the same key and settings."""
+    ledger = Ledger(folder, "refused", Refused, settings, clock, asked_with) if folder else None
     return Refusals(settings.refused_for, clock.elapsed(), ledger)
 
 
-def remembered_patience(settings: RunPodSettings, clock: Clock, folder: Path | None) -> Patience:
-    ledger = Ledger(folder, "failed", Failed, settings, clock) if folder else None
+def remembered_patience(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Patience:
+    ledger = Ledger(folder, "failed", Failed, settings, clock, asked_with) if folder else None
     return Patience(settings.tries_per_spawn, settings.refused_for, clock.elapsed(), ledger)
 
 

@@ -1,5 +1,6 @@
 """What pods to rent, where, and for how much at most. The API key is no setting: it stays in the environment."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
@@ -144,6 +145,11 @@ def _read(variable: str, text: str, kind: Callable[[str], Any]) -> Any:
     except ValueError as exc:
         wanted = _WANTED.get(kind, f"a number ({kind.__name__})")
         raise InvalidSettings(f"expected {wanted} in {variable}, got {text!r}") from exc
+
+
+def fingerprint(key: str, settings: RunPodSettings) -> str:
+    """Tells one key and one set of settings from another, and gives neither away."""
+    return hashlib.sha256(f"{key} {settings!r}".encode()).hexdigest()[:12]
 
 
 def api_key(variables: Mapping[str, str]) -> str:

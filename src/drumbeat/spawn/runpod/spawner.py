@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ from drumbeat.spawn.runpod.client import NoAnswer, RunPodClient, Transport
 from drumbeat.spawn.runpod.market import Market
 from drumbeat.spawn.runpod.placement import Place, Refusal, remembered_patience, remembered_refusals, verdict
 from drumbeat.spawn.runpod.pods import SURPLUS, Pod, creation, instance, surplus_id
-from drumbeat.spawn.runpod.settings import RunPodSettings, api_key
+from drumbeat.spawn.runpod.settings import RunPodSettings, api_key, fingerprint
 from drumbeat.spawn.runpod.watch import Found, Watch
 from drumbeat.spawn.tagged import Name
 from drumbeat.spawn.volumes import check_seen
@@ -58,11 +58,13 @@ class RunPodSpawner:
         self._settings = settings
         self._environment = dict(environment)
         self._clock = clock or SystemClock()
-        self._client = RunPodClient(api_key(os.environ if variables is None else variables), settings, self._clock, transport)
+        key = api_key(os.environ if variables is None else variables)
+        self._asked_with = fingerprint(key, settings)
+        self._client = RunPodClient(key, settings, self._clock, transport)
         self._watch = Watch(self._client, settings, self._clock)
         self._market = Market(self._client, settings, self._clock)
-        self._refusals = remembered_refusals(settings, self._clock, state_dir)
-        self._patience = remembered_patience(settings, self._clock, state_dir)
+        self._refusals = remembered_refusals(settings, self._clock, state_dir, self._asked_with)
+        self._patience = remembered_patience(settings, self._clock, state_dir, self._asked_with)
         self._unresolved: dict[Name, timedelta] = {}  #: creations without an answer, and until when they may turn up
         self._locks: WeakValueDictionary[Name, asyncio.Lock] = WeakValueDictionary()
         self._is_open = False
@@ -79,6 +81,7 @@ class RunPodSpawner:
             usual_start=self._settings.usual_start,
             settle=self._settings.settle,
             expands_volumes=self._settings.network_volume_id is not None,
+            asked_with=self._asked_with,
         )
 
     async def spawn(self, order: Order) -> Instance:
@@ -97,6 +100,12 @@ class RunPodSpawner:
         known = self._watch.known(lambda name: name[0] == pool_id)
         names = sorted({*found, *known})
         return [one for name in names for one in self._instances(name, found.get(name), known.get(name))]
+
+    async def pools(self) -> Set[PoolId]:
+        """Of the pods with this prefix; another store may have the same one."""
+        self._check_open()
+        found = await self._watch.look(lambda name: True)
+        return {name[0] for name, pods in found.items() if pods.keeper is not None or pods.surplus}
 
     async def drain(self, pool_id: PoolId, worker_id: WorkerId) -> None:
         """RunPod stops the pod's container: SIGTERM, and after a short grace of its own SIGKILL.
@@ -125,6 +134,11 @@ class RunPodSpawner:
         found = await self._client.volume(volume)
         check_seen(volume, found.size, seen_gb)
         return found.size if found.size >= to_gb else (await self._client.resize(volume, to_gb)).size
+
+    def forget_refusals(self, pool_id: PoolId) -> None:
+        """Every place is asked again, and the pool's failed creations no longer count."""
+        self._refusals.forget()
+        self._patience.succeeded(pool_id)
 
     async def __aenter__(self) -> Self:
         self._is_open = True

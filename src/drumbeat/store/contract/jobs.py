@@ -6,14 +6,15 @@ import pytest
 
 from drumbeat.core.errors import NotFound
 from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, Given, new_pool, unique
+from drumbeat.store.contract.counting import CountsContract
+from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, new_pool, unique
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
 from drumbeat.store.interface import Store
 
 
-class JobsContract(Given):
+class JobsContract(CountsContract):
     @pytest.mark.parametrize("job_id", ["j999999999999", "nobody-pushed"])
     async def test_a_job_that_is_not_there_is_said(self, store: Store, job_id: str) -> None:
         with pytest.raises(NotFound, match=job_id):
@@ -171,6 +172,39 @@ class JobsContract(Given):
 
         assert dict(await store.jobs.demand(pool.pool_id, most=3)) == {"": 3, "gpu": 3}
 
+    async def test_demand_counts_jobs_of_the_types_asked_for(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, *range(15), type='odd, "type"')
+        await pushed(store, pool, 1, 2, type="handled", capability="gpu")
+        await pushed(store, pool, *range(30), type="other", group="g", group_limit=40)
+        await pushed(store, pool, *range(3), type="handled", group="g", group_limit=40)
+        await pushed(store, pool, 1, type="late", delay=MINUTE)
+        await pushed(store, pool, 1)
+
+        async def demand(*types: str) -> dict[str, int]:
+            return dict(await store.jobs.demand(pool.pool_id, 2, types))
+
+        assert (await demand("handled"), await demand('odd, "type"'), await demand("")) == (
+            {"": 2, "gpu": 2},
+            {"": 2},
+            {"": 1},
+        )
+        assert (await demand("late"), await demand("none"), await demand()) == ({}, {}, {"": 2, "gpu": 2})
+        await elapse(2 * MINUTE)
+        assert await demand("late", "none") == {"": 1}
+
+    async def test_ready_jobs_are_counted_by_type(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, *range(5), type="a")
+        await pushed(store, pool, 1, 2, group="g", group_limit=1, capability="gpu", type="b")
+        await pushed(store, pool, 3, type="late", delay=MINUTE)
+        await pushed(store, pool, 4, priority=-1)
+        assert dict(await store.jobs.by_type(pool.pool_id)) == {"a": 5, "b": 2, "": 1}
+
+        await claimed(store, pool)
+        await elapse(2 * MINUTE)
+        assert dict(await store.jobs.by_type(pool.pool_id)) == {"a": 4, "b": 2, "": 1, "late": 1}
+        assert (await store.jobs.by_type(pool.pool_id, most=3))["a"] == 3
+        assert dict(await store.jobs.by_type(PoolId(unique("nowhere")))) == {}
+
     async def test_a_pending_job_is_cancelled_at_once(self, store: Store, pool: Pool) -> None:
         ids = [*await pushed(store, pool, 1), *await pushed(store, pool, 2, delay=MINUTE)]
 
@@ -230,6 +264,38 @@ class JobsContract(Given):
         again = await store.jobs.get(poisoned.job_id)
         assert (again.status, again.failures, again.crashes, again.finished_at) == (JobStatus.PENDING, 0, 0, None)
         assert {job.payload for job in await store.queue.claim(claiming(pool, limit=9))} == {1, 2}
+
+    async def test_how_long_until_a_job_comes_due(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        plain, able = claiming(pool), claiming(pool, types=("t",), capabilities=("gpu",))
+        assert (await store.jobs.due_in(plain), await store.jobs.due_in(able)) == (None, None)
+        await pushed(store, pool, *range(105), delay=10 * MINUTE)
+        await pushed(store, pool, 1, delay=30 * MINUTE, type="t", capability="gpu")
+
+        soon, later = await store.jobs.due_in(plain), await store.jobs.due_in(able)
+
+        assert soon is not None
+        assert later is not None
+        assert (9 * MINUTE < soon <= 10 * MINUTE, 29 * MINUTE < later <= 30 * MINUTE) == (True, True)
+        await elapse(11 * MINUTE)
+        assert await store.jobs.due_in(plain) == timedelta()
+        await store.queue.claim(claiming(pool, limit=105))
+        assert await store.jobs.due_in(plain) is None
+        await elapse(20 * MINUTE)
+        assert (await store.jobs.due_in(able), await store.jobs.due_in(plain)) == (timedelta(), None)
+
+    async def test_a_requeued_job_keeps_the_delay_it_was_pushed_with(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        later, failed_once = *await pushed(store, pool, 1, delay=10 * MINUTE), *await pushed(store, pool, 2)
+        await failed(store, pool, retry_in=30 * MINUTE)
+        due = (await store.jobs.get(later)).not_before
+        await store.jobs.cancel([later, failed_once])
+
+        assert {*await store.jobs.requeue(pool.pool_id, [later, failed_once])} == {later, failed_once}
+
+        assert ((await store.jobs.get(later)).not_before, (await store.jobs.counts(pool.pool_id)).delayed) == (due, 1)
+        assert (await claimed(store, pool)).job_id == failed_once
+        assert [*await store.queue.claim(claiming(pool))] == []
+        await elapse(11 * MINUTE)
+        assert (await claimed(store, pool)).job_id == later
 
     async def test_jobs_of_other_pools_and_done_ones_are_not_requeued(self, store: Store, pool: Pool) -> None:
         other = await store.pools.create(new_pool())

@@ -57,6 +57,18 @@ class LeasesContract(Given):
         lease = await taken(store, name, "b")
         assert (lease.owner, lease.epoch) == ("b", 2)
 
+    async def test_whoever_waits_knows_when_a_lease_runs_out(self, store: Store, lease: Lease, elapse: Elapse) -> None:
+        """So that a leader that died is followed at that moment, and not a beat later."""
+        found = await store.leases.find(lease.name)
+        assert found is not None
+        left = found.expires_at - await store.now()
+
+        await elapse(left - MINUTE)
+        assert await store.leases.acquire(lease.name, "b", MINUTE) is None
+        await elapse(MINUTE)
+
+        assert (await taken(store, lease.name, "b", MINUTE)).owner == "b"
+
     async def test_renewing_keeps_a_lease_for_so_long_from_now(self, store: Store, lease: Lease) -> None:
         before = await store.now()
 

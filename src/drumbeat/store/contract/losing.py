@@ -1,11 +1,13 @@
 """What every store must do with jobs whose worker is lost: who is charged, who is tried alone, who is poisoned."""
 
+from datetime import timedelta
+
 import pytest
 
 from drumbeat.core.job import Job, JobId, JobStatus, Outcome
 from drumbeat.core.pool import Pool
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.contract.given import MINUTE, W1, W2, Elapse, Given, new_pool
+from drumbeat.store.contract.given import MINUTE, W1, W2, W3, Elapse, Given, new_pool
 from drumbeat.store.contract.given_jobs import EVERY, claimed, claiming, holder, pushed, verdict
 from drumbeat.store.interface import Store
 
@@ -191,6 +193,27 @@ class LossContract(Given):
 
         done = await store.jobs.get(job.job_id)
         assert (settled.stale, done.status, done.crashes, done.attempts) == ((), JobStatus.DONE, 0, 1)
+
+    async def test_how_long_until_a_claim_that_ran_out_can_be_taken_back(
+        self, store: Store, pool: Pool, elapse: Elapse
+    ) -> None:
+        await pushed(store, pool, 1, 2, type="t", capability="gpu")
+        able = claiming(pool, W2, types=("t",), capabilities=("gpu",))
+        late = await claimed(store, pool, capabilities=("gpu",), lease=10 * MINUTE)
+        assert await store.jobs.overdue_in(able) is None
+        await elapse(11 * MINUTE)
+        await claimed(store, pool, W3, capabilities=("gpu",), lease=10 * MINUTE)
+
+        assert await store.jobs.overdue_in(able) == timedelta()
+        others = [claiming(pool, W2), claiming(pool, W2, types=("u",), capabilities=("gpu",))]
+        assert [await store.jobs.overdue_in(other) for other in others] == [None, None]
+
+        await store.queue.expire(EVERY)
+        left = await store.jobs.overdue_in(able)
+        assert left is not None
+        assert timedelta() < left <= 10 * MINUTE
+        await store.queue.renew(holder(pool), [late.token], 10 * MINUTE)
+        assert await store.jobs.overdue_in(able) is None
 
     async def test_no_lease_is_taken_back_before_it_was_extended_however_few_are_looked_at_at_once(
         self, store: Store, pool: Pool, elapse: Elapse

@@ -11,6 +11,7 @@ from drumbeat.core.event import EventType, Scope
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
+from drumbeat.store.contract.counting import EndedWorkersContract
 from drumbeat.store.contract.directions import DrainContract, NoteContract, ReapContract, TargetsContract
 from drumbeat.store.contract.given import (
     AWKWARD,
@@ -316,5 +317,7 @@ class MoveContract(Given):
         assert len(await told(store, pool.pool_id)) == 1
 
 
-class WorkersContract(AddContract, LookContract, MoveContract, TargetsContract, DrainContract, NoteContract, ReapContract):
+class WorkersContract(
+    AddContract, LookContract, MoveContract, TargetsContract, DrainContract, NoteContract, ReapContract, EndedWorkersContract
+):
     """The registry, as a controller sees it."""

@@ -17,6 +17,7 @@ from drumbeat.store.interface.bench import (
 )
 from drumbeat.store.interface.control import (
     BATCH,
+    UNREAPED,
     Change,
     Events,
     Heartbeat,
@@ -34,6 +35,7 @@ from drumbeat.store.interface.store import Store, StoreReport, Traits, Upkeep
 
 __all__ = [
     "BATCH",
+    "UNREAPED",
     "Answers",
     "Beats",
     "Change",

@@ -13,6 +13,7 @@ from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 
 BATCH = 100  #: how many events one read brings at most
+UNREAPED = 1000  #: how many ended workers that are not known to be gone one read brings at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +94,15 @@ class Workers(Protocol):
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
         """The workers of a pool by slot, then age; only those in a live state if asked. With ``gone_since`` those are left out
         whose instance was known to be gone before then: of a pool that lives long, almost all."""
+        ...
+
+    async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
+        """The workers whose instance is not known to be gone: the live ones, and of the ended ones the UNREAPED that ended
+        first; and those that are named. By slot, then age. Its cost does not grow with the workers that are gone."""
+        ...
+
+    async def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
+        """The workers that ended last, the newest first; the cost does not grow with those that ended before."""
         ...
 
     async def move(

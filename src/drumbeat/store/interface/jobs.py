@@ -1,6 +1,6 @@
 """Queues of jobs: claimed atomically, leased with fencing, never lost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -23,6 +23,10 @@ class Claiming:
     alone: bool = False  #: the worker holds nothing else: it may be given one job that must run alone
     capabilities: tuple[str, ...] = ()
     types: tuple[str, ...] = ()  #: only jobs of these types; none named: of every type
+
+    def could_have(self, job_type: str, capability: str | None) -> bool:
+        """Whether a job of this type that needs this capability may be this worker's."""
+        return (not self.types or job_type in self.types) and (not capability or capability in self.capabilities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,12 +144,25 @@ class Jobs(Protocol):
         ...
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        """How the queue stands, each count up to ``most``."""
+        """How the queue stands. Jobs that ended are counted exactly, however many there are; the others up to ``most``."""
         ...
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+    async def ahead(self, job: Job, most: int = 10_000) -> int:
+        """How many ready jobs of its pool would be claimed before this one; the count stops at ``most``."""
+        ...
+
+    async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        """How many jobs of a group with a rate were claimed within this time: what its rate is judged by."""
+        ...
+
+    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
         """Ready jobs by the capability they need ('' for none), each up to ``most``; of a group no more than its limit and its
-        rate have room for now. Jobs of which nobody may claim any more count for nothing."""
+        rate have room for now. Jobs of which nobody may claim any more count for nothing. ``types`` limits it to jobs of these
+        types; none named: every type."""
+        ...
+
+    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        """How many jobs of each type are ready. Of a longer queue only about ``most`` jobs are looked at, the first in line."""
         ...
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
@@ -160,15 +177,33 @@ class Jobs(Protocol):
         """Whether ready jobs of the pool wait for a worker that runs nothing else."""
         ...
 
+    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        """How long until ``expire`` can take back a claim that has run out, among jobs this worker could claim; zero: now.
+
+        None: every claim on such jobs is kept by its holder. One that ran out and was renewed since is.
+        """
+        ...
+
+    async def due_in(self, claiming: Claiming) -> timedelta | None:
+        """How long until a pending job that this worker could claim comes due; zero: one is ready. None: none is pending."""
+        ...
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         """Poisoned and cancelled jobs are pending again, with their failures, crashes and suspicions forgotten; None: every
-        poisoned one of the pool. One whose unique key another unfinished job has is left. Answers with those requeued."""
+        poisoned one of the pool. A wait after a failure is forgotten too; a job that never failed keeps its delay. One whose
+        unique key another unfinished job has is left. Answers with those requeued."""
         ...
 
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         """Note how far a job is. False: the token is stale, and nothing was noted."""
         ...
 
-    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        """Remove jobs that ended longer ago, with their attempts; never unfinished ones. Answers with how many."""
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        """Remove jobs that ended longer ago, with their attempts; never unfinished ones. Answers with how many. Done in many
+        short steps, with pauses between them; ``told`` hears after each how many are gone so far."""
         ...

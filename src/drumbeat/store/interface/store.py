@@ -1,16 +1,20 @@
 """The store as a whole, its upkeep, and how stores differ."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Protocol, Self
 
+from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import Prunable, Pruned
 from drumbeat.store.interface.access import Answers, Connections, Notes
 from drumbeat.store.interface.bench import Executions, Results, Runs, Steps, Templates
 from drumbeat.store.interface.control import Events, Leases, Membership, Pools, Workers
 from drumbeat.store.interface.jobs import Jobs, Queue
 from drumbeat.store.interface.record import Beats, Logs, Samples
+
+Told = Callable[[int], object]  #: hears how many rows are gone so far
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +42,20 @@ class Upkeep(Protocol):
         """Look at everything, change nothing."""
         ...
 
-    async def prune(self, older_than: timedelta) -> Mapping[str, int]:
+    async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        """Delete some of what a pool has that is older than this, in one short transaction. To delete all of it, call again
+        until there is no more, with pauses in between, in which others may write."""
+        ...
+
+    async def give_back(self) -> bool:
+        """Give some of the space that deleted rows have left back to the file system, in one short step; True: there is more.
+        Only a store of one file does; others use the space again."""
+        ...
+
+    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
         """Delete samples, logs, beats and ended workers older than this; events of ended runs too, and leases of an occasion (a
-        trigger on its way, a webhook that came: a name with a slash) that ran out as long ago. Counts by table.
+        trigger on its way, a webhook that came: a name with a slash) that ran out as long ago. Counts by table. Done in many
+        short steps, with pauses between them; ``told`` hears after each how many rows are gone so far.
 
         A pool's own lease is never deleted: its epochs must not be used twice. Of a fleet's workers none is deleted whose
         instance is not known to be gone, or that counts for the running month: what was spent is summed from their rows.

@@ -1,19 +1,32 @@
 """Jobs to look at and to decide about, in memory."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from itertools import islice
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.job import ENDED, UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.store.interface import Claiming
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import Table, operation
+from drumbeat.store.memory.upkeep import MemoryUpkeep
+from drumbeat.store.pruning import prune_all
 
 _REQUEUED = frozenset({JobStatus.POISONED, JobStatus.CANCELLED})
+
+
+def _of(rows: JobRows, statuses: Sequence[JobStatus]) -> Iterable[Job]:
+    """The jobs of these statuses in the order of their pushing; none named: all."""
+    if not statuses or JobStatus.DONE in statuses:
+        return (job for job in rows.jobs.values() if not statuses or job.status in statuses)
+    return sorted(
+        (job for status in dict.fromkeys(statuses) for job in rows.of(status)), key=lambda job: rows.numbers[job.job_id]
+    )
 
 
 class MemoryJobs(Table):
@@ -38,9 +51,8 @@ class MemoryJobs(Table):
         beyond = self._number(rows, after)
         found = (
             job
-            for job in rows.jobs.values()
+            for job in _of(rows, statuses)
             if rows.numbers[job.job_id] > beyond
-            and (not statuses or job.status in statuses)
             and job_type in (None, job.type)
             and group in (None, job.group)
             and (worker_id is None or (job.lease_pool, job.lease_owner) == (pool_id, worker_id))
@@ -61,24 +73,35 @@ class MemoryJobs(Table):
     def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
         rows = self._rows(pool_id)
         ready = [*islice(self._ready(pool_id), most)]
-        by = Counter(job.status for job in rows.jobs.values())
+        by = {status: len(rows.by_status[status]) for status in JobStatus}
         pending = by[JobStatus.PENDING] - sum(1 for _ in self._ready(pool_id))
         since = [job.not_before or job.created_at for job in ready]
         return JobCounts(
             ready=len(ready),
             delayed=min(pending, most),
             claimed=min(by[JobStatus.CLAIMED], most),
-            done=min(by[JobStatus.DONE], most),
-            poisoned=min(by[JobStatus.POISONED], most),
-            cancelled=min(by[JobStatus.CANCELLED], most),
+            done=by[JobStatus.DONE],
+            poisoned=by[JobStatus.POISONED],
+            cancelled=by[JobStatus.CANCELLED],
             oldest_ready=min((at for at in since if at is not None), default=None),
         )
 
     @operation
-    def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+    def ahead(self, job: Job, most: int = 10_000) -> int:
+        rows = self._rows(job.pool_id)
+        mine = (-job.priority, rows.numbers[self._get(job.job_id).job_id])
+        before = (each for each in self._ready(job.pool_id) if (-each.priority, rows.numbers[each.job_id]) < mine)
+        return sum(1 for _ in islice(before, most))
+
+    @operation
+    def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        return sum(at > self.state.now() - per for at in self._rows(pool_id).claims.get(group, ()))
+
+    @operation
+    def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
         rows = self._rows(pool_id)
-        in_order = sorted(self._ready(pool_id), key=lambda job: (-job.priority, rows.numbers[job.job_id]))
-        running = Counter(job.group for job in rows.jobs.values() if job.status is JobStatus.CLAIMED)
+        in_order = [job for job in self._in_order(pool_id) if not types or job.type in types]
+        running = Counter(job.group for job in rows.of(JobStatus.CLAIMED))
         places, needed = Counter[str | None](), Counter[str]()
         for job in in_order:
             limited = job.group_limit is not None or job.group_rate is not None
@@ -88,24 +111,50 @@ class MemoryJobs(Table):
         return {capability: min(count, most) for capability, count in needed.items()}
 
     @operation
+    def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        return Counter(job.type for job in self._in_order(pool_id)[:most])
+
+    @operation
     def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         jobs = [self._find(job_id) for job_id in dict.fromkeys(job_ids)]
         return [self._cancel(job) for job in jobs if job and job.status in UNFINISHED]
 
     @operation
     def to_stop(self, holder: Holder) -> Sequence[Token]:
-        held = (job for rows in self.state.pools.values() for job in rows.jobs.jobs.values() if job.holder == holder)
-        return [job.token for job in held if job.status is JobStatus.CLAIMED and job.cancel_requested]
+        claimed = (job for rows in self.state.pools.values() for job in rows.jobs.of(JobStatus.CLAIMED))
+        return [job.token for job in claimed if job.holder == holder and job.cancel_requested]
 
     @operation
     def wait_alone(self, pool_id: PoolId) -> bool:
         return any(job.must_run_alone for job in self._ready(pool_id))
 
     @operation
+    def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        now = self.state.now()
+        ends = [
+            job.lease_until
+            for job in self._rows(claiming.pool_id).jobs.values()
+            if job.status is JobStatus.CLAIMED
+            and job.lease_until is not None
+            and (job.lease_extended or job.lease_until <= now)
+            and claiming.could_have(job.type, job.capability)
+        ]
+        return max(min(ends) - now, timedelta()) if ends else None
+
+    @operation
+    def due_in(self, claiming: Claiming) -> timedelta | None:
+        now = self.state.now()
+        pending = [job for job in self._rows(claiming.pool_id).jobs.values() if job.status is JobStatus.PENDING]
+        waits = [
+            max((job.not_before or now) - now, timedelta()) for job in pending if claiming.could_have(job.type, job.capability)
+        ]
+        return min(waits, default=None)
+
+    @operation
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         rows = self._rows(pool_id)
         if job_ids is None:
-            wanted = [job for job in rows.jobs.values() if job.status is JobStatus.POISONED]
+            wanted = sorted(rows.of(JobStatus.POISONED), key=lambda job: rows.numbers[job.job_id])
         else:
             named = [rows.jobs.get(job_id) for job_id in dict.fromkeys(job_ids)]
             wanted = [job for job in named if job and job.status in _REQUEUED]
@@ -116,21 +165,17 @@ class MemoryJobs(Table):
         job = self.state.held(holder, token)
         if job is None:
             return False
-        self._rows(job.pool_id).jobs[job.job_id] = replace(job, progress=share, progress_note=note)
+        self._rows(job.pool_id).put(replace(job, progress=share, progress_note=note))
         return True
 
-    @operation
-    def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        before = self.state.now() - older_than
-        ended = {status for status in statuses if status not in UNFINISHED}
-        gone = 0
-        for rows in (each.jobs for each in self.state.pools.values()):
-            old = [job for job in rows.jobs.values() if job.status in ended and job.finished_at and job.finished_at < before]
-            for job in old:
-                rows.remove(job.job_id)
-                self.state.job_pools.pop(job.job_id, None)
-            gone += len(old)
-        return gone
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        kinds = [Prunable(status) for status in statuses if status in ENDED]
+        return (await prune_all(MemoryUpkeep(self.state), [*self.state.pools], kinds, older_than, told)).total()
 
     def _rows(self, pool_id: PoolId) -> JobRows:
         rows = self.state.pools.get(pool_id)
@@ -157,6 +202,10 @@ class MemoryJobs(Table):
         rows.promote(self.state.now())
         return rows.ready()
 
+    def _in_order(self, pool_id: PoolId) -> Sequence[Job]:
+        rows = self._rows(pool_id)
+        return sorted(self._ready(pool_id), key=lambda job: (-job.priority, rows.numbers[job.job_id]))
+
     def _cancel(self, job: Job) -> Job:
         pending = job.status is JobStatus.PENDING
         changed = (
@@ -164,13 +213,14 @@ class MemoryJobs(Table):
             if pending
             else replace(job, cancel_requested=True)
         )
-        self._rows(job.pool_id).jobs[job.job_id] = changed
+        self._rows(job.pool_id).put(changed)
         return changed
 
     def _requeue(self, rows: JobRows, job: Job) -> bool:
         if job.unique_key is not None and rows.holder(job.unique_key):
             return False
         now = self.state.now()
+        was_tried = job.failures or job.crashes or job.suspicions
         if job.unique_key is not None:
             rows.keys[job.unique_key] = job.job_id
         again = replace(
@@ -181,7 +231,7 @@ class MemoryJobs(Table):
             suspicions=0,
             cancel_requested=False,
             finished_at=None,
-            not_before=now,
+            not_before=now if was_tried else max(job.not_before or now, now),
         )
         rows.keep(again, now)
         self.state.news.tell(job.pool_id)

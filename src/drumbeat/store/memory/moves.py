@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.core.event import EventType, NewEvent
-from drumbeat.core.worker import TERMINAL, Worker, WorkerStatus, check_move
+from drumbeat.core.worker import TERMINAL, Worker, WorkerStatus, check_move, worker_number
 from drumbeat.store.interface import Change
 from drumbeat.store.memory.state import State, plain
 
@@ -23,7 +23,10 @@ def keep(state: State, worker: Worker, *told: NewEvent) -> Worker:
     """Write a worker's row, with the events that tell of it."""
     rows = state.rows(worker.pool_id)
     state.tell(rows, told)
-    rows.workers[worker.worker_id] = worker
+    number = worker_number(worker.worker_id)
+    if number is not None and number > rows.pool.last_worker:
+        rows.pool = replace(rows.pool, last_worker=number)
+    rows.keep_worker(worker)
     return worker
 
 

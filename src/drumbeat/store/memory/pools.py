@@ -52,7 +52,7 @@ def make_pool(state: State, pool: Pool) -> PoolRows:
     """A new pool with nothing in it yet. Raises AlreadyExists."""
     if pool.pool_id in state.pools:
         raise AlreadyExists(f"pool {pool.pool_id} is there already; choose another id, or save it to change it")
-    rows = PoolRows(pool=replace(pool, policy=plain(pool.policy), created_at=state.now()))
+    rows = PoolRows(pool=replace(pool, policy=plain(pool.policy), created_at=state.now(), last_worker=-1))
     state.pools[pool.pool_id] = rows
     return rows
 

@@ -51,7 +51,7 @@ class MemoryQueue(Table):
                 stale.append(token)
                 continue
             rows = self.state.rows(job.pool_id).jobs
-            rows.jobs[job.job_id] = replace(job, lease_until=until, lease_extended=False)
+            rows.put(replace(job, lease_until=until, lease_extended=False))
             rows.leases[job.job_id] = Leased(lease=lease)
             if job.cancel_requested:
                 cancelled.append(token)
@@ -69,7 +69,7 @@ class MemoryQueue(Table):
         again = [job for job in late if job.lease_extended][:limit]
         for job in [job for job in late if not job.lease_extended][:limit]:
             longer = replace(job, lease_until=now + self._leased(job).lease, lease_extended=True)
-            self.state.rows(job.pool_id).jobs.jobs[job.job_id] = longer
+            self.state.rows(job.pool_id).jobs.put(longer)
         return self._lose(again, lambda job: f"the lease of {job.lease_owner} ran out")
 
     @operation
@@ -81,7 +81,7 @@ class MemoryQueue(Table):
                 stale.append(token)
             elif job.begun_at is None:
                 rows, now = self.state.rows(job.pool_id).jobs, self.state.now()
-                rows.jobs[job.job_id] = replace(job, attempts=job.attempts + 1, begun_at=now)
+                rows.put(replace(job, attempts=job.attempts + 1, begun_at=now))
                 rows.attempts[job.job_id][-1] = replace(rows.attempts[job.job_id][-1], started_at=now)
         return stale
 
@@ -187,7 +187,7 @@ class MemoryQueue(Table):
 
     def _claimed(self) -> Iterator[Job]:
         for rows in self.state.pools.values():
-            yield from (job for job in rows.jobs.jobs.values() if job.status is JobStatus.CLAIMED)
+            yield from sorted(rows.jobs.of(JobStatus.CLAIMED), key=lambda job: rows.jobs.numbers[job.job_id])
 
 
 def plain_json(value: Any, what: str) -> Any:

@@ -20,7 +20,8 @@ class Leased:
 class JobRows:
     """A pool's jobs, in the order of their pushing, and what is known about them."""
 
-    jobs: dict[JobId, Job] = field(default_factory=dict)
+    jobs: dict[JobId, Job] = field(default_factory=dict)  #: changed by ``put`` only
+    by_status: dict[JobStatus, dict[JobId, None]] = field(default_factory=lambda: {status: {} for status in JobStatus})
     numbers: dict[JobId, int] = field(default_factory=dict)
     attempts: dict[JobId, list[Attempt]] = field(default_factory=dict)
     leases: dict[JobId, Leased] = field(default_factory=dict)  #: of the last claim of each
@@ -32,7 +33,7 @@ class JobRows:
 
     def keep(self, job: Job, now: datetime) -> None:
         """The job as it is now; a pending one is queued, now or when its time comes."""
-        self.jobs[job.job_id] = job
+        self.put(job)
         if job.status is not JobStatus.PENDING:
             return
         if job.not_before is not None and job.not_before > now:
@@ -40,7 +41,20 @@ class JobRows:
         else:
             self._list(job)
 
+    def put(self, job: Job) -> None:
+        """Write a job's row, and find it by its status."""
+        before = self.jobs.get(job.job_id)
+        if before is not None and before.status is not job.status:
+            del self.by_status[before.status][job.job_id]
+        self.jobs[job.job_id] = job
+        self.by_status[job.status][job.job_id] = None
+
+    def of(self, status: JobStatus) -> Iterator[Job]:
+        """The jobs of a status, in no order."""
+        return (self.jobs[job_id] for job_id in self.by_status[status])
+
     def remove(self, job_id: JobId) -> None:
+        del self.by_status[self.jobs[job_id].status][job_id]
         del self.jobs[job_id], self.numbers[job_id]
         self.attempts.pop(job_id, None)
         self.leases.pop(job_id, None)
@@ -85,7 +99,7 @@ class JobRows:
                 yield job
 
     def running(self, group: str) -> int:
-        return sum(job.group == group and job.status is JobStatus.CLAIMED for job in self.jobs.values())
+        return sum(job.group == group for job in self.of(JobStatus.CLAIMED))
 
     def recent(self, group: str, rate: RateLimit, now: datetime) -> int:
         return sum(at > now - rate.per for at in self.claims.get(group, ()))

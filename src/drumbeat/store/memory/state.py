@@ -47,6 +47,9 @@ class PoolRows:
     pool: Pool
     run: Run | None = None
     workers: dict[WorkerId, Worker] = field(default_factory=dict)
+    live: dict[WorkerId, None] = field(default_factory=dict)
+    unreaped: dict[WorkerId, None] = field(default_factory=dict)  #: ended ones that are not known to be gone
+    ended: dict[WorkerId, None] = field(default_factory=dict)  #: in the order of their end
     events: list[Event] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
     samples: dict[tuple[WorkerId, int], KeptSample] = field(default_factory=dict)
@@ -58,6 +61,24 @@ class PoolRows:
     jobs: JobRows = field(default_factory=JobRows)
     last_event: int = 0
     last_beat: int = 0
+
+    def keep_worker(self, worker: Worker) -> None:
+        """Write a worker's row, and where it is found."""
+        name = worker.worker_id
+        self.workers[name] = worker
+        if worker.is_live:
+            self.live[name] = None
+            return
+        self.live.pop(name, None)
+        self.ended.setdefault(name)
+        if worker.reaped_at is None:
+            self.unreaped[name] = None
+        else:
+            self.unreaped.pop(name, None)
+
+    def drop_worker(self, name: WorkerId) -> None:
+        for names in (self.workers, self.live, self.unreaped, self.ended):
+            names.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

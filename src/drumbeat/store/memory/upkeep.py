@@ -1,17 +1,20 @@
 """Housekeeping, in memory."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.billing import billed_since
+from drumbeat.core.job import JobStatus
+from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
 from drumbeat.core.run import RUN_ENDED
 from drumbeat.core.worker import Worker
 from drumbeat.store.interface import StoreReport
-from drumbeat.store.memory.state import PoolRows, Table, operation
+from drumbeat.store.interface.store import Told
+from drumbeat.store.memory.state import PoolRows, State, Table, operation
+from drumbeat.store.pruning import prune_all
 
-_PRUNED = ("samples", "logs", "beats", "workers", "events")
-_OF_POOLS = (*_PRUNED, "steps", "results", "executions")
+_OF_POOLS = ("samples", "logs", "beats", "workers", "events", "steps", "results", "executions")
 _NO_SCHEMA = 0
 
 
@@ -33,16 +36,33 @@ class MemoryUpkeep(Table):
             problems=[],
         )
 
-    @operation
-    def prune(self, older_than: timedelta) -> Mapping[str, int]:
-        before = self.state.now() - older_than
-        gone = Counter(dict.fromkeys(_PRUNED, 0))
-        for rows in self.state.pools.values():
-            gone.update(_prune(rows, before, billed_since(self.state.now())))
-        return {**gone, "leases": self._prune_leases(before)}
+    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+        gone = await prune_all(self, [*self.state.pools], RECORDS, older_than, told)
+        return {**{str(what): rows for what, rows in gone.items()}, "leases": await self._prune_leases(older_than)}
 
-    def _prune_leases(self, before: datetime) -> int:
-        had = self.state.leases
+    @operation
+    def give_back(self) -> bool:
+        return False
+
+    @operation
+    def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        """There is nobody to wait for: all at once."""
+        rows, before = self.state.pools.get(pool_id), self.state.now() - older_than
+        if rows is None:
+            return Pruned(rows=0, more=False)
+        gone = (
+            _prune_jobs(self.state, rows, JobStatus(what), before) if what in JOBS else self._prune_records(rows, what, before)
+        )
+        return Pruned(rows=gone, more=False)
+
+    def _prune_records(self, rows: PoolRows, what: Prunable, before: datetime) -> int:
+        had = len(getattr(rows, what))
+        _prune(rows, what, before, billed_since(self.state.now()))
+        return had - len(getattr(rows, what))
+
+    @operation
+    def _prune_leases(self, older_than: timedelta) -> int:
+        had, before = self.state.leases, self.state.now() - older_than
         self.state.leases = {
             name: kept
             for name, kept in had.items()
@@ -65,24 +85,32 @@ class MemoryUpkeep(Table):
         }
 
 
-def _prune(rows: PoolRows, before: datetime, billed: datetime) -> Mapping[str, int]:
-    had = _sizes(rows)
-    rows.samples = {key: kept for key, kept in rows.samples.items() if kept.row.at >= before}
-    rows.logs = [log for log in rows.logs if log.at >= before]
-    last_seen = next((beat.n for beat in reversed(rows.beats) if beat.view is not None), None)
-    rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n in (rows.last_beat, last_seen)]
-    rows.workers = {name: row for name, row in rows.workers.items() if _stays(rows, row, before, billed)}
-    if rows.run and rows.run.status in RUN_ENDED:
-        rows.events = [event for event in rows.events if event.created_at >= before]
-    has = _sizes(rows)
-    return {table: had[table] - has[table] for table in _PRUNED}
+def _prune(rows: PoolRows, what: Prunable, before: datetime, billed: datetime) -> None:
+    match what:
+        case Prunable.SAMPLES:
+            rows.samples = {key: kept for key, kept in rows.samples.items() if kept.row.at >= before}
+        case Prunable.LOGS:
+            rows.logs = [log for log in rows.logs if log.at >= before]
+        case Prunable.BEATS:
+            last_seen = next((beat.n for beat in reversed(rows.beats) if beat.view is not None), None)
+            rows.beats = [beat for beat in rows.beats if beat.at >= before or beat.n in (rows.last_beat, last_seen)]
+        case Prunable.WORKERS:
+            for worker in [rows.workers[name] for name in rows.ended]:
+                if not _stays(rows, worker, before, billed):
+                    rows.drop_worker(worker.worker_id)
+        case Prunable.EVENTS if rows.run and rows.run.status in RUN_ENDED:
+            rows.events = [event for event in rows.events if event.created_at >= before]
+
+
+def _prune_jobs(state: State, rows: PoolRows, status: JobStatus, before: datetime) -> int:
+    old = [job for job in rows.jobs.of(status) if job.finished_at and job.finished_at < before]
+    for job in old:
+        rows.jobs.remove(job.job_id)
+        state.job_pools.pop(job.job_id, None)
+    return len(old)
 
 
 def _stays(rows: PoolRows, worker: Worker, before: datetime, billed: datetime) -> bool:
     if worker.ended_at is None or worker.ended_at >= before:
         return True
     return rows.pool.is_scaled and (worker.reaped_at is None or worker.reaped_at >= billed)
-
-
-def _sizes(rows: PoolRows) -> dict[str, int]:
-    return {table: len(getattr(rows, table)) for table in _PRUNED}

@@ -1,8 +1,9 @@
 """Workers as a controller sees them, in memory."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
@@ -10,7 +11,7 @@ from drumbeat.core.event import Event, Target, set_worker_target, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.store.interface import Change
+from drumbeat.store.interface import UNREAPED, Change
 from drumbeat.store.memory.moves import NOTHING_ELSE, keep, move, moved_event
 from drumbeat.store.memory.state import PoolRows, Table, operation, plain
 
@@ -35,9 +36,23 @@ class MemoryWorkers(Table):
     @operation
     def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
         rows = self.state.pools.get(pool_id)
-        workers = rows.workers.values() if rows else ()
-        found = (worker for worker in workers if (worker.is_live or not live) and not _is_forgotten(worker, gone_since))
-        return sorted(found, key=lambda worker: worker.slot)
+        names = (rows.live if live else rows.workers) if rows else ()
+        found = (rows.workers[name] for name in names) if rows else ()
+        return sorted((each for each in found if not _is_forgotten(each, gone_since)), key=lambda worker: worker.slot)
+
+    @operation
+    def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
+        rows = self.state.pools.get(pool_id)
+        if rows is None:
+            return []
+        names = dict.fromkeys((*rows.live, *islice(rows.unreaped, UNREAPED), *named))
+        found = [rows.workers[name] for name in names if name in rows.workers]
+        return sorted(found, key=lambda worker: (worker.slot, worker.created_at))
+
+    @operation
+    def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
+        rows = self.state.pools.get(pool_id)
+        return [rows.workers[name] for name in islice(reversed(rows.ended), limit)] if rows else []
 
     @operation
     def move(
@@ -68,7 +83,7 @@ class MemoryWorkers(Table):
         told = self.state.tell(rows, [set_worker_target(worker_id, target) for worker_id, target in targets.items()])
         for event, (worker_id, target) in zip(told, targets.items(), strict=True):
             row = rows.workers[worker_id]
-            rows.workers[worker_id] = replace(row, target=target.connections, target_seq=event.sequence_id)
+            rows.keep_worker(replace(row, target=target.connections, target_seq=event.sequence_id))
         return told
 
     @operation

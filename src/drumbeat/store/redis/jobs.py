@@ -1,17 +1,22 @@
 """Jobs to look at and to decide about, in Redis."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from math import isfinite
+from typing import Any
 
 from drumbeat.core.errors import InvalidInput, NotFound
-from drumbeat.core.job import UNFINISHED, Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import job_id_of
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.job_rows import attempts_of, holder_word, job_of, jobs_of
+from drumbeat.store.redis.job_rows import attempts_of, claiming_words, holder_word, job_of, jobs_of
 from drumbeat.store.redis.rows import moment, to_us
+from drumbeat.store.redis.upkeep import RedisUpkeep
 
 _PAGE = 500  #: how many jobs one script looks at, so that the server is free for others in between
 
@@ -67,9 +72,19 @@ class RedisJobs:
             oldest_ready=moment(oldest),
         )
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        flat = await self._database.run("job_demand", pool_id, most)
-        return {name.decode(): count for name, count in zip(flat[::2], flat[1::2], strict=True)}
+    async def ahead(self, job: Job, most: int = 10_000) -> int:
+        ahead: int = await self._database.run("job_ahead", job.pool_id, job.priority, job.job_id, most)
+        return ahead
+
+    async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        claims: int = await self._database.run("job_recent", pool_id, group, to_us(per))
+        return claims
+
+    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
+        return _counts(await self._database.run("job_demand", pool_id, most, *types))
+
+    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        return _counts(await self._database.run("job_types", pool_id, most))
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return jobs_of(await self._database.run("job_cancel", *dict.fromkeys(job_ids)))
@@ -84,6 +99,14 @@ class RedisJobs:
     async def wait_alone(self, pool_id: PoolId) -> bool:
         return bool(await self._database.run("job_wait_alone", pool_id))
 
+    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        left = await self._database.run("job_overdue", *claiming_words(claiming))
+        return None if left is None else timedelta(microseconds=int(left))
+
+    async def due_in(self, claiming: Claiming) -> timedelta | None:
+        left = await self._database.run("job_due", *claiming_words(claiming))
+        return None if left is None else timedelta(microseconds=int(left))
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))
         return [JobId(job_id.decode()) for job_id in await self._database.run("job_requeue", pool_id, *words)]
@@ -94,19 +117,25 @@ class RedisJobs:
         said = (holder_word(holder), token.job_id, token.epoch, float(share), note)
         return bool(await self._database.run("job_progress", *said))
 
-    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        ended = [str(status) for status in statuses if status not in UNFINISHED]
-        gone = 0
-        for pool in await self._database.run("pool_names") if ended else ():
-            while some := await self._database.run("job_prune", pool, to_us(older_than), _PAGE, *ended):
-                gone += some
-        return gone
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        kinds = [Prunable(status) for status in statuses if status in ENDED]
+        pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")] if kinds else []
+        return (await prune_all(RedisUpkeep(self._database), pools, kinds, older_than, told)).total()
 
     async def _number(self, pool_id: PoolId, job_id: JobId) -> bytes:
         number: bytes | None = await self._database.run("job_number", pool_id, job_id)
         if number is None:
             raise NotFound(f"no job {job_id} in this pool to list from; start from the first")
         return number
+
+
+def _counts(flat: Sequence[Any]) -> dict[str, int]:
+    return {name.decode(): int(count) for name, count in zip(flat[::2], flat[1::2], strict=True)}
 
 
 def _no_job(job_id: JobId) -> NotFound:

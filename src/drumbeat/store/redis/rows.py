@@ -88,6 +88,7 @@ def pool_of(flat: Sequence[bytes]) -> Pool:
         policy=load(row["policy"]),
         paused_until=moment(row.get("paused_until")),
         created_at=moment(row.get("created_at")),
+        last_worker=int(row.get("last_numbered", -1)),
     )
 
 

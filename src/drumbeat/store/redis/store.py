@@ -18,7 +18,7 @@ from drumbeat.store.redis.pools import RedisPools
 from drumbeat.store.redis.queue import RedisQueue
 from drumbeat.store.redis.record import RedisBeats, RedisLogs, RedisSamples
 from drumbeat.store.redis.rows import instant
-from drumbeat.store.redis.upkeep import LATEST, RedisUpkeep, refuse_newer
+from drumbeat.store.redis.upkeep import LATEST, RedisUpkeep, migrate, refuse_newer
 from drumbeat.store.redis.workers import RedisWorkers
 
 
@@ -70,7 +70,7 @@ class RedisStore:
         if version >= LATEST or not self._check_version:
             return
         if self._create:
-            await self._database.run("version_raise", LATEST)
+            await migrate(self._database)
         else:
             found = f"keys of version {version}" if version else "no keys of Drumbeat"
             raise StoreNotReady(

@@ -6,13 +6,18 @@ from datetime import timedelta
 
 from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import StoreTooNew
+from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import JOBS, RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
+from drumbeat.store.interface.store import Told
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import at_us, instant, to_us
 
-LATEST = 1  #: the version of the keys' layout
+LATEST = 2  #: the version of the keys' layout
+_PAGE = 500  #: how many rows one script looks at, so that the server is free for others in between
 _COUNTED = ("workers", "events", "beats", "samples", "logs", "jobs")
-_PRUNED = ("samples", "logs", "beats", "workers")
+_PRUNED_AT_ONCE = 100
 
 
 class RedisUpkeep:
@@ -20,9 +25,7 @@ class RedisUpkeep:
         self._database = database
 
     async def migrate(self) -> Sequence[int]:
-        refuse_newer(self._database.location, await self._database.run("version_find"))
-        applied: list[int] = await self._database.run("version_raise", LATEST)
-        return applied
+        return await migrate(self._database)
 
     async def check(self) -> StoreReport:
         version = await self._database.run("version_find")
@@ -40,15 +43,25 @@ class RedisUpkeep:
             problems=problems,
         )
 
-    async def prune(self, older_than: timedelta) -> Mapping[str, int]:
-        """Pool by pool, so that the server is free for others in between. Events stay: Redis has no runs that end."""
-        gone = Counter(dict.fromkeys((*_PRUNED, "events"), 0))
-        billed = at_us(billed_since(instant(await self._database.run("now"))))
-        for pool in await self._database.run("pool_names"):
-            counts = await self._database.run("pool_prune", pool, to_us(older_than), billed)
-            gone.update(dict(zip(_PRUNED, counts, strict=True)))
-        gone["leases"] = await self._database.run("lease_prune", to_us(older_than))
-        return dict(gone)
+    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+        """Events stay: Redis has no runs that end."""
+        pools = [PoolId(pool.decode()) for pool in await self._database.run("pool_names")]
+        gone = await prune_all(self, pools, RECORDS, older_than, told)
+        leases = await self._database.run("lease_prune", to_us(older_than))
+        return {**{str(what): rows for what, rows in gone.items()}, "leases": leases}
+
+    async def give_back(self) -> bool:
+        return False
+
+    async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        if what is Prunable.EVENTS:
+            return Pruned(rows=0, more=False)
+        if what in JOBS:
+            rows = await self._database.run("job_prune", pool_id, str(what), to_us(older_than), _PAGE)
+        else:
+            billed = at_us(billed_since(instant(await self._database.run("now"))))
+            rows = await self._database.run("pool_prune", pool_id, str(what), to_us(older_than), billed, _PRUNED_AT_ONCE)
+        return Pruned(rows=rows, more=rows > 0)
 
     async def _row_counts(self) -> Mapping[str, int]:
         pools = await self._database.run("pool_names")
@@ -57,6 +70,25 @@ class RedisUpkeep:
         for pool in pools:
             counts.update(dict(zip(_COUNTED, await self._database.run("pool_count", pool), strict=True)))
         return dict(counts)
+
+
+async def migrate(database: RedisDatabase) -> list[int]:
+    """Bring the keys to the latest layout; each step may be done twice, so several processes may do it at once."""
+    version = await database.run("version_find")
+    refuse_newer(database.location, version)
+    if version == 1:
+        await _add_sets(database)
+    applied: list[int] = await database.run("version_raise", LATEST)
+    return applied
+
+
+async def _add_sets(database: RedisDatabase) -> None:
+    """Workers that ended are found by their end, unfinished jobs by their numbers."""
+    for pool in await database.run("pool_names"):
+        await database.run("upgrade_pool", pool)
+        place = 0
+        while some := await database.run("upgrade_workers", pool, place, _PAGE):
+            place += some
 
 
 def refuse_newer(location: str, version: int) -> None:

@@ -1,6 +1,6 @@
 """Workers as a controller sees them, in Redis."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -9,9 +9,11 @@ from drumbeat.core.event import Event, Target, set_worker_target, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import Change
+from drumbeat.store.interface import UNREAPED, Change
 from drumbeat.store.redis.database import Argument, RedisDatabase
 from drumbeat.store.redis.rows import at_us, dump, fence_words, instant, to_us, told, worker_of
+
+_ALL = 1_000_000_000
 
 
 class RedisWorkers:
@@ -26,8 +28,16 @@ class RedisWorkers:
         return worker_of(pool_id, await self._database.run("worker_get", pool_id, worker_id))
 
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
-        rows = await self._database.run("worker_list", pool_id, "live" if live else "workers", at_us(gone_since))
-        return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
+        if live or gone_since is None:
+            return _by_slot(pool_id, await self._database.run("worker_list", pool_id, "live" if live else "workers"))
+        return _by_slot(pool_id, await self._database.run("worker_some", pool_id, _ALL, at_us(gone_since)))
+
+    async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
+        return _by_slot(pool_id, await self._database.run("worker_some", pool_id, UNREAPED, None, *named))
+
+    async def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
+        rows = await self._database.run("worker_ended", pool_id, limit)
+        return [worker_of(pool_id, row) for row in rows]
 
     async def move(
         self,
@@ -77,6 +87,11 @@ class RedisWorkers:
 
     async def mark_reaped(self, pool_id: PoolId, worker_id: WorkerId, *, fence: Fence | None = None) -> None:
         await self._database.run("worker_reaped", *fence_words(fence), pool_id, worker_id)
+
+
+def _by_slot(pool_id: PoolId, rows: Sequence[Sequence[bytes]]) -> list[Worker]:
+    """Workers by slot; the scripts bring them in the order of their making."""
+    return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
 
 
 def change_words(change: Change | None) -> tuple[Argument, ...]:

@@ -1,10 +1,11 @@
 """What becomes of jobs, as scripts that every SQL database runs in one transaction."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists
-from drumbeat.core.job import Job, JobId, JobStatus, Outcome, Token, Verdict
+from drumbeat.core.job import ENDED, Job, JobId, JobStatus, Outcome, Token, Verdict
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
@@ -80,6 +81,16 @@ def _note_claims(rows: Rows) -> Script[None]:
             )
 
 
+def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Script[None]:
+    """Count jobs that have ended, or with a ``change`` of -1 such as had ended and are so no longer; of others nothing.
+
+    Always in the same order: two transactions that count in the same rows wait for each other, and never for good.
+    """
+    counted = Counter((pool_id, str(status)) for pool_id, status in ends if status in ENDED)
+    for (pool_id, status), jobs in sorted(counted.items()):
+        yield "note_ended", {"pool_id": pool_id, "status": status, "jobs": jobs * change}
+
+
 def settle_others(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
     """Verdicts after which a job is not simply done: read and locked, judged by the rule all stores share, written back."""
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
@@ -139,6 +150,7 @@ def _save(ended: Sequence[Ended], numbers: Mapping[JobId, int]) -> Script[None]:
         return
     now = at_us(ended[0][1].finished_at) or (yield "now", {})[0]["now"]
     yield "save_jobs", {"rows": rows_json([job_row(after, numbers[after.job_id], now) for _, after, _, _ in ended])}
+    yield from note_ended((after.pool_id, after.status) for _, after, _, _ in ended)
     told = [each for each in ended if each[1].status is not JobStatus.DONE]
     rows = [attempt_row(job, numbers[job.job_id], outcome, error, now) for job, _, outcome, error in told]
     yield "add_attempts", {"rows": rows_json(rows)}

@@ -2,21 +2,27 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, Token
+from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, Token
 from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.store.interface import Claiming
 from drumbeat.store.job_ids import number_of
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
 from drumbeat.store.sql.job_rows import attempts_of, holder_values, job_of, row_id, text
-from drumbeat.store.sql.rows import moment, to_us
+from drumbeat.store.sql.job_scripts import note_ended
+from drumbeat.store.sql.pruning import SqlPruning
+from drumbeat.store.sql.rows import dump, moment, to_us
 
 _AS_MANY = 10  #: times what is asked for is looked at before the whole queue is
 _ALL = 2_000_000_000
-_ENDED = (JobStatus.DONE, JobStatus.POISONED, JobStatus.CANCELLED)
+_MOST_PARTS = 64  #: rows that one pool's count is the sum of; more are folded into one
 
 
 class SqlJobs:
@@ -43,7 +49,7 @@ class SqlJobs:
     ) -> Sequence[Job]:
         values = {
             "pool_id": pool_id,
-            "statuses": _listed(statuses),
+            "statuses": dump([*dict.fromkeys(statuses or JobStatus)]),
             "type": job_type,
             "group": group,
             "worker_id": worker_id,
@@ -64,28 +70,54 @@ class SqlJobs:
         return min(int(row["ready"]), most)
 
     async def counts(self, pool_id: PoolId, most: int = 10_000) -> JobCounts:
-        return await self._database.transact(_count(pool_id, most))
+        [row] = await self._database.read("count_queue", {"pool_id": pool_id, "most": most})
+        if row["parts"] > _MOST_PARTS:
+            await self._database.write("fold_counts", {"pool_id": pool_id})
+        waiting = [since for since in (row["oldest_ready"], row["oldest_due"]) if since is not None]
+        return JobCounts(
+            ready=min(row["ready"] + row["due"], most),
+            delayed=row["delayed"],
+            claimed=row["claimed"],
+            oldest_ready=moment(min(waiting, default=None)),
+            **{status: int(row[status] or 0) for status in ENDED},
+        )
 
-    async def demand(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
-        rows = await self._counted(pool_id, most)
+    async def ahead(self, job: Job, most: int = 10_000) -> int:
+        seq = (await self._row(job.job_id))["seq"]
+        values = {"pool_id": job.pool_id, "priority": job.priority, "seq": seq, "most": most}
+        [row] = await self._database.read("count_ahead", values)
+        return min(int(row["ahead"]), most)
+
+    async def recent_claims(self, pool_id: PoolId, group: str, per: timedelta) -> int:
+        values = {"pool_id": pool_id, "group": group, "per": to_us(per)}
+        [row] = await self._database.read("count_recent_claims", values)
+        return int(row["claims"])
+
+    async def demand(self, pool_id: PoolId, most: int = 10_000, types: Sequence[str] = ()) -> Mapping[str, int]:
+        asked = {"pool_id": pool_id, "most": most, "types": dump([*types])}
+        rows = await self._counted(asked)
         needed = Counter[str]()
         for row in rows:
             needed[row["capability"]] += 0 if row["limited"] else row["jobs"]
         if any(row["limited"] and row["due"] for row in rows):
             await self._database.transact(_promote(pool_id))
         if any(row["limited"] for row in rows):
-            for group in await self._database.read("list_limited", {"pool_id": pool_id, "most": most}):
+            for group in await self._database.read("list_limited", asked):
                 needed.update(with_room(group))
         return {capability: min(count, most) for capability, count in needed.items() if count}
 
-    async def _counted(self, pool_id: PoolId, most: int) -> Sequence[Row]:
+    async def by_type(self, pool_id: PoolId, most: int = 10_000) -> Mapping[str, int]:
+        rows = await self._database.read("count_types", {"pool_id": pool_id, "most": most})
+        return {row["type"]: int(row["jobs"]) for row in rows}
+
+    async def _counted(self, asked: Mapping[str, Any]) -> Sequence[Row]:
         """The first of the queue tell enough where they are as many and all alike; else all of it is looked through."""
-        some = most * _AS_MANY
-        rows = await self._database.read("count_demand", {"pool_id": pool_id, "most": some})
+        some = asked["most"] * _AS_MANY
+        rows = await self._database.read("count_demand", {**asked, "most": some})
         others = [row for row in rows if row["capability"] or row["limited"]]
         if not others or all(sum(row["jobs"] for row in rows if row["due"] == due) < some for due in (0, 1)):
             return rows
-        return await self._database.read("count_demand", {"pool_id": pool_id, "most": _ALL})
+        return await self._database.read("count_demand", {**asked, "most": _ALL})
 
     async def cancel(self, job_ids: Sequence[JobId]) -> Sequence[Job]:
         return await self._database.transact(_cancel(job_ids))
@@ -97,6 +129,18 @@ class SqlJobs:
     async def wait_alone(self, pool_id: PoolId) -> bool:
         return bool(await self._database.read("any_alone", {"pool_id": pool_id}))
 
+    async def overdue_in(self, claiming: Claiming) -> timedelta | None:
+        rows = await self._database.read("list_overdue", {"pool_id": claiming.pool_id})
+        left = [row["lease_until"] - row["now"] for row in rows if claiming.could_have(row["type"], row["capability"])]
+        return timedelta(microseconds=max(min(left), 0)) if left else None
+
+    async def due_in(self, claiming: Claiming) -> timedelta | None:
+        needs = {"types": dump([*claiming.types]), "capabilities": dump([*claiming.capabilities])}
+        [row] = await self._database.read("find_next_due", {"pool_id": claiming.pool_id, **needs})
+        if row["ready"]:
+            return timedelta()
+        return None if row["next_due"] is None else timedelta(microseconds=max(row["next_due"] - row["now"], 0))
+
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         requeued = await self._database.transact(_requeue(pool_id, job_ids))
         await self._queue.ring([pool_id] if requeued else [])
@@ -105,8 +149,15 @@ class SqlJobs:
     async def progress(self, holder: Holder, token: Token, share: float, note: str | None = None) -> bool:
         return await self._database.transact(_progress(holder, token, share, note))
 
-    async def prune(self, older_than: timedelta, statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED)) -> int:
-        return await self._database.transact(_prune(older_than, statuses))
+    async def prune(
+        self,
+        older_than: timedelta,
+        statuses: Sequence[JobStatus] = (JobStatus.DONE, JobStatus.CANCELLED),
+        told: Callable[[int], object] | None = None,
+    ) -> int:
+        kinds = [Prunable(status) for status in statuses if status in ENDED]
+        pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
+        return (await prune_all(SqlPruning(self._database), pools, kinds, older_than, told)).total()
 
     async def _row(self, job_id: JobId) -> Row:
         number = number_of(job_id)
@@ -129,10 +180,6 @@ def _promote(pool_id: PoolId) -> Script[None]:
     yield "promote_jobs", {"pool_id": pool_id, "now": now}
 
 
-def _listed(statuses: Sequence[JobStatus]) -> str:
-    return f",{','.join(statuses)}," if statuses else ""
-
-
 def _find(job_id: JobId) -> Script[Row | None]:
     number = number_of(job_id)
     if number is None:
@@ -142,26 +189,13 @@ def _find(job_id: JobId) -> Script[Row | None]:
     return rows[0] if rows else None
 
 
-def _count(pool_id: PoolId, most: int) -> Script[JobCounts]:
-    of = {"pool_id": pool_id, "most": most}
-    ended = {}
-    for status in _ENDED:
-        ended[str(status)] = (yield "count_ended", of | {"status": str(status)})[0]["jobs"]
-    return JobCounts(
-        ready=min((yield "count_ready", of)[0]["ready"], most),
-        delayed=(yield "count_delayed", of)[0]["jobs"],
-        claimed=(yield "count_claimed", of)[0]["jobs"],
-        oldest_ready=moment((yield "oldest_ready", of)[0]["since"]),
-        **ended,
-    )
-
-
 def _cancel(job_ids: Sequence[JobId]) -> Script[list[Job]]:
     cancelled: list[Job] = []
     for job_id in sorted(set(job_ids)):
         row = yield from _find(job_id)
         rows = (yield "cancel_job", {"seq": row["seq"]}) if row else ()
         cancelled += [job_of(row) for row in rows]
+    yield from note_ended((job.pool_id, job.status) for job in cancelled)
     return cancelled
 
 
@@ -172,12 +206,13 @@ def _requeue(pool_id: PoolId, job_ids: Sequence[JobId] | None) -> Script[list[Jo
     for job_id in dict.fromkeys(job_ids or ()):
         row = yield from _find(job_id)
         wanted += [row] if row else []
-    requeued: list[JobId] = []
+    requeued: list[Row] = []
     for row in wanted:
-        values = {"seq": row["seq"], "pool_id": pool_id}
+        values = {"seq": row["seq"], "pool_id": pool_id, "status": row["status"]}
         if (yield "requeue_job", values if row["unique_key"] is None else Trial(values=values)):
-            requeued.append(row_id(row))
-    return requeued
+            requeued.append(row)
+    yield from note_ended(((pool_id, JobStatus(row["status"])) for row in requeued), -1)
+    return [row_id(row) for row in requeued]
 
 
 def _progress(holder: Holder, token: Token, share: float, note: str | None) -> Script[bool]:
@@ -186,13 +221,3 @@ def _progress(holder: Holder, token: Token, share: float, note: str | None) -> S
         return False
     said = {"share": share, "note": text(note), "seq": row["seq"], "epoch": token.epoch, **holder_values(holder)}
     return bool((yield "note_progress", said))
-
-
-def _prune(older_than: timedelta, statuses: Sequence[JobStatus]) -> Script[int]:
-    gone = yield (
-        "prune_jobs",
-        {"age": to_us(older_than), "statuses": _listed([status for status in statuses if status in _ENDED])},
-    )
-    if gone:
-        yield "prune_attempts", {}
-    return len(gone)

@@ -11,7 +11,7 @@ from drumbeat.store.sql.database import Database, Row, Script
 from drumbeat.store.sql.events import append_events, moved
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import dump, event_of, instant, load, moment, sample_values, worker_of
-from drumbeat.store.sql.workers import NO_CHANGE, locked, move_row
+from drumbeat.store.sql.workers import NO_CHANGE, locked, move_row, note_numbers
 
 
 class SqlMembership:
@@ -49,6 +49,7 @@ def _join(joining: Joining) -> Script[Worker]:
     if rows:
         worker = worker_of(rows[0])
         before = existing.status if existing else None
+        yield from note_numbers(joining.pool_id, [] if existing else [joining.worker_id])
         yield from append_events(joining.pool_id, [moved(worker, before, WorkerStatus.STARTING, "joined", NO_CHANGE)])
         return worker
     if existing is None and not (yield "find_pool", {"pool_id": joining.pool_id}):

@@ -7,7 +7,7 @@ Behind PgBouncer in transaction mode a prepared statement may not be there the n
 import asyncio
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import cache
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 #: Every statement is planned once: planning a claim takes longer than claiming. A plan may be made while a table is empty, and
-#: must do when it no longer is.
-_PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "jit": "off"}
+#: must do when it no longer is. An index is read in its order, so that a limit ends the reading; a bitmap would read all first.
+_PLANS = {"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off"}
 
 
 def dialect(schema: str) -> Dialect:
@@ -59,6 +59,7 @@ def dialect(schema: str) -> Dialect:
             "for_update": "FOR UPDATE",
         },
         calls={
+            "texts": lambda given: f"json_array_elements_text(CAST(CAST({given} AS text) AS json)) AS texts(value)",
             "time": lambda us: f"to_timestamp(({us}) / 1000000.0)",
             "json_object": lambda *parts: f"jsonb_build_object({', '.join(parts)})",
             "json_filled": lambda document, *pairs: f"(jsonb_build_object({', '.join(pairs)}) || {document})",
@@ -67,6 +68,9 @@ def dialect(schema: str) -> Dialect:
             "json_number": lambda document, key: f"CAST({document} ->> {key} AS float8)",
             "job_id": lambda given, number: f"COALESCE({given}, 'j' || to_char({number}, 'FM000000000000999999'))",
             "json_collect": lambda key, value: f"jsonb_object_agg({key}, {value})",
+            "listed": lambda column, numbers: f"{column} = ANY(CAST(translate({numbers}, '[]', '{{}}') AS bigint[]))",
+            "by": lambda index: "",  # its planner finds the index by itself
+            "worker_number": lambda name: f"CAST(substring({name} FROM 'worker-([0-9]{{1,15}})$') AS bigint)",
         },
     )
 
@@ -273,13 +277,22 @@ def _is_being_cancelled() -> bool:
 
 
 async def push_on(
-    connection: "asyncpg.Connection[Any]", pool_id: PoolId, jobs: Sequence[NewJob], *, schema: str = "drumbeat"
+    connection: "asyncpg.Connection[Any]",
+    pool_id: PoolId,
+    jobs: Sequence[NewJob],
+    *,
+    schema: str = "drumbeat",
+    home: Callable[[], Awaitable[tuple[str, str]]] | None = None,
 ) -> Sequence[JobId]:
     """Push jobs on a connection of the caller's, within its transaction: they are there when it commits, and not before.
 
-    Whoever waits for work is woken by the commit. The driver's errors are the caller's own.
+    Whoever waits for work is woken by the commit. ``home`` tells which server and database the store is in. Raises InvalidInput
+    for a connection to another one, or of another driver; the driver's errors are the caller's own.
     """
     known = _loaded(schema)
+    _expect_our_driver(connection)
+    if home is not None:
+        await _expect_home(await _run(connection, known["find_home"], {}), home)
 
     async def perform(name: str, values: Values | Bulk | Trial) -> Rows:
         if isinstance(values, Bulk | Trial):
@@ -287,6 +300,26 @@ async def push_on(
         return await _run(connection, known[name], values)
 
     return await driven(push_script(pool_id, jobs, channel_of(schema, pool_id)), perform)
+
+
+def _expect_our_driver(connection: object) -> None:
+    asyncpg = _driver()
+    if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
+        kind = type(connection)
+        raise InvalidInput(
+            f"connection: expected one of asyncpg, got {kind.__module__}.{kind.__qualname__}; "
+            "use push, which has its own transaction"
+        )
+
+
+async def _expect_home(found: Rows, home: Callable[[], Awaitable[tuple[str, str]]]) -> None:
+    ours, theirs = await home(), (found[0]["database"], found[0]["started"])
+    if theirs != ours:
+        where = "of another server" if theirs[0] == ours[0] else f"to {theirs[0]!r}"
+        raise InvalidInput(
+            f"connection: expected one to the store's own database {ours[0]!r}, got one {where}; "
+            "use push, which has its own transaction"
+        )
 
 
 @cache

@@ -59,6 +59,11 @@ class PostgresQueue(SqlQueue):
         self._floors.clear()
         await super().ring(pool_ids)
 
+    async def home(self) -> tuple[str, str]:
+        """The database that holds the jobs, and when its server was started."""
+        [found] = await self._database.read("find_home", {})
+        return found["database"], found["started"]
+
     async def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         if not are_plain(jobs):
             return await self._push_others(pool_id, jobs)

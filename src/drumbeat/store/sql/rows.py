@@ -66,6 +66,7 @@ def pool_of(row: Row) -> Pool:
         policy=load(row["policy"]),
         paused_until=moment(row["paused_until"]),
         created_at=moment(row["created_at"]),
+        last_worker=row["last_worker"],
     )
 
 

@@ -76,6 +76,7 @@ DIALECT = Dialect(
         "for_update": "",
     },
     calls={
+        "texts": lambda given: f"json_each({given})",
         "time": lambda us: f"strftime('%Y-%m-%d %H:%M:%f', ({us}) / 1000000.0, 'unixepoch')",
         "json_object": lambda *parts: f"json_object({', '.join(parts)})",
         "json_filled": lambda document, *pairs: f"json_insert({document}, {_paths(pairs)})",
@@ -84,6 +85,13 @@ DIALECT = Dialect(
         "json_text": lambda document, *keys: f"json_extract({document}, {_path(keys)})",
         "job_id": lambda given, number: f"COALESCE({given}, printf('j%012d', {number}))",
         "json_collect": lambda key, value: f"json_group_object({key}, json({value}))",
+        "listed": lambda column, numbers: f"{column} IN (SELECT value FROM json_each({numbers}))",  # noqa: S608 - of our own texts
+        "by": lambda index: f"INDEXED BY {index}",
+        "worker_number": lambda name: (
+            f"CASE WHEN rtrim({name}, '0123456789') LIKE '%worker-' "
+            f"AND length({name}) - length(rtrim({name}, '0123456789')) BETWEEN 1 AND 15 "
+            f"THEN CAST(substr({name}, length(rtrim({name}, '0123456789')) + 1) AS INTEGER) END"
+        ),
     },
 )
 
@@ -200,6 +208,8 @@ class SqliteDatabase:
 
     def _configured(self, connection: sqlite3.Connection) -> sqlite3.Connection:
         connection.row_factory = sqlite3.Row
+        if self._create:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # of a file that has tables already it changes nothing
         if self._create or connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'schema_version'").fetchone():
             self._use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")

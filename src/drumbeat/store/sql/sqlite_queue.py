@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Token, Verdict
+from drumbeat.core.job import AlikeJobs, Job, JobId, JobStatus, NewJob, Outcome, Token, Verdict
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Settled
 from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
 from drumbeat.store.sql.database import Bulk, Row, Script
 from drumbeat.store.sql.job_rows import are_plain, holder_values, json_text, new_job_values, result_text, rows_json
-from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
+from drumbeat.store.sql.job_scripts import claim_limited, first_words, note_ended, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.queue import SqlQueue
 from drumbeat.store.sql.rows import dump, to_us
@@ -126,5 +126,6 @@ def _done(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, i
         return set()
     told = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]
     rows = yield "settle_done", holder_values(holder) | {"verdicts": rows_json(told)}
+    yield from note_ended((row["pool_id"], JobStatus.DONE) for row in rows)
     kept = {row["seq"] for row in rows}
     return {verdict.token for verdict in verdicts if numbers[verdict.token.job_id] in kept}

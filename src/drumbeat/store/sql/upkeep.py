@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import StoreTooNew
+from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
+from drumbeat.store.interface.store import Told
+from drumbeat.store.pruning import prune_all
 from drumbeat.store.sql.database import Database
 from drumbeat.store.sql.migrate import LATEST, find_version, migrate
-from drumbeat.store.sql.rows import at_us, instant, to_us
+from drumbeat.store.sql.pruning import SqlPruning
+from drumbeat.store.sql.rows import instant, to_us
 
 TABLES = (
     "pools",
@@ -29,9 +33,12 @@ TABLES = (
     "jobs",
     "job_attempts",
     "group_claims",
+    "job_counts",
     "logs",
 )
-_PRUNED = ("samples", "logs", "beats", "workers", "events", "leases")
+
+
+_FEWEST_PAGES = 1000  #: fewer free ones are used again soon; so are those of a file that is not a quarter empty
 
 
 class SqlUpkeep:
@@ -39,6 +46,7 @@ class SqlUpkeep:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._pruning = SqlPruning(database)
 
     async def migrate(self) -> Sequence[int]:
         refuse_newer(self._database.location, await self._database.transact(find_version()))
@@ -63,10 +71,21 @@ class SqlUpkeep:
     async def _row_counts(self) -> Mapping[str, int]:
         return {table: (await self._database.read(f"count_{table}"))[0]["rows"] for table in TABLES}
 
-    async def prune(self, older_than: timedelta) -> Mapping[str, int]:
-        now = instant((await self._database.read("now"))[0]["now"])
-        values = {"age": to_us(older_than), "billed_since": at_us(billed_since(now))}
-        return {table: len(await self._database.write(f"prune_{table}", values)) for table in _PRUNED}
+    async def prune(self, older_than: timedelta, told: Told | None = None) -> Mapping[str, int]:
+        pools = [row["pool_id"] for row in await self._database.read("list_pools", {"kind": None})]
+        gone = await prune_all(SqlPruning(self._database), pools, RECORDS, older_than, told)
+        leases = await self._database.write("prune_leases", {"age": to_us(older_than)})
+        return {**{str(what): rows for what, rows in gone.items()}, "leases": len(leases)}
+
+    async def give_back(self) -> bool:
+        [space] = await self._database.read("free_space")
+        if space["free"] < max(_FEWEST_PAGES, space["pages"] // 4):
+            return False
+        await self._database.write("give_back", {})
+        return True
+
+    async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        return await self._pruning.prune_some(pool_id, what, older_than)
 
 
 def refuse_newer(location: str, version: int) -> None:

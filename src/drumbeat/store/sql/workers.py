@@ -1,6 +1,6 @@
 """The registry, as a controller sees it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -8,8 +8,8 @@ from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
 from drumbeat.core.event import Event, Target, set_worker_target, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import Change
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move, worker_number
+from drumbeat.store.interface import UNREAPED, Change
 from drumbeat.store.sql.database import Database, RingingQueue, Script, check_fence
 from drumbeat.store.sql.events import append_events, moved
 from drumbeat.store.sql.rows import at_us, dump, to_us, worker_of
@@ -34,8 +34,17 @@ class SqlWorkers:
         return worker_of(rows[0])
 
     async def list(self, pool_id: PoolId, *, live: bool = False, gone_since: datetime | None = None) -> Sequence[Worker]:
-        values = {"pool_id": pool_id, "live": int(live), "gone_since": at_us(gone_since)}
-        return [worker_of(row) for row in await self._database.read("list_workers", values)]
+        query = "list_workers" if gone_since is None else "list_workers_since"
+        values = {"pool_id": pool_id, "gone_since": at_us(gone_since)}
+        return [worker_of(row) for row in await self._database.read("list_live_workers" if live else query, values)]
+
+    async def list_unreaped(self, pool_id: PoolId, *, named: Collection[WorkerId] = ()) -> Sequence[Worker]:
+        values = {"pool_id": pool_id, "limit": UNREAPED, "named": dump([*named])}
+        return [worker_of(row) for row in await self._database.read("list_unreaped_workers", values)]
+
+    async def list_ended(self, pool_id: PoolId, limit: int) -> Sequence[Worker]:
+        rows = await self._database.read("list_ended_workers", {"pool_id": pool_id, "limit": limit})
+        return [worker_of(row) for row in rows]
 
     async def move(
         self, worker: Worker, to: WorkerStatus, reason: str, change: Change | None = None, *, fence: Fence | None = None
@@ -74,6 +83,7 @@ def _add_workers(workers: Sequence[Worker], fence: Fence | None) -> Script[None]
         members = [worker for worker in workers if worker.pool_id == pool_id]
         for worker in members:
             yield from _add_worker(worker)
+        yield from note_numbers(pool_id, [worker.worker_id for worker in members])
         told = [moved(worker, None, WorkerStatus.SPAWNING, "asked for", NO_CHANGE) for worker in members]
         yield from append_events(pool_id, told)
 
@@ -94,6 +104,13 @@ def _add_worker(worker: Worker) -> Script[None]:
     )
     if not rows:
         raise AlreadyExists(f"pool {worker.pool_id!r} has a worker {worker.worker_id!r} already; names are used once")
+
+
+def note_numbers(pool_id: PoolId, names: Sequence[WorkerId]) -> Script[None]:
+    """Keep the highest number that a worker of the pool was named by."""
+    numbers = [number for name in names if (number := worker_number(name)) is not None]
+    if numbers:
+        yield "note_worker_number", {"pool_id": pool_id, "number": max(numbers)}
 
 
 def locked(pool_id: PoolId, worker_id: WorkerId) -> Script[Worker | None]:

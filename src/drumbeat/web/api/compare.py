@@ -11,7 +11,7 @@ from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id
-from drumbeat.web.api.shapes_runs import Regression
+from drumbeat.web.api.shapes_runs import Regression, RunTrend, TrendFigure, TrendRun
 
 router = checked("runs")
 
@@ -40,6 +40,24 @@ async def compare(
     desk = plane.bench()
     found = await desk.compare([RunId(each) for each in run])
     return Response(desk.compared(found, form), media_type=_TYPES[form])
+
+
+@router.get(f"{PREFIX}/runs/{{run_id}}/trend", operation_id="run_trend", responses=problems(404, 409))
+async def trend(
+    run_id: Id,
+    plane: Plane,
+    limit: Annotated[int, Query(ge=2, le=200, description="So many runs, the newest of them.")] = 20,
+) -> RunTrend:
+    """How the figures of a run went over the runs of its kind before it: of the same template, else the same configuration."""
+    found = await plane.bench().trend(RunId(run_id), limit)
+    runs = [
+        TrendRun(
+            run_id=each.run.run_id, created_at=each.run.created_at, verdict=each.judgement.verdict, figures=dict(each.figures)
+        )
+        for each in found.points
+    ]
+    trends = {name: TrendFigure.model_validate(each) for name, each in found.histories.items()}
+    return RunTrend(runs=runs, trends=trends)
 
 
 @router.get(f"{PREFIX}/runs/{{run_id}}/regression", operation_id="run_regression", responses=problems(404, 409))

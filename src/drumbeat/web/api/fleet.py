@@ -71,6 +71,7 @@ class Explained(Shape):
     wanted: int
     actions: list[str]
     why_not: str | None
+    provider_error: str | None = Field(description="Why the provider could not be asked, or is not asked now.")
     sentences: list[str]
 
 
@@ -111,6 +112,22 @@ class Asked(Shape):
     workers: list[str]
 
 
+class Exempt(Body):
+    """Whether a worker counts for nothing."""
+
+    exempt: bool = True
+
+
+EXEMPT = Exempt()
+
+
+class RetryShape(Shape):
+    """When the provider was asked to be tried again."""
+
+    pool_id: str
+    retry_at: datetime
+
+
 class TraceJob(Body):
     """A job of a trace."""
 
@@ -136,7 +153,9 @@ class Simulation(Body):
 class SimulatedShape(Shape):
     """What it came to: cost and wait together, since either alone is easy."""
 
-    figures: dict[str, Any]
+    figures: dict[str, Any] = Field(
+        description="Of a fleet that begins without workers; under `warm` the same figures when the jobs come a second time."
+    )
     course: dict[str, list[float]] = Field(description="Beat by beat: at, workers, busy, queued; at most 2000 beats of it.")
 
 
@@ -175,7 +194,7 @@ async def explain(
 
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", dependencies=OPERATORS, responses=problems(404, 409, 502))
 async def plan(pool_id: Id, plane: Plane) -> Explained:
-    """What a beat would do now. Nothing is written or changed."""
+    """What a beat would do now. Nothing is written or changed. A provider that fails is in ``provider_error``."""
     async with plane.fleet_spawner(pool_id) as spawner:
         return _explained(await (await _desk(plane, pool_id)).plan(spawner))
 
@@ -197,6 +216,20 @@ async def drain(pool_id: Id, plane: Plane, body: Drain = EVERYBODY) -> Asked:
     """Ask workers to finish what they hold and leave."""
     limit = None if body.within is None else timedelta(seconds=body.within)
     return Asked(workers=list(await (await _desk(plane, pool_id)).drain(body.workers, limit)))
+
+
+@router.post(f"{_FLEET}/retry", status_code=202, operation_id="retry_fleet", responses=problems(404, 409))
+async def retry(pool_id: Id, plane: Plane) -> RetryShape:
+    """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open."""
+    return RetryShape(pool_id=pool_id, retry_at=await (await _desk(plane, pool_id)).retry())
+
+
+@router.post(f"{_FLEET}/workers/{{worker_id}}/exempt", operation_id="exempt_worker", responses=problems(404, 409))
+async def exempt(pool_id: Id, worker_id: Id, plane: Plane, body: Exempt = EXEMPT) -> WorkerShape:
+    """Have a worker not count as capacity, or count again; it is watched like any other."""
+    desk = await _desk(plane, pool_id)
+    found, status = await desk.exempt(worker_id, exempt=body.exempt), await desk.status()
+    return worker_shape(found, status.now, status.pool)
 
 
 @router.post(f"{_FLEET}/workers/{{worker_id}}/kill", operation_id="kill_worker", responses=problems(404, 409, 502))

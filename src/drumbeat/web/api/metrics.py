@@ -1,7 +1,7 @@
 """Figures for Prometheus: queues, workers, runs, beats and money, each count bounded."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
@@ -9,11 +9,11 @@ from fastapi import Response
 from fastapi.responses import PlainTextResponse
 
 from drumbeat.control_plane import ControlPlane
-from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RunStatus
-from drumbeat.core.worker import judge
+from drumbeat.core.worker import WorkerStatus, judge
 from drumbeat.web.api.entry import Plane
+from drumbeat.web.api.metrics_fleet import FLEET_HELP, Line, fleet_lines
 from drumbeat.web.api.route import router as checked
 
 router = checked("health")
@@ -25,19 +25,18 @@ _HELP = {
     "drumbeat_up": "Whether the store answers.",
     "drumbeat_runs": "Runs by status, among the newest 1000.",
     "drumbeat_run_qps": "Operations a second of each run under way.",
-    "drumbeat_jobs": "Jobs by state; a count stops at 10000.",
+    "drumbeat_jobs": "Jobs by state; those that ended are counted exactly, the other counts stop at 10000.",
     "drumbeat_oldest_ready_seconds": "How long the oldest ready job has waited.",
     "drumbeat_pool_paused": "Whether nothing may be claimed from the pool.",
-    "drumbeat_workers": "Live workers by state.",
+    "drumbeat_workers": "Live workers by state; draining from the moment they are told to leave.",
+    "drumbeat_workers_terminating": "Live workers that were told to leave.",
     "drumbeat_workers_health": "Live workers by health.",
     "drumbeat_last_beat": "The number of a pool's last beat.",
     "drumbeat_last_beat_age_seconds": "How long ago a pool's last beat was.",
-    "drumbeat_last_beat_failed": "Whether a pool's last beat failed.",
-    "drumbeat_spent": "Money spent by a fleet in the running hour, day and month (UTC).",
-    "drumbeat_burn_per_hour": "Money a fleet costs an hour now.",
+    "drumbeat_last_beat_failed": "Whether anything of a pool's last beat failed: a stage, an action, the provider's list.",
+    **FLEET_HELP,
 }
 
-Line = tuple[str, Mapping[str, str], float]
 _TOLD: dict[int | str, dict[str, Any]] = {
     200: {"description": "Prometheus text", "content": {"text/plain": {"schema": {"type": "string"}}}}
 }
@@ -71,7 +70,7 @@ async def _pool(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
         lines += await _jobs(plane, pool, now)
     lines += await _workers(plane, pool, now)
     lines += await _beats(plane, pool, now)
-    return lines + await _money(plane, pool)
+    return lines + (await fleet_lines(plane, pool, now) if pool.is_scaled else [])
 
 
 async def _jobs(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
@@ -84,10 +83,12 @@ async def _jobs(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
 
 async def _workers(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
     workers, name = await plane.store.workers.list(pool.pool_id, live=True), str(pool.pool_id)
-    states = Counter(str(worker.status) for worker in workers)
+    leaving = sum(worker.is_terminating for worker in workers)
+    states = Counter(str(WorkerStatus.DRAINING if worker.is_terminating else worker.status) for worker in workers)
     health = Counter(str(judge(worker, now, pool.thresholds)) for worker in workers)
     told: list[Line] = [("drumbeat_workers", {"pool": name, "state": each}, float(count)) for each, count in states.items()]
-    return told + [("drumbeat_workers_health", {"pool": name, "health": each}, float(count)) for each, count in health.items()]
+    told += [("drumbeat_workers_health", {"pool": name, "health": each}, float(count)) for each, count in health.items()]
+    return [*told, ("drumbeat_workers_terminating", {"pool": name}, float(leaving))]
 
 
 async def _beats(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
@@ -97,24 +98,8 @@ async def _beats(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
     return [
         ("drumbeat_last_beat", name, float(last.n)),
         ("drumbeat_last_beat_age_seconds", name, max((now - last.at).total_seconds(), 0.0)),
-        ("drumbeat_last_beat_failed", name, float(last.error is not None)),
+        ("drumbeat_last_beat_failed", name, float(last.failed)),
     ]
-
-
-async def _money(plane: ControlPlane, pool: Pool) -> list[Line]:
-    """Of pools that have a price; a policy that cannot be read costs nothing here."""
-    if not pool.policy.get("price_per_hour"):
-        return []
-    try:
-        async with plane.fleet_spawner(pool.pool_id) as spawner:
-            found = await plane.fleet(pool.pool_id).spend(spawner)
-    except DrumbeatError:
-        return []
-    name = str(pool.pool_id)
-    spent: list[Line] = [
-        ("drumbeat_spent", {"pool": name, "period": each}, getattr(found.spent, each)) for each in ("hour", "day", "month")
-    ]
-    return [*spent, ("drumbeat_burn_per_hour", {"pool": name}, found.burn_per_hour)]
 
 
 def _written(lines: Iterable[Line]) -> Iterator[str]:
@@ -123,7 +108,7 @@ def _written(lines: Iterable[Line]) -> Iterator[str]:
         by_name.setdefault(line[0], []).append(line)
     for name, of_name in by_name.items():
         yield f"# HELP {name} {_HELP[name]}"
-        yield f"# TYPE {name} gauge"
+        yield f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"
         for _, labels, value in of_name:
             said = ",".join(f'{label}="{_escaped(text)}"' for label, text in labels.items())
             yield f"{name}{{{said}}} {value:.10g}" if said else f"{name} {value:.10g}"

@@ -67,6 +67,9 @@ async def show(pool_id: Id, plane: Plane) -> PoolStanding:
         paused=found.is_paused,
         jobs=counts,
         oldest_waits=found.oldest_waits.total_seconds() if found.oldest_waits is not None else None,
+        unhandled=dict(found.unhandled),
+        no_handler=found.no_handler,
+        trouble=found.trouble,
         workers=[worker_shape(each, found.now, found.pool) for each in found.workers],
         now=found.now,
     )
@@ -75,7 +78,8 @@ async def show(pool_id: Id, plane: Plane) -> PoolStanding:
 def worker_shape(worker: Worker, now: datetime, home: Pool) -> WorkerShape:
     """A worker with its health by the store's clock."""
     told = {each.name: getattr(worker, each.name) for each in fields(worker)}
-    return WorkerShape.model_validate({**told, "health": judge(worker, now, home.thresholds) if worker.is_live else None})
+    health = judge(worker, now, home.thresholds) if worker.is_live else None
+    return WorkerShape.model_validate({**told, "health": health, "terminating": worker.is_terminating})
 
 
 @router.post(f"{_POOL}/pause", operation_id="pause_pool", responses=problems(404))

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
 from fastapi import Query, Request, Response
@@ -12,12 +12,14 @@ from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.web.api.answers import located, made, problems
-from drumbeat.web.api.entry import PREFIX, Plane
+from drumbeat.web.api.entry import PREFIX, InHouse, Plane
 from drumbeat.web.api.paging import by_offset
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Id, Limit, Moment, Offset, Page
 from drumbeat.web.api.shapes_runs import NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
+from drumbeat.web.databases import DatabaseType, database_of
+from drumbeat.web.house import House
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import BenchDesk
@@ -30,6 +32,7 @@ MOST_SORTED = 1000  #: runs that are put in another order than that of their mak
 AS_IT_WAS = Rerun()
 _LINKS = {name: f"{name}_run" for name in ("show", "start", "stop", "rerun", "remove")}
 
+Shown = TypeVar("Shown", bound=RunShape)
 Order = Literal["-created_at", "created_at", "name", "-name", "status", "-status", "qps", "-qps", "operations", "-operations"]
 
 
@@ -64,7 +67,7 @@ async def _made(plane: ControlPlane, response: Response, run: Run, ahead: object
 
 @router.get(RUNS, operation_id="list_runs", responses=problems(404, 409))
 async def list_runs(
-    plane: Plane,
+    house: InHouse,
     request: Request,
     response: Response,
     status: Annotated[list[RunStatus] | None, Query(description="Only these.")] = None,
@@ -72,15 +75,19 @@ async def list_runs(
     template: Annotated[str | None, Query(max_length=200, description="Only runs of this template.")] = None,
     load_mode: LoadMode | None = None,
     scaling_mode: ScalingMode | None = None,
+    database: Annotated[
+        DatabaseType | None, Query(description="Only runs on this type of database, of the newest 1000 that match the rest.")
+    ] = None,
     since: Annotated[Moment | None, Query(description="Made then or later.")] = None,
     until: Annotated[Moment | None, Query(description="Made before.")] = None,
     sort: Annotated[
-        Order, Query(description="A dash turns it round; orders but -created_at are of the newest 1000.")
+        Order, Query(description="Prefix a field with - for descending order; all orders but -created_at sort the newest 1000.")
     ] = "-created_at",
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> Page[RunShape]:
-    """Runs that are all that is asked."""
+    """Runs that match every filter, each with its verdict."""
+    plane = house.plane
     wanted = {
         "statuses": status or (),
         "search": search,
@@ -90,32 +97,48 @@ async def list_runs(
         "since": since,
         "until": until,
     }
-    rows = await _sorted(plane, wanted, sort, limit + 1, offset)
-    return Page[RunShape].model_validate(by_offset(request, response, rows, limit, offset), from_attributes=True)
+    rows = await _sorted(plane, wanted, database, sort, limit + 1, offset)
+    found = by_offset(request, response, rows, limit, offset)
+    return Page[RunShape](items=[await _shown(house, run, RunShape) for run in found["items"]], next=found["next"])
 
 
-async def _sorted(plane: ControlPlane, wanted: Mapping[str, Any], sort: str, limit: int, offset: int) -> Sequence[Run]:
-    if sort == "-created_at":
+async def _shown(house: House, run: Run, shape: type[Shown]) -> Shown:
+    """A run with its verdict."""
+    judged = await house.verdicts.of(run)
+    told = {"verdict": judged.verdict, "verdict_reason": judged.reason, "is_orphan": judged.is_orphan}
+    return shape.model_validate(run).model_copy(update=told)
+
+
+async def _sorted(
+    plane: ControlPlane, wanted: Mapping[str, Any], database: DatabaseType | None, sort: str, limit: int, offset: int
+) -> Sequence[Run]:
+    if sort == "-created_at" and database is None:
         return await plane.store.runs.list(**wanted, limit=limit, offset=offset)
-    rows = await plane.store.runs.list(**wanted, limit=MOST_SORTED)
+    found = await plane.store.runs.list(**wanted, limit=MOST_SORTED)
+    rows = [run for run in found if database is None or database_of(run.config) is database]
     name = sort.removeprefix("-")
     ordered = sorted(rows, key=lambda run: getattr(run, name), reverse=sort.startswith("-"))
     return ordered[offset : offset + limit]
 
 
 @router.get(_RUN, operation_id="show_run", responses=problems(404, 409))
-async def show(run_id: Id, plane: Plane) -> WholeRun:
-    """A run with its configuration."""
-    return WholeRun.model_validate(await plane.store.runs.get(RunId(run_id)))
+async def show(run_id: Id, house: InHouse) -> WholeRun:
+    """A run with its verdict and its configuration."""
+    return await _shown(house, await house.plane.store.runs.get(RunId(run_id)), WholeRun)
 
 
 @router.get(f"{_RUN}/status", operation_id="show_run_status", responses=problems(404, 409))
-async def status(run_id: Id, plane: Plane) -> RunStanding:
+async def status(run_id: Id, house: InHouse) -> RunStanding:
     """How a run stands, from the store alone."""
-    found = await plane.bench().status(RunId(run_id))
-    workers = Counter(str(worker.status) for worker in found.workers)
+    found = await house.plane.bench().status(RunId(run_id))
+    run = await _shown(house, found.run, RunShape)
     return RunStanding(
-        run=RunShape.model_validate(found.run), led_by=found.led_by, is_orphan=found.is_orphan, workers=dict(workers)
+        run=run,
+        led_by=found.led_by,
+        is_orphan=found.is_orphan,
+        verdict=run.verdict,
+        verdict_reason=run.verdict_reason,
+        workers=dict(Counter(str(worker.status) for worker in found.workers)),
     )
 
 

@@ -47,7 +47,7 @@ class PoolShape(Shape):
 
 
 class Counts(Shape):
-    """How a queue stands; each count stops at 10,000."""
+    """How a queue stands. Done, poisoned and cancelled jobs are counted exactly; the other counts stop at 10,000."""
 
     ready: int
     delayed: int
@@ -66,6 +66,9 @@ class PoolStanding(Shape):
     paused: bool
     jobs: Counts
     oldest_waits: Seconds | None
+    unhandled: dict[str, int]
+    no_handler: str | None
+    trouble: str | None
     workers: list[WorkerShape]
     now: datetime
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, JsonValue
 
-from drumbeat.bench.model import Latency, LoadMode
+from drumbeat.bench.model import Latency, LoadMode, RunVerdict
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import RunStatus, StepType
 from drumbeat.core.worker import Health, WorkerStatus
@@ -51,6 +51,9 @@ class RunShape(Shape):
     operations: int
     errors: int
     qps: float
+    verdict: RunVerdict = Field(default=RunVerdict.PENDING, description="Whether it was a success; PENDING: it has not ended.")
+    verdict_reason: str = Field(default="", description="Which objectives were missed, or why it failed.")
+    is_orphan: bool = Field(default=False, description="It is under way, and no orchestrator leads it.")
     created_at: datetime | None
     updated_at: datetime | None
     started_at: datetime | None
@@ -72,7 +75,9 @@ class RunStanding(Shape):
 
     run: RunShape
     led_by: str | None = Field(description="Who orchestrates it; null: nobody does now.")
-    is_orphan: bool = Field(description="It is under way, and nobody orchestrates it.")
+    is_orphan: bool = Field(description="It is under way, and no orchestrator leads it.")
+    verdict: RunVerdict = Field(description="Whether it was a success; PENDING: it has not ended.")
+    verdict_reason: str = Field(description="Which objectives were missed, or why it failed.")
     workers: dict[str, int] = Field(description="Workers by state.")
 
 
@@ -211,6 +216,7 @@ class DecisionShape(Shape):
     what: str
     reason: str
     error: str | None
+    times: int = Field(description="How often it was decided in a row; at is the first time.")
 
 
 class FailureShape(Shape):
@@ -274,6 +280,9 @@ class WorkerShape(Shape):
     worker_id: str
     slot: int
     status: WorkerStatus
+    terminating: bool = Field(
+        default=False, description="Whether it lives and was told to leave; its status may not say so yet."
+    )
     health: Health | None = Field(description="Null once it has ended.")
     phase: str | None
     host: str | None
@@ -362,6 +371,34 @@ class SampleShape(Shape):
     target: int
     cpu_percent: float | None
     memory_percent: float | None
+
+
+class TrendRun(Shape):
+    """One run of a trend."""
+
+    run_id: str
+    created_at: datetime | None
+    verdict: RunVerdict
+    figures: dict[str, float | None] = Field(description="By name: operations/s, p95 (ms) and so on.")
+
+
+class TrendFigure(Shape):
+    """What one figure did from run to run."""
+
+    runs: int
+    median: float
+    recent: float = Field(description="The mean, each older run weighing 0.8 of the next.")
+    variation: float | None = Field(description="The coefficient of variation; null: of one run.")
+    slope: float = Field(description="Of the straight line through the values, from one run to the next.")
+    r_squared: float
+    steadiness: str = Field(description="stable, moderate, unstable or unknown.")
+
+
+class RunTrend(Shape):
+    """How the figures of a run and of those of its kind before it went, oldest first."""
+
+    runs: list[TrendRun]
+    trends: dict[str, TrendFigure] = Field(description="By figure.")
 
 
 class Regression(Shape):

@@ -7,6 +7,7 @@ from urllib.parse import quote
 from fastapi import Header, HTTPException, Query, Response
 from pydantic import ConfigDict, Field
 
+from drumbeat.bench.model import LoadMode
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.errors import InvalidInput, StaleWrite
 from drumbeat.core.run import Template
@@ -17,6 +18,7 @@ from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Body, Id, Shape, Text
 from drumbeat.web.api.shapes_runs import Document, PreflightShape, Settings
+from drumbeat.web.databases import DatabaseType, matching_templates
 
 router = checked("templates")
 
@@ -124,9 +126,12 @@ async def list_templates(
     plane: Plane,
     search: Annotated[str | None, Query(max_length=200, description="Part of a name or description.")] = None,
     tag: Annotated[str | None, Query(max_length=200)] = None,
+    database: Annotated[DatabaseType | None, Query(description="Only those that load this type of database.")] = None,
+    load_mode: LoadMode | None = None,
 ) -> list[TemplateShape]:
-    """Templates, by name."""
-    return [TemplateShape.model_validate(each) for each in await plane.store.templates.list(search, tag)]
+    """Templates that match every filter, by name."""
+    found = await matching_templates(plane, search, tag, database or "", load_mode or "")
+    return [TemplateShape.model_validate(each) for each in found]
 
 
 @router.get(f"{TEMPLATES}/schema", operation_id="template_schema")

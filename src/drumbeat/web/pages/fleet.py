@@ -39,7 +39,7 @@ class Fleet:
 
     @property
     def workers(self) -> str:
-        counted = Counter(str(each.status) for each in self.status.workers)
+        counted = Counter(each.standing for each in self.status.workers)
         return ", ".join(f"{count} {name}" for name, count in sorted(counted.items())) or "none"
 
     @property

@@ -40,7 +40,8 @@ class Money:
 
     def __init__(self) -> None:
         with tiles():
-            self._live, self._wanted, self._burn = Tile("Live workers"), Tile("Wanted"), Tile("Burn an hour")
+            self._live, self._leaving = Tile("Live workers"), Tile("Terminating")
+            self._wanted, self._burn = Tile("Wanted"), Tile("Burn an hour")
             self._spent: dict[str, tuple[Tile, ui.linear_progress]] = {}
             for period in PERIODS:
                 with ui.element().classes("tile"):
@@ -51,6 +52,7 @@ class Money:
 
     def show(self, seen: "FleetStatus") -> None:
         self._live.show(len(seen.workers))
+        self._leaving.show(sum(each.is_terminating for each in seen.workers))
         self._wanted.show(seen.last.summary.get("wanted") if seen.last else None)
 
     def show_spent(self, found: Spent | None) -> None:

@@ -13,6 +13,7 @@ from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import button, confirmed, say, told
+from drumbeat.web.pages.extending import GrowingChart
 from drumbeat.web.pages.fleet_money import Alarms, Money
 from drumbeat.web.pages.fleet_seen import BEATS, Spent, course, show_explanation
 from drumbeat.web.pages.frame import empty, heading, page, trail
@@ -27,10 +28,11 @@ COUNTED_EVERY = 10.0  #: money asks providers
 _SPAN = timedelta(hours=6)
 _MOST = 500
 _SHOWN = 20
+_LAST_BEAT = 2**31 - 1  #: above it no database reads a number as a beat's
 
 _WORKERS = (
     Column(name="worker", read=lambda row: row[1].worker_id),
-    Column(name="status", read=lambda row: row[1].status, is_status=True),
+    Column(name="status", read=lambda row: row[1].standing, is_status=True),
     Column(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
     Column(name="silent", label="last heard", read=lambda row: silence(row[1], row[0].now), number=True),
     Column(name="jobs", read=lambda row: row[1].active, number=True),
@@ -39,17 +41,17 @@ _WORKERS = (
 
 
 async def spent(house: House, pool_id: str) -> Spent | None:
-    """What a fleet costs; None where its provider cannot be asked."""
+    """What a fleet costs, by the provider's prices as the last beat saw them; None where its policy cannot be read."""
+    desk = house.plane.fleet(pool_id)
     try:
-        async with house.plane.fleet_spawner(pool_id) as spawner:
-            return await house.plane.fleet(pool_id).spend(spawner)
+        return await desk.spent_by(await desk.last_beat())
     except DrumbeatError:
         return None
 
 
 def add(house: House) -> None:
     @page(house, "/fleet/{pool_id}", "Fleet")
-    async def one(pool_id: str, beat: int = 0) -> None:
+    async def one(pool_id: str, beat: int = 0, before: int = 0) -> None:
         desk = house.plane.fleet(pool_id)
         status = await desk.status()
         trail(("Fleet", "/fleet"))
@@ -61,7 +63,8 @@ def add(house: House) -> None:
                 ui.link("Its jobs", f"/pools/{quote(pool_id, safe='')}")
         await _stand(house, status)
         beats = await latest(house, pool_id)
-        decisions = Decisions(beats)
+        decisions = Decisions(house, pool_id, before)
+        await decisions.show(beats)
         reasons = Reasons(house, pool_id, beat)
         await told(lambda: reasons.follow(beats))
 
@@ -69,7 +72,7 @@ def add(house: House) -> None:
             last = await house.plane.store.beats.last(PoolId(pool_id))
             if last is not None and last.n != decisions.last:
                 seen = await latest(house, pool_id)
-                decisions.show(seen)
+                await decisions.show(seen)
                 await reasons.follow(seen)
 
         every(EVERY, decided)
@@ -125,21 +128,51 @@ def _workers(house: House, status: "FleetStatus") -> Filled:
 
 
 class Decisions:
-    """What the last beats saw and did."""
+    """What beats saw and did: the last ones, or a page of those before a beat that the address names."""
 
-    def __init__(self, beats: Sequence[Beat]) -> None:
+    def __init__(self, house: House, pool_id: str, before: int) -> None:
+        self._house, self._pool_id, self._before = house, pool_id, before
+        self.last = 0
         heading("Decisions", 2)
-        none = empty("No beat in the last hours: nobody keeps this fleet.", "drumbeat fleet run NAME")
-        self._chart = chart("Workers wanted and live, and ready jobs, over the last hours", course(beats), step=True)
+        none = empty("No beat here: nobody keeps this fleet.", f"drumbeat fleet run {pool_id}")
+        self._drawn = chart("Workers wanted and live, and ready jobs, over the last hours", course(()), step=True)
+        self._chart = GrowingChart(self._drawn)
         self._table = Filled(Table("Decisions", BEATS, key=lambda beat: str(beat.n)), none)
-        self.show(beats)
+        with ui.row().classes("w-full justify-end"):
+            self._newest = ui.link("Newest beats", _at(pool_id))
+            self._newer = ui.link("Newer beats", _at(pool_id))
+            self._older = ui.link("Older beats", _at(pool_id))
 
-    def show(self, beats: Sequence[Beat]) -> None:
+    async def show(self, beats: Sequence[Beat]) -> None:
+        """Draw the last hours, and list a page."""
         self.last = beats[-1].n if beats else 0
-        self._chart.set_visibility(bool(beats))
-        self._chart.options.update(chart_options(course(beats), step=True))
-        self._chart.update()
-        self._table.show(list(reversed(beats))[:_SHOWN])
+        self._drawn.set_visibility(bool(beats))
+        self._chart.show(chart_options(course(beats), step=True))
+        shown = await page_before(self._house, self._pool_id, self._before)
+        self._table.show(list(reversed(shown)))
+        oldest = await self._house.plane.store.beats.list(PoolId(self._pool_id), limit=1)
+        self._show_ways(shown[0].n if shown else 0, oldest[0].n if oldest else 0)
+
+    def _show_ways(self, first: int, oldest: int) -> None:
+        self._older.set_visibility(first > oldest)
+        self._older.props["href"] = _at(self._pool_id, first)
+        self._newest.set_visibility(self._before > 0)
+        self._newer.set_visibility(self._before > 0)
+        self._newer.props["href"] = _at(self._pool_id, self._before + _SHOWN if self._before + _SHOWN <= self.last else 0)
+
+
+def _at(pool_id: str, before: int = 0) -> str:
+    return f"/fleet/{quote(pool_id, safe='')}" + (f"?before={before}" if before else "")
+
+
+async def page_before(house: House, pool_id: str, before: int) -> Sequence[Beat]:
+    """A page of beats before the one of this number, oldest first; 0: the newest page."""
+    beats = house.plane.store.beats
+    last = await beats.last(PoolId(pool_id))
+    end = last.n + 1 if last else 1
+    before = min(before, end) if before > 0 else end
+    found = await beats.list(PoolId(pool_id), after=max(before - 1 - _SHOWN, 0), limit=_SHOWN)
+    return [beat for beat in found if beat.n < before]
 
 
 class Reasons:
@@ -156,8 +189,7 @@ class Reasons:
     async def follow(self, beats: Sequence[Beat]) -> None:
         """Explain the last beat, unless something else is looked at."""
         desk = self._house.plane.fleet(self._pool_id)
-        chosen = next((each for each in beats if each.n == self._chosen), None)
-        beat = chosen or (await desk.status()).last
+        beat = await self._find(beats) or (await desk.status()).last
         if beat is None or beat.n == self._told or not self._follows:
             return
         self._told = beat.n
@@ -167,6 +199,14 @@ class Reasons:
             self._place.clear()
             with self._place:
                 ui.label(str(exc))
+
+    async def _find(self, beats: Sequence[Beat]) -> Beat | None:
+        """The beat that was chosen, also where it is older than those at hand."""
+        known = next((each for each in beats if each.n == self._chosen), None)
+        if known is not None or not 0 < self._chosen < _LAST_BEAT:
+            return known
+        found = await self._house.plane.store.beats.list(PoolId(self._pool_id), after=self._chosen - 1, limit=1)
+        return next((each for each in found if each.n == self._chosen), None)
 
     async def _plan(self) -> None:
         async with self._house.plane.fleet_spawner(self._pool_id) as spawner:

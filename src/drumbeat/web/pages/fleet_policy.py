@@ -17,7 +17,17 @@ from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading, page, trail
 
 _FIXED = ("workers", "target")
-_SCALED = ("min_workers", "max_workers", "keep_idle", "concurrency", "headroom", "wait_slo", "idle_timeout", "every")
+_SCALED = (
+    "min_workers",
+    "max_workers",
+    "keep_idle",
+    "concurrency",
+    "headroom",
+    "expected_service",
+    "wait_slo",
+    "idle_timeout",
+    "every",
+)
 _MONEY = ("price_per_hour", "max_per_hour", "max_per_day", "max_per_month")
 SHOWN: Mapping[PolicyName, tuple[str, ...]] = {
     PolicyName.FIXED: _FIXED,

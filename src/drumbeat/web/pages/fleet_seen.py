@@ -60,7 +60,8 @@ def _deed(action: Mapping[str, Any]) -> str:
 
 
 def _way(beat: Beat) -> str:
-    return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}"
+    """The page of the beat, with its reasons."""
+    return f"/fleet/{quote(beat.pool_id, safe='')}?beat={beat.n}&before={beat.n + 1}"
 
 
 BEATS = (
@@ -94,6 +95,8 @@ def show_explanation(found: "Explanation") -> None:
     ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: wanted {found.wanted} workers").classes(
         "text-weight-medium"
     )
+    if found.provider_error is not None:
+        ui.label(f"The provider fails: {found.provider_error}").classes("text-negative")
     heading("Seen", 3)
     _list([f"{name.replace('_', ' ')}: {figure(value)}" for name, value in found.inputs.items()])
     heading("Each rule", 3)

@@ -33,7 +33,8 @@ _MOST = {
 _EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 _FIGURES = (
     Column(name="figure", read=lambda row: row[0].replace("_", " ")),
-    Column(name="value", read=lambda row: f"{row[1]:.3f}" if isinstance(row[1], float) else row[1], number=True),
+    Column(name="cold", read=lambda row: _shown(row[1]), number=True),
+    Column(name="warm", read=lambda row: _shown(row[2]), number=True),
 )
 
 
@@ -141,7 +142,19 @@ def show(found: "Simulated") -> None:
     heading("Outcome", 2)
     at = found.outcome.course
     chart("Workers, busy workers and queued jobs over the trace", course(at.at, at.workers, at.busy, at.queued), step=True)
-    Table("Figures", _FIGURES, key=lambda row: row[0]).show(list(found.figures().items()))
+    ui.label("Cold: the fleet begins without workers. Warm: the same jobs when they come a second time, right after the first.")
+    Table("Figures", _FIGURES, key=lambda row: row[0]).show(figures(found))
+
+
+def figures(found: "Simulated") -> list[tuple[str, Any, Any]]:
+    """Each figure's name with its cold and its warm value."""
+    cold = found.figures()
+    warm = cold.pop("warm") or {}
+    return [(name, value, warm.get(name, "–")) for name, value in cold.items()]
+
+
+def _shown(value: Any) -> Any:
+    return f"{value:.3f}" if isinstance(value, float) else value
 
 
 def course(at: Sequence[float], workers: Sequence[int], busy: Sequence[int], queued: Sequence[int]) -> Series:

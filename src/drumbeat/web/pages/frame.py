@@ -157,6 +157,12 @@ def trail(*ways: tuple[str, str]) -> None:
             ui.label("›").classes("inline q-mx-xs").props("aria-hidden=true")
 
 
+FIRST_RUN = """\
+drumbeat bench examples
+drumbeat bench prepare sqlite:///target.db --workload mixed
+drumbeat bench run examples/find-max.yaml"""  #: the way to a first run, from any folder
+
+
 def empty(words: str, command: str = "") -> ui.card:
     """What to do first, where there is nothing to show."""
     with ui.card().props("flat bordered").classes("w-full items-center q-pa-lg") as card:

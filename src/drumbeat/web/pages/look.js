@@ -22,3 +22,14 @@
     }
   });
 })();
+/* A chart's lines grow by what is new: points go at the beginning, others follow at the end. Nothing else is sent of them. */
+window.extendChart = (id, lines) => {
+  const chart = getElement(id);
+  if (!chart?.options) return;
+  lines.forEach((line, n) => {
+    const series = chart.options.series[n];
+    series.data = series.data.slice(line.drop, line.drop + line.keep).concat(line.add);
+    if ('area' in line) series.markArea = line.area;
+  });
+  chart.update_chart();
+};

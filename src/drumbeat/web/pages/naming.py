@@ -17,6 +17,7 @@ def called(element: Element, name: str) -> Element:
 
 
 def given(element: Element, attribute: str, value: object) -> Element:
-    """The same element, with an attribute of it set."""
-    element.props[attribute] = value
+    """The same element, with an attribute of it set; what it has already is not sent again."""
+    if attribute not in element.props or element.props[attribute] != value:
+        element.props[attribute] = value
     return element

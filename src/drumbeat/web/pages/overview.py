@@ -1,4 +1,4 @@
-"""The first page: what is under way, and what needs somebody."""
+"""The first page: what is under way, and what needs attention."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -10,14 +10,16 @@ from nicegui import ui
 
 from drumbeat.core.job import JobCounts
 from drumbeat.core.pool import Pool, PoolKind
-from drumbeat.core.run import RUN_ENDED, Run, RunStatus
+from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
 from drumbeat.web.house import House
 from drumbeat.web.pages.fleet_one import spent
 from drumbeat.web.pages.fleet_seen import money
-from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
 from drumbeat.web.pages.parts import Column, Filled, Table, Tile, lasting, tiles, words
 from drumbeat.web.pages.renewing import every
+from drumbeat.web.pages.runs.listing import JudgedRun, run_columns
+from drumbeat.web.verdicts import verdict_words
 
 EVERY = 2.0
 _COUNTED_EVERY = 10.0  #: money asks providers
@@ -57,8 +59,8 @@ class Standing:
 class Sight:
     """Everything the page shows."""
 
-    runs: tuple[Run, ...]  #: the latest
-    under_way: tuple[Run, ...]
+    runs: tuple[JudgedRun, ...]  #: the latest
+    under_way: tuple[JudgedRun, ...]
     pools: tuple[Standing, ...]
 
 
@@ -73,9 +75,10 @@ async def look_around(house: House) -> Sight:
     )
 
 
-async def _runs(house: House, **filters: Any) -> tuple[Run, ...]:
+async def _runs(house: House, **filters: Any) -> tuple[JudgedRun, ...]:
     store = house.plane.store
-    return tuple(await store.runs.list(**filters)) if store.traits.keeps_runs else ()
+    runs = await store.runs.list(**filters) if store.traits.keeps_runs else ()
+    return tuple([JudgedRun(run, await house.verdicts.of(run)) for run in runs])
 
 
 async def standing(house: House, pool: Pool) -> Standing:
@@ -90,7 +93,7 @@ async def standing(house: House, pool: Pool) -> Standing:
 
 
 def needs(sight: Sight) -> list[tuple[str, str]]:
-    """What needs somebody: words, and where to go."""
+    """What needs attention: words, and where to go."""
     found: list[tuple[str, str]] = []
     for each in sight.pools:
         name = each.pool.pool_id
@@ -102,21 +105,32 @@ def needs(sight: Sight) -> list[tuple[str, str]]:
         if each.is_paused:
             found.append((f"{name} is paused", each.href))
         found += [(f"worker {worker.worker_id} of {name} is silent", each.href) for worker in each.ill]
-    failed = [run for run in sight.runs if run.status is RunStatus.FAILED]
-    return found + [(f"run {run.name or run.run_id} failed: {run.completion_reason or '–'}", _run_href(run)) for run in failed]
+    return found + _runs_in_need(sight)
 
 
-def _run_href(run: Run) -> str:
-    return f"/runs/{run.run_id}"
+def _runs_in_need(sight: Sight) -> list[tuple[str, str]]:
+    """Runs nobody leads, and the latest that failed or missed an objective."""
+    orphans = [row for row in sight.under_way if row.judgement.is_orphan]
+    bad = [row for row in sight.runs if row.judgement.is_bad]
+    return [(f"run {_name(row)} is {row.run.status}: {row.judgement.reason}", _run_href(row)) for row in orphans] + [
+        (f"run {_name(row)}: {verdict_words(row.judgement)}: {row.judgement.reason or '–'}", _run_href(row)) for row in bad
+    ]
+
+
+def _name(row: JudgedRun) -> str:
+    return row.run.name or row.run.run_id
+
+
+def _run_href(row: JudgedRun) -> str:
+    return f"/runs/{row.run.run_id}"
 
 
 _RUNS = (
-    Column(name="run", read=lambda run: run.name or run.run_id, href=_run_href),
-    Column(name="status", read=lambda run: run.status, is_status=True),
-    Column(name="phase", read=lambda run: run.phase),
-    Column(name="operations", read=lambda run: run.operations, number=True),
-    Column(name="ops_s", label="ops/s", read=lambda run: run.qps, number=True),
-    Column(name="started", label="started (UTC)", read=lambda run: run.started_at),
+    *run_columns(),
+    Column(name="phase", read=lambda row: row.run.phase),
+    Column(name="operations", read=lambda row: row.run.operations, number=True),
+    Column(name="ops_s", label="ops/s", read=lambda row: row.run.qps, number=True),
+    Column(name="started", label="started (UTC)", read=lambda row: row.run.started_at),
 )
 _POOLS = (
     Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
@@ -171,12 +185,12 @@ class _Shown:
             self._poisoned = Tile("Poisoned")
             self._workers = Tile("Workers")
             self.spent = Tile("Spent today")
-        heading("Needs somebody", 2)
+        heading("Needs attention", 2)
         self._needs = ui.column().classes("w-full gap-1").props("aria-live=polite")
         self._told: list[tuple[str, str]] | None = None
         heading("Runs", 2)
-        no_run = empty("No run yet: keep a template and run it, or", "drumbeat bench run examples/find-max.yaml")
-        self._runs = Filled(Table("Latest runs", _RUNS, key=lambda run: run.run_id), no_run)
+        no_run = empty("No run yet: keep a template and run it, or", FIRST_RUN)
+        self._runs = Filled(Table("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_run)
         heading("Pools", 2)
         self._pools = Filled(Table("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
         self.show(sight)

@@ -36,7 +36,9 @@ _BUTTONS = """<q-btn v-for="deed in DEEDS" :key="deed.name" dense flat no-caps c
 :label="deed.label" :aria-label="deed.label + ' ' + props.row.called" @click="$parent.$emit(deed.name, props.row.key)" />"""
 _DEEDS = {"name": "deeds", "label": "", "field": "key", "align": "right"}
 _FALLING = frozenset({"poisoned", "error", "lost", "FAILED"})
-_TURNING = frozenset({"draining", "claimed", "stale", "CANCELLING", "STOPPING", "STARTING", "spawning", "starting", "delayed"})
+_TURNING = frozenset(
+    {"draining", "terminating", "claimed", "stale", "CANCELLING", "STOPPING", "STARTING", "spawning", "starting", "delayed"}
+)
 _GOING = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"})
 
 
@@ -49,6 +51,7 @@ class Column:
     label: str | None = None
     href: Callable[[Any], str | None] | None = None
     is_status: bool = False
+    colour: Callable[[Any], str] | None = None  #: of a badge, by the row; else by the status
     number: bool = False
     loose: bool = False  #: long words may be broken anywhere
 
@@ -98,7 +101,7 @@ class Table:
             if each.href is not None:
                 shown[each.name + _HREF] = each.href(row)
             if each.is_status and value is not None:
-                shown[each.name + _COLOUR] = colour(str(value))
+                shown[each.name + _COLOUR] = each.colour(row) if each.colour else colour(str(value))
         return shown
 
 
@@ -214,6 +217,10 @@ def chart(name: str, series: Series, *, unit: str = "", step: bool = False) -> u
     return called(made.props("role=img"), name)
 
 
+def _millis(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
 def chart_options(series: Series, *, unit: str = "", step: bool = False) -> dict[str, Any]:
     axis = {"axisLabel": {"color": _INK}, "splitLine": {"lineStyle": {"color": _LINE}}}
     lines = [
@@ -222,7 +229,7 @@ def chart_options(series: Series, *, unit: str = "", step: bool = False) -> dict
             "type": "line",
             "showSymbol": False,
             "step": "end" if step else False,
-            "data": [[at.isoformat(), value] for at, value in points],
+            "data": tuple((_millis(at), value) for at, value in points),
         }
         for name, points in series.items()
     ]

@@ -1,7 +1,7 @@
 """One pool of jobs: how deep it is, how fast it empties, who works on it, and its jobs."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,6 +15,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import button, confirmed, say
+from drumbeat.web.pages.extending import GrowingChart
 from drumbeat.web.pages.frame import heading, page, trail
 from drumbeat.web.pages.overview import EVERY, Standing, standing
 from drumbeat.web.pages.parts import Column, Filled, Series, Table, Tile, chart, chart_options, short, tiles
@@ -34,6 +35,26 @@ _WORKERS = (
     Column(name="jobs", read=lambda row: row[1].active, number=True),
     Column(name="host", read=lambda row: row[1].host),
 )
+
+
+_TILES: Mapping[str, Callable[[Standing], object]] = {
+    "Ready": lambda seen: seen.counts.ready,
+    "Oldest waits": lambda seen: seen.oldest_waits,
+    "Delayed": lambda seen: seen.counts.delayed,
+    "In work": lambda seen: seen.counts.claimed,
+    "Done": lambda seen: seen.counts.done,
+    "Poisoned": lambda seen: seen.counts.poisoned,
+    "Cancelled": lambda seen: seen.counts.cancelled,
+    "Finished a minute": lambda seen: None,
+    "Paused": lambda seen: seen.is_paused,
+}
+
+
+def per_minute(finished: Sequence[tuple[datetime, int]]) -> float | None:
+    """Jobs that ended a minute, by the first and the last look; None: there is only one."""
+    (since, before), (until, after) = finished[0], finished[-1]
+    minutes = (until - since) / timedelta(minutes=1)
+    return max(after - before, 0) / minutes if minutes > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +134,10 @@ class _Shown:
     def __init__(self, first: Standing) -> None:
         self._pool = first.pool
         self._points: deque[Point] = deque(maxlen=_POINTS)
+        self._finished: deque[tuple[datetime, int]] = deque()  #: jobs that had ended, by the looks of the last minute
         with tiles():
-            self._tiles = {name: Tile(name) for name in ("Ready", "Oldest waits", "Delayed", "In work", "Poisoned", "Paused")}
-            self._rate = Tile("Finished a minute")
-        self._chart = chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True)
+            self._tiles = {name: Tile(name) for name in _TILES}
+        self._chart = GrowingChart(chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True))
         heading("Workers", 2)
         none = ui.label("No worker is live; start one with: drumbeat pool work NAME, or a trigger.").classes("faint")
         self._workers = Filled(Table("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
@@ -128,19 +149,18 @@ class _Shown:
         await self.again(house)
 
     async def again(self, house: House) -> None:
-        seen = await standing(house, await house.plane.store.pools.get(self._pool.pool_id))
-        samples = await house.plane.store.samples.list(self._pool.pool_id, since=seen.now - _RATED)
-        self._rate.show(sum(each.operations for each in samples))
-        self._show(seen)
+        self._show(await standing(house, await house.plane.store.pools.get(self._pool.pool_id)))
 
     def _show(self, seen: Standing) -> None:
         counts = seen.counts
-        figures = (counts.ready, seen.oldest_waits, counts.delayed, counts.claimed, counts.poisoned, seen.is_paused)
-        for tile, figure in zip(self._tiles.values(), figures, strict=True):
-            tile.show(figure)
+        self._finished.append((seen.now, counts.done + counts.poisoned))
+        while seen.now - self._finished[0][0] > _RATED:
+            self._finished.popleft()
+        for name, of in _TILES.items():
+            self._tiles[name].show(of(seen))
+        self._tiles["Finished a minute"].show(per_minute(self._finished))
         self._points.append(Point(seen.now, counts.ready, counts.claimed, len(seen.workers)))
-        self._chart.options.update(chart_options(series(self._points), step=True))
-        self._chart.update()
+        self._chart.show(chart_options(series(self._points), step=True))
         self._workers.show([(seen, worker) for worker in seen.workers])
 
 

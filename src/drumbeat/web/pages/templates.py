@@ -1,11 +1,13 @@
 """Templates: found by name and tag, run, copied and deleted."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote, urlencode
 
 from nicegui import ui
 
+from drumbeat.bench.model import LoadMode
 from drumbeat.core.run import Template
+from drumbeat.web.databases import DatabaseType, matching_templates
 from drumbeat.web.house import House
 from drumbeat.web.pages import templates_editor
 from drumbeat.web.pages.asking import button, confirmed, say
@@ -35,7 +37,7 @@ def add(house: House) -> None:
     templates_editor.add(house)
 
     @page(house, "/templates", "Templates")
-    async def templates(search: str = "", tag: str = "") -> None:
+    async def templates(search: str = "", tag: str = "", database: str = "", load_mode: str = "") -> None:
         with ui.row().classes("w-full items-center"):
             heading("Templates")
             ui.space()
@@ -44,33 +46,45 @@ def add(house: House) -> None:
                 ui.navigate.to("/templates/new")
 
             button("New template", new, icon="add")
-        found = await house.plane.store.templates.list(search or None, tag or None)
+        found = await matching_templates(house.plane, search, tag, database, load_mode)
         everything = await house.plane.store.templates.list()
         if not everything:
-            empty("No template yet: make one here, or keep a file.", "drumbeat bench template add examples/find-max.yaml")
+            empty(
+                "No template yet: make one here, or keep a file.",
+                "drumbeat bench examples\ndrumbeat bench template add examples/find-max.yaml",
+            )
             return
-        _filters(search, tag, everything)
+        _filters({"search": search, "tag": tag, "database": database, "load_mode": load_mode}, everything)
         if not found:
             ui.label("No template is like that.").classes("faint")
             return
         _table(house, found)
 
 
-def _filters(search: str, tag: str, everything: Sequence[Template]) -> None:
+def _filters(given: Mapping[str, str], everything: Sequence[Template]) -> None:
     """What is looked for is in the address, so that it can be linked to."""
-    tags = sorted({each for template in everything for each in template.tags})
+    choices: dict[str, tuple[str, str, Sequence[str]]] = {
+        "tag": ("Tag", "every tag", sorted({each for template in everything for each in template.tags})),
+        "database": ("Database", "every type", list(DatabaseType)),
+        "load_mode": ("Load mode", "every mode", list(LoadMode)),
+    }
     with ui.row().classes("w-full gap-2"):
-        field = ui.input("Search", value=search).props("outlined dense clearable").classes("w-60")
-        choice = ui.select({"": "every tag", **{each: each for each in tags}}, value=tag if tag in tags else "", label="Tag")
-        choice.props("outlined dense").classes("w-44")
+        search = ui.input("Search", value=given["search"]).props("outlined dense clearable").classes("w-60")
+        chosen = {name: _choice(label, every, words, given[name]) for name, (label, every, words) in choices.items()}
 
     def look() -> None:
-        asked = {name: value for name, value in (("search", field.value), ("tag", choice.value)) if value}
+        asked = {name: field.value for name, field in {"search": search, **chosen}.items() if field.value}
         ui.navigate.to(f"/templates?{urlencode(asked)}" if asked else "/templates")
 
-    field.on("keydown.enter", look)
-    field.on("clear", look)
-    choice.on_value_change(look)
+    search.on("keydown.enter", look)
+    search.on("clear", look)
+    for choice in chosen.values():
+        choice.on_value_change(look)
+
+
+def _choice(label: str, every: str, words: Sequence[str], value: str) -> ui.select:
+    known = {"": every, **{str(each): str(each) for each in words}}
+    return ui.select(known, value=value if value in known else "", label=label).props("outlined dense").classes("w-44")
 
 
 def _table(house: House, found: Sequence[Template]) -> None:

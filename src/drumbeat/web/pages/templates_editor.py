@@ -94,7 +94,7 @@ class Editor:
             if may_change():
                 self._tree = self._form.tree() if self._form else await self._read_text()
         except DrumbeatError as exc:
-            self._view.set_value(_YAML)
+            self._view.set_value(_FORM if self._form else _YAML)
             self._tell(problems(str(exc)))
             return
         self._tell([])

@@ -41,6 +41,7 @@ class Kind(StrEnum):
     WHOLE = "whole"
     NUMBER = "number"
     CHOICE = "choice"
+    SWITCH = "switch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +121,7 @@ LOAD = (
     Asked(
         path="starting_threads", label="Connections at the start", kind=Kind.WHOLE, shown=_in(_QPS), usual="as few as may be"
     ),
-    Asked(path="max_thread_increase", label="Most added an interval", kind=Kind.WHOLE, shown=_in(_QPS), usual="15"),
+    Asked(path="max_thread_increase", label="Max connections added per interval", kind=Kind.WHOLE, shown=_in(_QPS), usual="15"),
     Asked(
         path="bounds_patience_intervals",
         label="Intervals at the ceiling",
@@ -133,7 +134,7 @@ LOAD = (
     Asked(path="find_max.step_duration_seconds", label="Step (s)", shown=_in(_SEARCH), usual="30"),
     Asked(path="find_max.qps_stability_pct", label="Throughput may fall (%)", shown=_in(_SEARCH), usual="5"),
     Asked(path="find_max.latency_stability_pct", label="p95 may rise (%)", shown=_in(_SEARCH), usual="20"),
-    Asked(path="find_max.max_error_rate_pct", label="Most errors (%)", shown=_in(_SEARCH), usual="1"),
+    Asked(path="find_max.max_error_rate_pct", label="Max error rate (%)", shown=_in(_SEARCH), usual="1"),
     Asked(path="timing.warmup_seconds", label="Warmup (s)", usual="30"),
     Asked(path="timing.duration_seconds", label="Duration (s)", shown=_in(_CONCURRENCY, _QPS), usual="300"),
 )
@@ -165,16 +166,20 @@ GUARDRAILS = (
         usual="all",
     ),
 )
-OBJECTIVES = tuple(
-    Asked(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
-    for kind in ("overall", *(kind.upper() for kind in KINDS))
-    for name, label in (("p95_ms", "p95 (ms)"), ("p99_ms", "p99 (ms)"), ("max_error_pct", "errors (%)"))
+OBJECTIVES = (
+    *(
+        Asked(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
+        for kind in ("overall", *(kind.upper() for kind in KINDS))
+        for name, label in (("p95_ms", "p95 (ms)"), ("p99_ms", "p99 (ms)"), ("max_error_pct", "max error rate (%)"))
+    ),
+    Asked(path="slo.overall.min_availability_pct", label="Overall min availability (%)", usual="off"),
 )
 MORE = (
     Asked(path="on_worker_lost", label="When a worker is lost", kind=Kind.TEXT, usual="fail, replace or tolerate:N"),
     Asked(path="prices.worker_hour", label="Worker an hour"),
     Asked(path="prices.target_hour", label="Database an hour"),
     Asked(path="target.query_timeout_seconds", label="Query timeout (s)", usual="30"),
+    Asked(path="target.use_cached_result", label="Query cache", kind=Kind.SWITCH, usual="on"),
     Asked(path="seed", label="Seed", kind=Kind.WHOLE, usual="another each time"),
 )
 

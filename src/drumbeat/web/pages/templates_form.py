@@ -31,16 +31,19 @@ from drumbeat.web.pages.templates_fields import (
     wording,
     workload,
 )
+from drumbeat.web.pages.templates_operations import PATH as OPERATIONS
+from drumbeat.web.pages.templates_operations import OperationRows
 
 _OF_URL, _OF_CONNECTION = "URL", "Connection"
 _NARROW = "w-44"
+_SWITCH = {True: "on", False: "off"}
 
 
 class TemplateForm:
     """Fields over a document. ``tree`` gives the document as it is filled in."""
 
     def __init__(self, house: House, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
-        self._house, self._before, self._connections = house, tree, connections
+        self._house, self._before, self._connections, self._enabled = house, tree, connections, enabled
         self._asked: dict[Asked, Field] = {}
         self._shown_first: dict[str, Any] = {}
         self.fields: dict[str, Field] = {}
@@ -65,6 +68,8 @@ class TemplateForm:
         """The document as it is filled in now."""
         touched = {each.path: _typed(each, field.value) for each, field in self._asked.items() if self._is_touched(each.path)}
         made = filled(self._before, touched, self.modes)
+        if self.modes.way is Way.OPERATIONS and self._operations.is_touched:
+            put(made, OPERATIONS, self._operations.operations())
         about = self._said_about()
         made = {**about, **{name: value for name, value in made.items() if name not in about}}
         if self._is_touched("target", "target.url", "target.connection"):
@@ -129,34 +134,45 @@ class TemplateForm:
             connection = ui.select(names, value=named or first, label="Connection", on_change=self._look_for_tables)
             self._connection = self._keep("target.connection", connection).classes("w-60")
             table = get(self._before, "target.table")
-            picker = ui.input("Table", value=table or "", placeholder="schema.table", autocomplete=[])
+            known = [str(table)] if table else []
+            picker = ui.select(known, value=table, label="Table", with_input=True, new_value_mode="add-unique", clearable=True)
             self._picker = picker
             self._table = self._keep("target.table", picker).classes("w-60")
+            if self._enabled:
+                ui.button("Find tables", icon="search", on_click=self._look_for_tables).props("no-caps outline")
         self._tables = ui.label().classes("text-caption faint").props("aria-live=polite")
 
     async def _look_for_tables(self) -> None:
-        """The tables of the connection that is chosen, offered where one is typed."""
-        if self._of.value != _OF_CONNECTION or not self._connection.value or not may_change():
+        """The tables of the database that is named, offered to choose from."""
+        by_url, name = self._of.value == _OF_URL, str(self._connection.value or "")
+        target = {"url": _text(self._url.value)} if by_url else {"connection": name}
+        if not any(target.values()) or not may_change():
+            self._tables.text = "Name the database first."
             return
         try:
-            found = await self._house.plane.connections().tables(str(self._connection.value))
+            found = await self._house.plane.connections().tables_at(target)
         except DrumbeatError as exc:
             say(str(exc), wrong=True)
             return
         names = [f"{each.schema}.{each.name}" if each.schema else each.name for each in found]
-        self._picker.set_autocomplete(names)
+        chosen = self._picker.value
+        self._picker.set_options([*names, *([chosen] if chosen and chosen not in names else [])], value=chosen)
         self._tables.text = f"It has {len(names)} tables: {', '.join(names[:12])}{' …' if len(names) > 12 else ''}"
 
     def _workload(self) -> None:
         heading("Workload", 2)
         way = modes_of(self._before).way
-        ways = {Way.PRESET: "A mix for the table", Way.STANDARD: "A standard workload", Way.CUSTOM: "SQL of your own"}
-        if way is Way.OPERATIONS:
-            ways[Way.OPERATIONS] = "Operations of your own (as YAML)"
+        ways = {
+            Way.PRESET: "A mix for the table",
+            Way.STANDARD: "A standard workload",
+            Way.CUSTOM: "SQL of your own, four kinds",
+            Way.OPERATIONS: "Operations of your own",
+        }
         self._way = self._keep("workload", ui.select(ways, value=way, label="Workload by", on_change=self._turn)).classes(
             "w-72"
         )
         self._group(workload())
+        self._operations = OperationRows(get(self._before, OPERATIONS) or (), enabled=self._enabled)
         self._total = ui.label().props("aria-live=polite").classes("text-caption")
 
     def _load(self) -> None:
@@ -198,6 +214,7 @@ class TemplateForm:
             field.set_visibility(each.shown(modes))
         for path, (label, usual) in wording(modes).items():
             given(given(self.fields[path], "label", label), "placeholder", usual)
+        self._operations.show(modes.way is Way.OPERATIONS)
         self._guardrails.set_visibility(modes.scaling is not ScalingMode.FIXED)
         self._url.set_visibility(self._of.value == _OF_URL)
         self._connection.set_visibility(self._of.value == _OF_CONNECTION)
@@ -218,6 +235,8 @@ def _field(asked: Asked, value: Any) -> Field:
     if asked.kind is Kind.CHOICE:
         choices = list(asked.choices)
         return ui.select(choices, value=value if value in choices else None, label=asked.label, clearable=True)
+    if asked.kind is Kind.SWITCH:
+        return ui.select(_SWITCH, value=value, label=asked.label, clearable=True)
     if asked.kind is Kind.SQL:
         return ui.textarea(asked.label, value=value or "").props("autogrow")
     if asked.kind is Kind.TEXT:

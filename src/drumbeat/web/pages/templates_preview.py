@@ -8,6 +8,7 @@ from nicegui import ui
 from drumbeat.web.house import House
 from drumbeat.web.pages.frame import heading
 from drumbeat.web.pages.parts import Column, Table, listing, words
+from drumbeat.web.pages.templates_values import show_value_sources
 
 _PHASES = (
     Column(name="phase", read=lambda row: row.phase),
@@ -16,13 +17,14 @@ _PHASES = (
 
 
 async def show_sql(house: House, document: Any) -> None:
-    """The statements each kind of operation would run, made for the table."""
+    """The statements each kind of operation would run, made for the table, and where their values come from."""
     found = await house.plane.bench().preview(document)
     heading("Generated SQL", 2)
     for operation in found:
         ui.label(f"{operation.kind}, {operation.weight} %").classes("text-weight-medium")
         for statement in operation.statements:
             listing(statement.sql)
+    show_value_sources(found)
 
 
 async def show_plan(house: House, document: Any) -> None:

@@ -1,10 +1,10 @@
 -- needs: jobs, lanes
--- How a queue stands, from the sizes of its sets.
+-- How a queue stands, from the sizes of its sets; what ended is counted exactly.
 local pool, at = ARGV[1], now()
 promote(pool, at)
 local ready, delayed, most = key(pool, 'ready'), key(pool, 'delayed'), tonumber(ARGV[2])
 local counts = {call('ZCARD', ready) + call('ZCOUNT', delayed, '-inf', int(at)), call('ZCOUNT', delayed, '(' .. int(at), '+inf')}
 for _, name in ipairs({'leases', 'done', 'poisoned', 'cancelled'}) do counts[#counts + 1] = call('ZCARD', key(pool, name)) end
-for n, count in ipairs(counts) do counts[n] = math.min(count, most) end
+for n = 1, 3 do counts[n] = math.min(counts[n], most) end
 counts[7] = call('ZRANGE', ready, 0, 0, 'WITHSCORES')[2] or false
 return counts

@@ -2,11 +2,13 @@
 -- Ready jobs by the capability they need; a lane's jobs need the same one. Of a group, whichever lanes its jobs lie in, no more
 -- than there is room for.
 local pool, most, at, demand, counted, answer = ARGV[1], tonumber(ARGV[2]), now(), {}, {}, {}
+local types = {unpack(ARGV, 3)}
 promote(pool, at)
 for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
   local lane = string.sub(head, NUMBER + 1)
-  local needs = lane == '' and PLAIN or cjson.decode(lane)
-  local capability, group, jobs = needs[1], needs[3], call('ZCARD', lane_key(pool, lane))
+  local needs = needs_of(lane)
+  local wanted = #types == 0 or is_named(types, needs[2])
+  local capability, group, jobs = needs[1], needs[3], wanted and call('ZCARD', lane_key(pool, lane)) or 0
   if capability == cjson.null then capability = '' end
   if group ~= cjson.null and (needs[4] ~= cjson.null or needs[5] ~= cjson.null) then
     local before = counted[group] or 0

@@ -16,8 +16,40 @@ local function fits(row)
   return (not kind or needs[2] == kind) and (not group or needs[3] == group)
 end
 
+-- Where each status is found; few jobs are sorted by their numbers, many are read from a set that lies by number.
+local PLACES = {pending = {'ready', 'delayed'}, claimed = {'leases'}, done = {'done'}, poisoned = {'poisoned'}, cancelled = {'cancelled'}}
+local FEW = 10000
+
+local function places()
+  local names, ended = {}, false
+  for status in string.gmatch(ARGV[5], '[^,]+') do
+    ended = ended or not (status == 'pending' or status == 'claimed')
+    for _, name in ipairs(PLACES[status]) do names[#names + 1] = name end
+  end
+  return names, ended or #names == 0
+end
+
+local function sorted_numbers(names)
+  local numbers = {}
+  for _, name in ipairs(names) do
+    for _, number in ipairs(call('ZRANGE', key(pool, name), 0, -1)) do
+      if number > after then numbers[#numbers + 1] = number end
+    end
+  end
+  table.sort(numbers)
+  return {unpack(numbers, 1, math.min(page, #numbers))}
+end
+
+local function next_numbers()
+  local names, ended = places()
+  local many = 0
+  for _, name in ipairs(names) do many = many + call('ZCARD', key(pool, name)) end
+  if #names > 0 and many <= FEW then return sorted_numbers(names) end
+  return call('ZRANGEBYLEX', key(pool, ended and 'jobs' or 'unfinished'), '(' .. after, '+', 'LIMIT', 0, page)
+end
+
 local found, last = {}, after
-local numbers = call('ZRANGEBYLEX', key(pool, 'jobs'), '(' .. after, '+', 'LIMIT', 0, page)
+local numbers = next_numbers()
 for _, number in ipairs(numbers) do
   local row = load(number)
   last = number

@@ -12,6 +12,7 @@ if not found[1] then
   local number = call('HINCRBY', key(pool, 'pool'), 'last_worker', 1)
   call('ZADD', key(pool, 'workers'), number, worker)
   call('ZADD', key(pool, 'live'), number, worker)
+  note_number(pool, worker)
   call('HSET', row, 'worker_id', worker, 'created_at', at)
 end
 call('HSET', row, 'slot', slot, 'status', 'starting', 'instance', instance, 'host', host, 'pid', pid)

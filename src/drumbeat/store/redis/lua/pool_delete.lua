@@ -20,8 +20,8 @@ for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
 end
 for _, group in ipairs(call('ZRANGE', key(pool, 'rates'), 0, -1)) do call('UNLINK', key(pool, 'rate:' .. group)) end
 for _, name in ipairs({
-  'pool', 'workers', 'live', 'events', 'beats', 'logs', 'samples', 'sample_bodies',
-  'jobs', 'ready', 'lanes', 'delayed', 'leases', 'done', 'poisoned', 'cancelled', 'unique', 'running', 'rates', 'news',
+  'pool', 'workers', 'live', 'ended', 'unreaped', 'reaped', 'events', 'beats', 'logs', 'samples', 'sample_bodies',
+  'jobs', 'unfinished', 'ready', 'lanes', 'delayed', 'leases', 'done', 'poisoned', 'cancelled', 'unique', 'running', 'rates', 'news',
 }) do
   call('UNLINK', key(pool, name))
 end

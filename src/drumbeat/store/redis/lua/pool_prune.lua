@@ -1,37 +1,44 @@
 -- needs: tell, moves, beats
--- A pool's samples, log lines, beats and ended workers of an age. The last beat stays, and the last that
--- saw something, and so do the numbers; of a fleet's
--- workers those that may still cost money, and those that count for the running month.
-local pool, before, billed, gone = ARGV[1], now() - ARGV[2], tonumber(ARGV[3]), {0, 0, 0, 0}
+-- Some of a pool's samples, log lines, beats or ended workers of an age; the caller comes back until there are none. The last beat
+-- stays, and the last that saw something; of a fleet's workers those that may still cost money, and those that count for the
+-- running month.
+local pool, what, before, billed, page = ARGV[1], ARGV[2], now() - ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5])
+local prune = {}
 
-local old = call('ZRANGEBYSCORE', key(pool, 'samples'), '-inf', '(' .. int(before))
-for _, name in ipairs(old) do call('HDEL', key(pool, 'sample_bodies'), name) end
-gone[1] = call('ZREMRANGEBYSCORE', key(pool, 'samples'), '-inf', '(' .. int(before))
-
-local function drop_entries(stream, keep)
-  local dropped, last = 0, '-'
-  repeat
-    local entries = call('XRANGE', stream, last, '+', 'COUNT', 500)
-    for _, entry in ipairs(entries) do
-      last = '(' .. entry[1]
-      if tonumber(entry[2][2]) < before and not (keep and keep[entry[1]]) then dropped = dropped + call('XDEL', stream, entry[1]) end
-    end
-  until #entries == 0
-  return dropped
+function prune.samples()
+  local old = call('ZRANGEBYSCORE', key(pool, 'samples'), '-inf', '(' .. int(before), 'LIMIT', 0, page)
+  if #old == 0 then return 0 end
+  call('HDEL', key(pool, 'sample_bodies'), unpack(old))
+  return call('ZREM', key(pool, 'samples'), unpack(old))
 end
-gone[2] = drop_entries(key(pool, 'logs'))
-local kept, beats = {}, key(pool, 'beats')
-for _, entry in pairs({newest_of(beats), last_that_saw(beats, newest_of(beats))}) do kept[entry[1]] = true end
-gone[3] = drop_entries(beats, kept)
 
-local kind, policy = unpack(call('HMGET', key(pool, 'pool'), 'kind', 'policy'))
-local is_scaled = kind == 'fleet' or (kind == 'jobs' and cjson.decode(policy).policy ~= nil)
-for _, worker in ipairs(call('ZRANGE', key(pool, 'workers'), 0, -1)) do
-  local ended, reaped = unpack(call('HMGET', worker_key(pool, worker), 'ended_at', 'reaped_at'))
-  local counts = is_scaled and (not reaped or tonumber(reaped) >= billed)
-  if ended and tonumber(ended) < before and not counts then
-    call('DEL', worker_key(pool, worker))
-    gone[4] = gone[4] + call('ZREM', key(pool, 'workers'), worker)
+local function drop_entries(stream, kept)
+  local old = {}
+  for _, entry in ipairs(call('XRANGE', stream, '-', '+', 'COUNT', page)) do
+    if tonumber(entry[2][2]) < before and not kept[entry[1]] then old[#old + 1] = entry[1] end
   end
+  if #old == 0 then return 0 end
+  return call('XDEL', stream, unpack(old))
 end
-return gone
+
+function prune.logs()
+  return drop_entries(key(pool, 'logs'), {})
+end
+
+function prune.beats()
+  local kept, beats = {}, key(pool, 'beats')
+  for _, entry in pairs({newest_of(beats), last_that_saw(beats, newest_of(beats))}) do kept[entry[1]] = true end
+  return drop_entries(beats, kept)
+end
+
+-- Who is known to be gone had ended before that.
+function prune.workers()
+  local kind, policy = unpack(call('HMGET', key(pool, 'pool'), 'kind', 'policy'))
+  local is_scaled = kind == 'fleet' or (kind == 'jobs' and cjson.decode(policy).policy ~= nil)
+  local until_ = is_scaled and math.min(before, billed) or before
+  local old = call('ZRANGEBYSCORE', key(pool, is_scaled and 'reaped' or 'ended'), '-inf', '(' .. int(until_), 'LIMIT', 0, page)
+  for _, worker in ipairs(old) do drop_worker(pool, worker) end
+  return #old
+end
+
+return prune[what]()

@@ -60,5 +60,6 @@ for _, row in ipairs(rows) do
   ids[#ids + 1] = id
 end
 add_many(key(pool, 'jobs'), order)
+add_many(key(pool, 'unfinished'), order)
 flush()
 return ids

@@ -28,6 +28,7 @@ end
 
 local head = call('ZRANGE', home .. 'lane:' .. lane, 0, 0, 'WITHSCORES')
 add(home .. 'jobs', jobs)
+add(home .. 'unfinished', jobs)
 add(home .. 'ready', ready)
 add(home .. 'lane:' .. lane, members)
 if not head[1] or tonumber(head[2]) > 0 - priority then

@@ -21,5 +21,6 @@ for i = 3, #ARGV, WIDTH do
   local number = call('HINCRBY', key(pool, 'pool'), 'last_worker', 1)
   call('ZADD', key(pool, 'workers'), number, worker)
   call('ZADD', key(pool, 'live'), number, worker)
+  note_number(pool, worker)
   tell_moved(pool, at, worker, slot, nil, 'spawning', 'asked for')
 end

@@ -10,4 +10,5 @@ end
 if is_live(status) then
   refuse('StaleWrite', 'worker ' .. worker .. ': expected an ended one, got ' .. status .. '; move it to its end first')
 end
-call('HSETNX', row, 'reaped_at', int(now()))
+local at = now()
+if call('HSETNX', row, 'reaped_at', int(at)) == 1 then note_reaped(pool, worker, at) end

@@ -39,7 +39,7 @@ RETURNING *;
 SELECT * FROM drumbeat.pools WHERE pool_id = :pool_id @for_update;
 
 -- name: count_live_workers
-SELECT COUNT(*) AS live FROM drumbeat.workers WHERE pool_id = :pool_id AND ended_at IS NULL;
+SELECT COUNT(*) AS live FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL;
 
 -- name: delete_pool
 DELETE FROM drumbeat.pools WHERE pool_id = :pool_id;
@@ -51,6 +51,7 @@ DELETE FROM drumbeat.logs WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.job_attempts WHERE seq IN (SELECT seq FROM drumbeat.jobs WHERE pool_id = :pool_id);
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.jobs WHERE pool_id = :pool_id;
+DELETE FROM drumbeat.job_counts WHERE pool_id = :pool_id;
 DELETE FROM drumbeat.steps WHERE run_id = :pool_id;
 DELETE FROM drumbeat.results WHERE run_id = :pool_id;
 DELETE FROM drumbeat.executions WHERE run_id = :pool_id;
@@ -77,10 +78,29 @@ SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_
 SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = :worker_id @for_update;
 
 -- name: list_workers
-SELECT * FROM drumbeat.workers
- WHERE pool_id = :pool_id AND (CAST(:live AS INTEGER) = 0 OR ended_at IS NULL)
-   AND (CAST(:gone_since AS BIGINT) IS NULL OR reaped_at IS NULL OR reaped_at >= CAST(:gone_since AS BIGINT))
+SELECT * FROM drumbeat.workers WHERE pool_id = :pool_id ORDER BY slot, created_at, worker_id;
+
+-- name: list_live_workers
+SELECT * FROM drumbeat.workers @by(workers_live) WHERE pool_id = :pool_id AND ended_at IS NULL ORDER BY slot, created_at, worker_id;
+
+-- name: list_workers_since
+-- Three indexes, one for each part: the live, the ended that are not known to be gone, and those gone since then.
+SELECT * FROM (
+    SELECT * FROM drumbeat.workers w @by(workers_live) WHERE w.pool_id = :pool_id AND w.ended_at IS NULL
+    UNION ALL
+    SELECT * FROM drumbeat.workers w @by(workers_unreaped) WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL AND w.reaped_at IS NULL
+    UNION ALL
+    SELECT * FROM drumbeat.workers w @by(workers_reaped) WHERE w.pool_id = :pool_id AND w.reaped_at IS NOT NULL
+       AND w.reaped_at >= CAST(:gone_since AS BIGINT)) w
  ORDER BY slot, created_at, worker_id;
+
+-- name: list_ended_workers
+SELECT * FROM drumbeat.workers @by(workers_ended) WHERE pool_id = :pool_id AND ended_at IS NOT NULL
+ ORDER BY ended_at DESC LIMIT CAST(:limit AS INTEGER);
+
+-- name: note_worker_number
+-- Names are used once, also after the rows of those who had them are pruned.
+UPDATE drumbeat.pools SET last_worker = CAST(:number AS BIGINT) WHERE pool_id = :pool_id AND last_worker < CAST(:number AS BIGINT);
 
 -- name: move_worker
 UPDATE drumbeat.workers
@@ -418,22 +438,36 @@ SELECT * FROM drumbeat.logs
  ORDER BY log_id LIMIT CAST(:limit AS INTEGER);
 
 -- name: prune_samples
-DELETE FROM drumbeat.samples WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
+-- Some of the oldest, by time.
+DELETE FROM drumbeat.samples WHERE pool_id = :pool_id AND at <= (
+    SELECT MAX(first.at) FROM (SELECT s.at FROM drumbeat.samples s WHERE s.pool_id = :pool_id AND s.at < @now - CAST(:age AS BIGINT)
+                                ORDER BY s.at LIMIT CAST(:limit AS INTEGER)) first)
+RETURNING 1;
 
 -- name: prune_logs
-DELETE FROM drumbeat.logs WHERE at < @now - CAST(:age AS BIGINT) RETURNING 1;
+-- Of the first lines those that are old: lines are numbered as they come.
+DELETE FROM drumbeat.logs WHERE pool_id = :pool_id AND at < @now - CAST(:age AS BIGINT) AND log_id <= (
+    SELECT MAX(first.log_id) FROM (SELECT l.log_id FROM drumbeat.logs l WHERE l.pool_id = :pool_id
+                                    ORDER BY l.log_id LIMIT CAST(:limit AS INTEGER)) first)
+RETURNING 1;
 
 -- name: prune_beats
--- The last beat of each pool stays, and the last that saw something: it says what its controller knew.
-DELETE FROM drumbeat.beats WHERE at < @now - CAST(:age AS BIGINT)
-   AND n < (SELECT p.next_beat - 1 FROM drumbeat.pools p WHERE p.pool_id = beats.pool_id)
-   AND EXISTS (SELECT 1 FROM drumbeat.beats later
-                WHERE later.pool_id = beats.pool_id AND later.n > beats.n AND (beats.view IS NULL OR later.view IS NOT NULL))
+-- Of the first beats those that are old. The last beat stays, and the last that saw something: it says what its controller knew.
+DELETE FROM drumbeat.beats WHERE pool_id = :pool_id AND at < @now - CAST(:age AS BIGINT)
+   AND n <= (SELECT MAX(first.n) FROM (SELECT b.n FROM drumbeat.beats b WHERE b.pool_id = :pool_id
+                                        ORDER BY b.n LIMIT CAST(:limit AS INTEGER)) first)
+   AND n < (SELECT p.next_beat - 1 FROM drumbeat.pools p WHERE p.pool_id = :pool_id)
+   AND (view IS NULL OR EXISTS (SELECT 1 FROM drumbeat.beats later
+                                 WHERE later.pool_id = :pool_id AND later.n > beats.n AND later.view IS NOT NULL))
 RETURNING 1;
 
 -- name: prune_events
-DELETE FROM drumbeat.events WHERE created_at < @now - CAST(:age AS BIGINT)
-   AND pool_id IN (SELECT r.run_id FROM drumbeat.runs r WHERE r.status IN ('COMPLETED', 'FAILED', 'CANCELLED')) RETURNING 1;
+-- Of the first events those that are old, where their run has ended.
+DELETE FROM drumbeat.events WHERE pool_id = :pool_id AND created_at < @now - CAST(:age AS BIGINT) AND sequence_id <= (
+    SELECT MAX(first.sequence_id) FROM (SELECT e.sequence_id FROM drumbeat.events e WHERE e.pool_id = :pool_id
+                                         ORDER BY e.sequence_id LIMIT CAST(:limit AS INTEGER)) first)
+   AND EXISTS (SELECT 1 FROM drumbeat.runs r WHERE r.run_id = :pool_id AND r.status IN ('COMPLETED', 'FAILED', 'CANCELLED'))
+RETURNING 1;
 
 -- name: prune_leases
 -- Those of an occasion: a name with a slash, and no pool's. A pool's lease stays, for its epochs must never be used twice. One
@@ -517,7 +551,24 @@ SELECT @now AS now,
   FROM drumbeat.pools p WHERE p.pool_id = :pool_id;
 
 -- name: any_expired
-SELECT 1 AS expired FROM drumbeat.jobs WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
+SELECT 1 AS expired FROM drumbeat.jobs @by(jobs_claimed) WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
+
+-- name: find_next_due
+-- Whether a job is ready that a worker with these types and capabilities could claim, and when the next such comes due.
+SELECT @now AS now,
+       EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                  AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+                  AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))) AS ready,
+       (SELECT j.not_before FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+           AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+           AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))
+         ORDER BY j.not_before LIMIT 1) AS next_due;
+
+-- name: list_overdue
+-- Claims that have run out and were not renewed since: when the first of each kind of job can be taken back.
+SELECT type, capability, MIN(lease_until) AS lease_until, @now AS now FROM drumbeat.jobs
+ WHERE pool_id = :pool_id AND status = 'claimed' AND (lease_until <= @now OR lease_extended = 1)
+ GROUP BY type, capability;
 
 -- name: any_alone
 SELECT 1 AS alone FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'pending' AND alone = 1 AND delayed = 0 LIMIT 1;
@@ -543,16 +594,6 @@ SELECT * FROM drumbeat.jobs WHERE seq = CAST(:seq AS BIGINT) AND given_id IS NUL
 SELECT seq, given_id FROM drumbeat.jobs
  WHERE pool_id = :pool_id AND unique_key = :unique_key AND status IN ('pending', 'claimed');
 
--- name: list_jobs
-SELECT * FROM drumbeat.jobs
- WHERE pool_id = :pool_id AND seq > CAST(:after AS BIGINT)
-   AND (CAST(:statuses AS TEXT) = '' OR CAST(:statuses AS TEXT) LIKE '%,' || status || ',%')
-   AND (CAST(:type AS TEXT) IS NULL OR type = :type) AND (CAST(:group AS TEXT) IS NULL OR group_key = :group)
-   AND (CAST(:worker_id AS TEXT) IS NULL OR lease_owner = :worker_id)
-   AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(lease_pool, pool_id) = :holder_pool)
-   AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(lease_instance, '') = :instance)
- ORDER BY seq LIMIT CAST(:limit AS INTEGER);
-
 -- name: list_attempts
 SELECT * FROM drumbeat.job_attempts WHERE seq = CAST(:seq AS BIGINT) ORDER BY n;
 
@@ -563,26 +604,42 @@ SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :p
      + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
                                  AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) AS ready;
 
--- name: count_delayed
-SELECT COUNT(*) AS jobs FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-                                 AND j.not_before > @now LIMIT CAST(:most AS INTEGER)) a;
+-- name: count_ahead
+-- Those of a higher priority, those of the same one with a lower number, and such as came due before anybody has promoted them.
+SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                 AND j.priority > CAST(:priority AS INTEGER) LIMIT CAST(:most AS INTEGER)) a)
+     + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                 AND j.priority = CAST(:priority AS INTEGER) AND j.seq < CAST(:seq AS BIGINT)
+                               LIMIT CAST(:most AS INTEGER)) b)
+     + (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before <= @now AND (j.priority > CAST(:priority AS INTEGER)
+                                      OR (j.priority = CAST(:priority AS INTEGER) AND j.seq < CAST(:seq AS BIGINT)))
+                               LIMIT CAST(:most AS INTEGER)) c) AS ahead;
 
--- name: count_claimed
-SELECT COUNT(*) AS jobs
-  FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'claimed' LIMIT CAST(:most AS INTEGER)) a;
+-- name: count_recent_claims
+SELECT COUNT(*) AS claims FROM drumbeat.group_claims
+ WHERE pool_id = :pool_id AND group_key = :group AND at > @now - CAST(:per AS BIGINT);
 
--- name: count_ended
-SELECT COUNT(*) AS jobs
-  FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = :status
-           AND j.status IN ('done', 'poisoned', 'cancelled') LIMIT CAST(:most AS INTEGER)) a;
-
--- name: oldest_ready
-SELECT MIN(since) AS since
-  FROM (SELECT * FROM (SELECT COALESCE(j.not_before, j.created_at) AS since FROM drumbeat.jobs j
-                        WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 LIMIT CAST(:most AS INTEGER)) a
-         UNION ALL
-        SELECT * FROM (SELECT MIN(j.not_before) AS since FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending'
-                          AND j.delayed = 1 AND j.not_before <= @now) b) c;
+-- name: count_queue
+-- All in one statement, so that it is one moment. What ended is counted as it ends (see note_ended), so that it is exact and costs
+-- nothing that grows; the rest is counted by index, up to so many. Those that came due count as ready before anybody has promoted them.
+SELECT (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                 LIMIT CAST(:most AS INTEGER)) a) AS ready,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) AS due,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                                 AND j.not_before > @now LIMIT CAST(:most AS INTEGER)) c) AS delayed,
+       (SELECT COUNT(*) FROM (SELECT 1 FROM drumbeat.jobs j @by(jobs_claimed) WHERE j.pool_id = :pool_id AND j.status = 'claimed'
+                               LIMIT CAST(:most AS INTEGER)) d) AS claimed,
+       (SELECT MIN(e.since) FROM (SELECT COALESCE(j.not_before, j.created_at) AS since FROM drumbeat.jobs j
+                                   WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                                   LIMIT CAST(:most AS INTEGER)) e) AS oldest_ready,
+       (SELECT MIN(j.not_before) FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+           AND j.not_before <= @now) AS oldest_due,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'done') AS done,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'poisoned') AS poisoned,
+       (SELECT CAST(SUM(k.jobs) AS BIGINT) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id AND k.status = 'cancelled') AS cancelled,
+       (SELECT COUNT(*) FROM drumbeat.job_counts k WHERE k.pool_id = :pool_id) AS parts;
 
 -- name: count_demand
 -- Of so many ready jobs, and of as many that came due before anybody has promoted them.
@@ -591,14 +648,24 @@ SELECT capability, limited, due, COUNT(*) AS jobs
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
-                        LIMIT CAST(:most AS INTEGER)) a
+                          AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types))) LIMIT CAST(:most AS INTEGER)) a
          UNION ALL
         SELECT * FROM (SELECT COALESCE(j.capability, '') AS capability, 1 AS due,
                               CASE WHEN j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
                                    THEN 1 ELSE 0 END AS limited
                          FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
-                          AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) c
+                          AND j.not_before <= @now AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types))) LIMIT CAST(:most AS INTEGER)) b) c
  GROUP BY capability, limited, due;
+
+-- name: count_types
+-- Of so many jobs at the head of the queue, and of as many that came due before anybody has promoted them.
+SELECT type, COUNT(*) AS jobs
+  FROM (SELECT * FROM (SELECT j.type FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+                        ORDER BY j.priority DESC, j.seq LIMIT CAST(:most AS INTEGER)) a
+         UNION ALL
+        SELECT * FROM (SELECT j.type FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                          AND j.not_before <= @now LIMIT CAST(:most AS INTEGER)) b) c
+ GROUP BY type;
 
 -- name: note_progress
 UPDATE drumbeat.jobs SET progress = CAST(:share AS @real), progress_note = :note
@@ -624,26 +691,43 @@ SELECT seq, given_id, lease_epoch FROM drumbeat.jobs
 SELECT * FROM drumbeat.jobs WHERE pool_id = :pool_id AND status = 'poisoned' AND status IN ('done', 'poisoned', 'cancelled') ORDER BY seq;
 
 -- name: requeue_job
--- One whose key another unfinished job has is left: the index of unfinished keys would refuse it.
+-- One whose key another unfinished job has is left: the index of unfinished keys would refuse it. So is one whose state is no
+-- longer as it was read: by that state it is counted. A delay it was pushed with is kept; a wait after a failure is forgotten
+-- with the failure.
 UPDATE drumbeat.jobs
-   SET status = 'pending', delayed = 0, failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL, not_before = @now
- WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status IN ('poisoned', 'cancelled')
-   AND (unique_key IS NULL OR NOT EXISTS (
-            SELECT 1 FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key
-               AND o.status IN ('pending', 'claimed')))
+   SET status = 'pending', failures = 0, crashes = 0, suspicions = 0, alone = 0, cancel_requested = 0, finished_at = NULL,
+       delayed = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN 1 ELSE 0 END,
+       not_before = CASE WHEN failures + crashes + suspicions = 0 AND not_before > @now THEN not_before ELSE @now END
+ WHERE seq = CAST(:seq AS BIGINT) AND pool_id = :pool_id AND status = :status AND status IN ('poisoned', 'cancelled')
+   AND (unique_key IS NULL OR (
+            SELECT o.seq FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key
+               AND o.unique_key IS NOT NULL AND o.status IN ('pending', 'claimed') LIMIT 1) IS NULL)
 RETURNING seq;
 
+-- name: list_prunable
+-- Ended jobs in the order of their pushing: whether each ended long enough ago, and whether it was pushed after that, as were all
+-- that follow it.
+SELECT j.seq, CASE WHEN j.finished_at < @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_old,
+       CASE WHEN j.created_at >= @now - CAST(:age AS BIGINT) THEN 1 ELSE 0 END AS is_young
+  FROM drumbeat.jobs j @by(jobs_ended)
+ WHERE j.pool_id = :pool_id AND (j.status, j.seq) > (CAST(:status AS TEXT), CAST(:after AS BIGINT)) AND j.status <= CAST(:status AS TEXT)
+   AND j.status IN ('done', 'poisoned', 'cancelled')
+ ORDER BY j.status, j.seq LIMIT CAST(:limit AS INTEGER);
+
 -- name: prune_jobs
+-- Each is looked at again: one that was requeued since it was listed stays.
 DELETE FROM drumbeat.jobs
- WHERE finished_at < @now - CAST(:age AS BIGINT) AND status IN ('done', 'poisoned', 'cancelled')
-   AND CAST(:statuses AS TEXT) LIKE '%,' || status || ',%'
+ WHERE @listed(seq, :numbers) AND status = :status AND finished_at < @now - CAST(:age AS BIGINT)
 RETURNING seq;
 
 -- name: prune_attempts
-DELETE FROM drumbeat.job_attempts WHERE NOT EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.seq = job_attempts.seq);
+DELETE FROM drumbeat.job_attempts WHERE @listed(seq, :numbers);
 
 -- name: forget_claims
 DELETE FROM drumbeat.group_claims WHERE pool_id = :pool_id AND until <= CAST(:now AS BIGINT);
+
+-- name: count_job_counts
+SELECT COUNT(*) AS rows FROM drumbeat.job_counts;
 
 -- name: count_group_claims
 SELECT COUNT(*) AS rows FROM drumbeat.group_claims;

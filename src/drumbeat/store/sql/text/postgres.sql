@@ -96,6 +96,10 @@ SELECT pool_id, CAST(:type AS text), CAST(:payload AS json), CAST(:priority AS i
   FROM drumbeat.pools WHERE pool_id = :pool_id
 RETURNING seq, CASE WHEN CAST(:channel AS text) IS NOT NULL THEN CAST(pg_notify(:channel, '') AS text) END AS told;
 
+-- name: find_home
+-- Which database of which server a connection is to: no two servers have started in the same microsecond.
+SELECT current_database() AS database, CAST(extract(epoch FROM pg_postmaster_start_time()) AS text) AS started;
+
 -- name: push_jobs
 -- An id that is there already, or a key of an unfinished job, leaves everything as it is: both are unique. Numbers are drawn in
 -- the order of the list, keys are taken in their own: two pushes of the same keys come one after the other, and never wait for
@@ -180,7 +184,11 @@ WITH gate AS MATERIALIZED (
      WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
        AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
                      AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
-    RETURNING j.seq
+    RETURNING j.seq, j.pool_id
+), counted AS (
+    INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
+    SELECT done.pool_id, 'done', pg_backend_pid(), COUNT(*) FROM done GROUP BY done.pool_id
+    ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
 ), picked AS MATERIALIZED (
     SELECT j.seq, j.group_key IS NOT NULL AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AS limited
       FROM drumbeat.jobs j
@@ -211,13 +219,20 @@ SELECT claimed.*, CASE WHEN ROW_NUMBER() OVER () = 1 THEN EXISTS (SELECT 1 FROM 
 
 -- name: settle_done
 -- Jobs are found by their numbers: CASE keeps away from jobs_claimed, in which a busy worker piles up dead entries.
-UPDATE drumbeat.jobs j
-   SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now
-  FROM unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
- WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
+WITH done AS (
+    UPDATE drumbeat.jobs j
+       SET status = 'done', result = CAST(v.result AS json), lease_until = NULL, finished_at = @now
+      FROM unnest(CAST(:seqs AS bigint[]), CAST(:epochs AS bigint[]), CAST(:results AS text[])) AS v (seq, epoch, result)
+     WHERE j.seq = ANY(CAST(:seqs AS bigint[])) AND j.seq = v.seq AND j.lease_epoch = v.epoch
        AND CASE WHEN j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
                      AND j.lease_instance = :instance THEN TRUE ELSE FALSE END
-RETURNING j.seq;
+    RETURNING j.seq, j.pool_id
+), counted AS (
+    INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
+    SELECT done.pool_id, 'done', pg_backend_pid(), COUNT(*) FROM done GROUP BY done.pool_id
+    ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs
+)
+SELECT seq FROM done;
 
 -- name: lock_groups
 -- Claims of limited groups of one pool come one after the other, so that each sees what the one before it took.
@@ -266,11 +281,11 @@ RETURNING j.*;
 -- how many run, how many were claimed within its rate's time, and the first of its jobs.
 WITH RECURSIVE groups (group_key) AS (
     SELECT MIN(j.group_key) FROM drumbeat.jobs j
-     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
        AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
     UNION ALL
     SELECT (SELECT MIN(j.group_key) FROM drumbeat.jobs j
-             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key > groups.group_key)
       FROM groups WHERE groups.group_key IS NOT NULL
 )
@@ -280,12 +295,12 @@ SELECT (SELECT COUNT(*) FROM drumbeat.jobs j
          WHERE c.pool_id = :pool_id AND c.group_key = groups.group_key AND c.at > @now - (
                SELECT MAX(first.rate_us)
                  FROM (SELECT j.rate_us FROM drumbeat.jobs j
-                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                           AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                         LIMIT 1) first)) AS recent,
        (SELECT CAST(json_agg(json_build_array(first.capability, first.group_limit, first.rate_count)) AS text)
           FROM (SELECT j.capability, j.group_limit, j.rate_count FROM drumbeat.jobs j
-                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                    AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                  LIMIT CAST(:most AS integer)) first) AS firsts
   FROM groups WHERE groups.group_key IS NOT NULL LIMIT CAST(:most AS integer) * 10 + 100;
@@ -296,8 +311,9 @@ VALUES (:pool_id, :group_key, :seq, :n, :at, :until)
 ON CONFLICT (pool_id, group_key, seq, n) DO NOTHING;
 
 -- name: lock_held
+-- Here and below jobs are found by a list of their numbers: a join alone may be planned, while the table is empty, as a walk over it.
 SELECT j.* FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint) JOIN drumbeat.jobs j ON j.seq = v.seq
- WHERE j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance
+ WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool AND j.lease_instance = :instance
    AND j.lease_epoch = v.epoch ORDER BY j.seq FOR UPDATE OF j;
 
 -- name: renew_held
@@ -306,7 +322,8 @@ UPDATE drumbeat.jobs j
    SET lease_until = @now + CAST(:lease AS bigint), lease_us = CAST(:lease AS bigint), lease_extended = 0,
        in_company = 0
   FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
- WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+ WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.seq = v.seq
+   AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
    AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
 RETURNING j.seq, j.cancel_requested;
 
@@ -321,7 +338,8 @@ SELECT * FROM drumbeat.jobs
 UPDATE drumbeat.jobs j
    SET attempts = attempts + CASE WHEN begun_at IS NULL THEN 1 ELSE 0 END, begun_at = COALESCE(begun_at, @now)
   FROM json_to_recordset(CAST(:tokens AS json)) AS v (seq bigint, epoch bigint)
- WHERE j.seq = v.seq AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
+ WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:tokens AS json)) AS n (seq bigint))) AND j.seq = v.seq
+   AND j.status = 'claimed' AND j.lease_owner = :worker_id AND j.lease_pool = :holder_pool
    AND j.lease_instance = :instance AND j.lease_epoch = v.epoch
 RETURNING j.seq;
 
@@ -344,18 +362,114 @@ UPDATE drumbeat.jobs j
   FROM json_to_recordset(CAST(:rows AS json)) AS v (
        seq bigint, status text, delayed integer, attempts integer, failures integer, crashes integer,
        suspicions integer, alone integer, begun_at bigint, result text, lease_owner text,
-       lease_pool text, lease_instance text,       not_before bigint, last_error text, finished_at bigint)
- WHERE j.seq = v.seq;
+       lease_pool text, lease_instance text, not_before bigint, last_error text, finished_at bigint)
+ WHERE j.seq = ANY(ARRAY(SELECT n.seq FROM json_to_recordset(CAST(:rows AS json)) AS n (seq bigint))) AND j.seq = v.seq;
 
 -- name: add_attempts
 INSERT INTO drumbeat.job_attempts (seq, n, worker_id, worker_pool, started_at, ended_at, outcome, error)
 SELECT * FROM json_to_recordset(CAST(:rows AS json)) AS v (
        seq bigint, n bigint, worker_id text, worker_pool text, started_at bigint, ended_at bigint, outcome text, error text);
 
+-- name: free_space
+-- Autovacuum looks after it.
+SELECT 0 AS free, 1 AS pages;
+
+-- name: give_back
+SELECT 1;
+
+-- name: note_ended
+-- How many jobs of a pool ended in a state (fewer: they are pending again, or pruned). Each connection counts in a row of its own, so
+-- that none waits for another; a count is the sum over them.
+INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs) VALUES (:pool_id, :status, pg_backend_pid(), CAST(:jobs AS bigint))
+ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs;
+
+-- name: fold_counts
+-- The rows of connections, most of which are closed by now, become one. A row that is just being written is left; who folds waits
+-- for nobody but another that folds, and that one waits for nobody.
+WITH others AS MATERIALIZED (
+    SELECT c.status, c.part FROM drumbeat.job_counts c
+     WHERE c.pool_id = :pool_id AND c.part <> 0 FOR UPDATE SKIP LOCKED
+), taken AS (
+    DELETE FROM drumbeat.job_counts c USING others
+     WHERE c.pool_id = :pool_id AND c.status = others.status AND c.part = others.part
+    RETURNING c.status, c.jobs
+)
+INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
+SELECT :pool_id, status, 0, SUM(jobs) FROM taken GROUP BY status
+ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs;
+
+-- name: list_jobs
+-- Each state is read by its own index, so that a few jobs are found among any number of finished ones; a state that was not asked
+-- for is not read at all. Ready jobs lie by priority: from one priority straight to the next, of each the first by number. Ended jobs
+-- are compared by state and number together: by number alone the planner might walk over all jobs instead.
+WITH RECURSIVE priorities (priority) AS (
+    SELECT MAX(j.priority) FROM drumbeat.jobs j
+     WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND CAST(:statuses AS jsonb) ? 'pending'
+    UNION ALL
+    SELECT (SELECT MAX(j.priority) FROM drumbeat.jobs j
+             WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND j.priority < p.priority)
+      FROM priorities p WHERE p.priority IS NOT NULL
+), found AS (
+    SELECT j.seq FROM priorities p, LATERAL (
+        SELECT j.seq FROM drumbeat.jobs j
+         WHERE j.pool_id = :pool_id AND j.priority = p.priority AND j.seq > CAST(:after AS BIGINT) AND j.status = 'pending'
+           AND j.delayed = 0 AND (CAST(:type AS TEXT) IS NULL OR j.type = :type) AND (CAST(:group AS TEXT) IS NULL OR j.group_key = :group)
+           AND (CAST(:worker_id AS TEXT) IS NULL OR j.lease_owner = :worker_id)
+           AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+           AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+         ORDER BY j.seq LIMIT CAST(:limit AS INTEGER)) j
+    UNION ALL
+    (SELECT j.seq FROM drumbeat.jobs j
+      WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1 AND j.seq > CAST(:after AS BIGINT)
+        AND CAST(:statuses AS jsonb) ? 'pending' AND (CAST(:type AS TEXT) IS NULL OR j.type = :type) AND (CAST(:group AS TEXT) IS NULL OR j.group_key = :group)
+        AND (CAST(:worker_id AS TEXT) IS NULL OR j.lease_owner = :worker_id)
+        AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+        AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+      ORDER BY j.seq + 0 LIMIT CAST(:limit AS INTEGER))
+    UNION ALL
+    (SELECT j.seq FROM drumbeat.jobs j
+      WHERE j.pool_id = :pool_id AND j.status = 'claimed' AND j.lease_owner IS NOT NULL AND j.seq > CAST(:after AS BIGINT)
+        AND CAST(:statuses AS jsonb) ? 'claimed' AND (CAST(:type AS TEXT) IS NULL OR j.type = :type) AND (CAST(:group AS TEXT) IS NULL OR j.group_key = :group)
+        AND (CAST(:worker_id AS TEXT) IS NULL OR j.lease_owner = :worker_id)
+        AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+        AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+      ORDER BY j.seq + 0 LIMIT CAST(:limit AS INTEGER))
+    UNION ALL
+    SELECT j.seq FROM jsonb_array_elements_text(CAST(:statuses AS jsonb)) s (status), LATERAL (
+        SELECT j.seq FROM drumbeat.jobs j
+         WHERE j.pool_id = :pool_id AND (j.status, j.seq) > (s.status, CAST(:after AS BIGINT)) AND j.status <= s.status
+           AND j.status IN ('done', 'poisoned', 'cancelled') AND (CAST(:type AS TEXT) IS NULL OR j.type = :type) AND (CAST(:group AS TEXT) IS NULL OR j.group_key = :group)
+           AND (CAST(:worker_id AS TEXT) IS NULL OR j.lease_owner = :worker_id)
+           AND (CAST(:holder_pool AS TEXT) IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+           AND (CAST(:instance AS TEXT) IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+         ORDER BY j.status, j.seq LIMIT CAST(:limit AS INTEGER)) j
+)
+SELECT j.* FROM drumbeat.jobs j
+ WHERE j.seq = ANY(ARRAY(SELECT seq FROM found ORDER BY seq LIMIT CAST(:limit AS INTEGER))) ORDER BY j.seq;
+
+-- name: list_unreaped_workers
+SELECT * FROM drumbeat.workers
+ WHERE pool_id = :pool_id AND worker_id = ANY(ARRAY(
+           SELECT w.worker_id FROM drumbeat.workers w WHERE w.pool_id = :pool_id AND w.ended_at IS NULL
+           UNION ALL
+           (SELECT w.worker_id FROM drumbeat.workers w
+             WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL AND w.reaped_at IS NULL
+             ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER))
+           UNION ALL
+           SELECT jsonb_array_elements_text(CAST(:named AS jsonb))))
+ ORDER BY slot, created_at, worker_id;
+
 -- name: prune_workers
--- Of a fleet's workers those stay that may still cost money, and those that count for the running month.
-DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT)
-   AND NOT ((reaped_at IS NULL OR reaped_at >= CAST(:billed_since AS BIGINT)) AND EXISTS (
-                SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = workers.pool_id
-                   AND (p.kind = 'fleet' OR (p.kind = 'jobs' AND CAST(p.policy AS jsonb) ? 'policy'))))
+-- Some of those that ended first. Of a fleet's workers those stay that may still cost money, and those that count for the running
+-- month: who was gone before it had ended before it.
+WITH home AS (
+    SELECT CASE WHEN p.kind = 'fleet' OR (p.kind = 'jobs' AND CAST(p.policy AS jsonb) ? 'policy')
+                THEN CAST(:billed_since AS BIGINT) END AS billed FROM drumbeat.pools p WHERE p.pool_id = :pool_id
+)
+DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id = ANY(ARRAY(
+    SELECT w.worker_id FROM drumbeat.workers w
+     WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL
+       AND w.ended_at < LEAST(@now - CAST(:age AS BIGINT), COALESCE((SELECT billed FROM home), 9000000000000000000))
+       AND ((SELECT billed FROM home) IS NULL OR w.reaped_at < (SELECT billed FROM home))
+     ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER)))
 RETURNING 1;

@@ -127,11 +127,11 @@ RETURNING *;
 -- how many run, how many were claimed within its rate's time, and the first of its jobs.
 WITH RECURSIVE groups (group_key) AS (
     SELECT MIN(j.group_key) FROM jobs j
-     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+     WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
        AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL)
     UNION ALL
     SELECT (SELECT MIN(j.group_key) FROM jobs j
-             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+             WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key > groups.group_key)
       FROM groups WHERE groups.group_key IS NOT NULL
 )
@@ -141,12 +141,12 @@ SELECT (SELECT COUNT(*) FROM jobs j
          WHERE c.pool_id = :pool_id AND c.group_key = groups.group_key AND c.at > @now - (
                SELECT MAX(first.rate_us)
                  FROM (SELECT j.rate_us FROM jobs j
-                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                        WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                           AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                         LIMIT 1) first)) AS recent,
        (SELECT json_group_array(json_array(first.capability, first.group_limit, first.rate_count))
           FROM (SELECT j.capability, j.group_limit, j.rate_count FROM jobs j
-                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0
+                 WHERE j.pool_id = :pool_id AND j.group_key IS NOT NULL AND j.status = 'pending' AND j.delayed = 0 AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                    AND (j.group_limit IS NOT NULL OR j.rate_count IS NOT NULL) AND j.group_key = groups.group_key
                  LIMIT :most) first) AS firsts
   FROM groups WHERE groups.group_key IS NOT NULL LIMIT :most * 10 + 100;
@@ -163,7 +163,7 @@ UPDATE jobs SET status = 'done', result = v.result, lease_until = NULL, finished
           FROM json_each(:verdicts)) v
  WHERE jobs.seq = v.seq AND jobs.status = 'claimed' AND +jobs.lease_owner = :worker_id
    AND jobs.lease_pool = :holder_pool AND jobs.lease_instance = :instance AND jobs.lease_epoch = v.epoch
-RETURNING jobs.seq;
+RETURNING jobs.seq, jobs.pool_id;
 
 -- name: lock_held
 SELECT j.* FROM json_each(:tokens) v JOIN jobs j ON j.seq = json_extract(v.value, '$.seq')
@@ -192,10 +192,11 @@ RETURNING jobs.seq;
 -- name: extend_leases
 -- Those that ran out for the first time: the store may have been out of reach.
 UPDATE jobs SET lease_until = @now + lease_us, lease_extended = 1
- WHERE seq IN (SELECT seq FROM jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0 LIMIT :limit);
+ WHERE seq IN (SELECT seq FROM jobs INDEXED BY jobs_claimed
+                WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 0 LIMIT :limit);
 
 -- name: lock_expired
-SELECT * FROM jobs WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 1 ORDER BY lease_owner LIMIT :limit;
+SELECT * FROM jobs INDEXED BY jobs_claimed WHERE status = 'claimed' AND lease_until <= @now AND lease_extended = 1 ORDER BY lease_owner LIMIT :limit;
 
 -- name: save_jobs
 UPDATE jobs
@@ -220,10 +221,99 @@ SELECT json_extract(value, '$.seq'), json_extract(value, '$.n'), json_extract(va
        json_extract(value, '$.started_at'), json_extract(value, '$.ended_at'), json_extract(value, '$.outcome'),
        json_extract(value, '$.error') FROM json_each(:rows);
 
+-- name: free_space
+-- Of a file that was made before it could give pages back, none are.
+SELECT CASE (SELECT auto_vacuum FROM pragma_auto_vacuum) WHEN 2 THEN (SELECT freelist_count FROM pragma_freelist_count) ELSE 0 END AS free,
+       (SELECT page_count FROM pragma_page_count) AS pages;
+
+-- name: give_back
+PRAGMA incremental_vacuum(200);
+
+-- name: note_ended
+-- How many jobs of a pool ended in a state (fewer: they are pending again, or pruned). One writes at a time: one row is enough.
+INSERT INTO job_counts (pool_id, status, part, jobs) VALUES (:pool_id, :status, 0, :jobs)
+ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = jobs + excluded.jobs;
+
+-- name: fold_counts
+-- There is but one row.
+SELECT 1;
+
+-- name: list_jobs
+-- Each state is read by its own index, so that a few jobs are found among any number of finished ones; a state that was not asked
+-- for is not read at all. Ready jobs lie by priority: from one priority straight to the next, of each the first by number.
+WITH RECURSIVE priorities (priority) AS (
+    SELECT MAX(j.priority) FROM jobs j INDEXED BY jobs_ready
+     WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
+       AND 'pending' IN (SELECT value FROM json_each(:statuses))
+    UNION ALL
+    SELECT (SELECT MAX(j.priority) FROM jobs j INDEXED BY jobs_ready
+             WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0 AND j.priority < p.priority)
+      FROM priorities p WHERE p.priority IS NOT NULL
+), ready (seq) AS (
+    SELECT listed.value FROM priorities p, json_each((
+        SELECT json_group_array(first.seq) FROM (
+            SELECT j.seq FROM jobs j INDEXED BY jobs_ready
+             WHERE j.pool_id = :pool_id AND j.priority = p.priority AND j.seq > :after AND j.status = 'pending'
+               AND j.delayed = 0 AND (:type IS NULL OR j.type = :type) AND (:group IS NULL OR j.group_key = :group)
+               AND (:worker_id IS NULL OR j.lease_owner = :worker_id)
+               AND (:holder_pool IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+               AND (:instance IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+             ORDER BY j.seq LIMIT :limit) first)) listed
+), delayed (seq) AS (
+    SELECT j.seq FROM jobs j INDEXED BY jobs_delayed
+     WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1 AND +j.seq > :after
+       AND 'pending' IN (SELECT value FROM json_each(:statuses)) AND (:type IS NULL OR j.type = :type) AND (:group IS NULL OR j.group_key = :group)
+       AND (:worker_id IS NULL OR j.lease_owner = :worker_id)
+       AND (:holder_pool IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+       AND (:instance IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+     ORDER BY +j.seq LIMIT :limit
+), claimed (seq) AS (
+    SELECT j.seq FROM jobs j INDEXED BY jobs_claimed
+     WHERE j.pool_id = :pool_id AND j.status = 'claimed' AND +j.seq > :after
+       AND 'claimed' IN (SELECT value FROM json_each(:statuses)) AND (:type IS NULL OR j.type = :type) AND (:group IS NULL OR j.group_key = :group)
+       AND (:worker_id IS NULL OR j.lease_owner = :worker_id)
+       AND (:holder_pool IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+       AND (:instance IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+     ORDER BY +j.seq LIMIT :limit
+), ended (seq) AS (
+    SELECT listed.value FROM json_each(:statuses) s, json_each((
+        SELECT json_group_array(first.seq) FROM (
+            SELECT j.seq FROM jobs j INDEXED BY jobs_ended
+             WHERE j.pool_id = :pool_id AND j.status = s.value AND j.status IN ('done', 'poisoned', 'cancelled')
+               AND j.seq > :after AND (:type IS NULL OR j.type = :type) AND (:group IS NULL OR j.group_key = :group)
+               AND (:worker_id IS NULL OR j.lease_owner = :worker_id)
+               AND (:holder_pool IS NULL OR COALESCE(j.lease_pool, j.pool_id) = :holder_pool)
+               AND (:instance IS NULL OR COALESCE(j.lease_instance, '') = :instance)
+             ORDER BY j.seq LIMIT :limit) first)) listed
+)
+SELECT j.* FROM jobs j
+ WHERE j.seq IN (SELECT seq FROM (SELECT seq FROM ready UNION ALL SELECT seq FROM delayed UNION ALL SELECT seq FROM claimed
+                                  UNION ALL SELECT seq FROM ended) ORDER BY seq LIMIT :limit)
+ ORDER BY j.seq;
+
+-- name: list_unreaped_workers
+SELECT * FROM workers
+ WHERE pool_id = :pool_id AND worker_id IN (
+           SELECT w.worker_id FROM workers w INDEXED BY workers_live WHERE w.pool_id = :pool_id AND w.ended_at IS NULL
+           UNION ALL
+           SELECT worker_id FROM (
+               SELECT w.worker_id FROM workers w INDEXED BY workers_unreaped
+                WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL AND w.reaped_at IS NULL ORDER BY w.ended_at LIMIT :limit)
+           UNION ALL
+           SELECT value FROM json_each(:named))
+ ORDER BY slot, created_at, worker_id;
+
 -- name: prune_workers
--- Of a fleet's workers those stay that may still cost money, and those that count for the running month.
-DELETE FROM drumbeat.workers WHERE ended_at < @now - CAST(:age AS BIGINT)
-   AND NOT ((reaped_at IS NULL OR reaped_at >= CAST(:billed_since AS BIGINT)) AND EXISTS (
-                SELECT 1 FROM drumbeat.pools p WHERE p.pool_id = workers.pool_id
-                   AND (p.kind = 'fleet' OR (p.kind = 'jobs' AND json_type(p.policy, '$.policy') IS NOT NULL))))
+-- Some of those that ended first. Of a fleet's workers those stay that may still cost money, and those that count for the running
+-- month: who was gone before it had ended before it.
+WITH home AS (
+    SELECT CASE WHEN p.kind = 'fleet' OR (p.kind = 'jobs' AND json_type(p.policy, '$.policy') IS NOT NULL)
+                THEN CAST(:billed_since AS BIGINT) END AS billed FROM drumbeat.pools p WHERE p.pool_id = :pool_id
+)
+DELETE FROM drumbeat.workers WHERE pool_id = :pool_id AND worker_id IN (
+    SELECT w.worker_id FROM drumbeat.workers w INDEXED BY workers_ended
+     WHERE w.pool_id = :pool_id AND w.ended_at IS NOT NULL
+       AND w.ended_at < MIN(@now - CAST(:age AS BIGINT), COALESCE((SELECT billed FROM home), 9000000000000000000))
+       AND ((SELECT billed FROM home) IS NULL OR w.reaped_at < (SELECT billed FROM home))
+     ORDER BY w.ended_at LIMIT CAST(:limit AS INTEGER))
 RETURNING 1;

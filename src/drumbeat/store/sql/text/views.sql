@@ -127,8 +127,8 @@ SELECT t.template_id, t.name AS template_name, t.description, t.config, t.tags, 
 DROP VIEW IF EXISTS drumbeat.worker_registry;
 CREATE VIEW drumbeat.worker_registry AS
 SELECT w.worker_id,
-       CASE w.status WHEN 'draining' THEN 'terminating' WHEN 'terminated' THEN 'terminated'
-                     WHEN 'error' THEN 'lost' WHEN 'lost' THEN 'lost' ELSE 'active' END AS status,
+       CASE WHEN w.status = 'terminated' THEN 'terminated' WHEN w.status IN ('error', 'lost') THEN 'lost'
+            WHEN w.status = 'draining' OR w.drain_deadline IS NOT NULL THEN 'terminating' ELSE 'active' END AS status,
        w.host, w.pid, w.capabilities, w.pool_id, @time(w.started_at) AS started_at,
        @time(w.heartbeat_at) AS last_heartbeat,
        (SELECT MIN(@job_id(j.given_id, j.seq)) FROM drumbeat.jobs j
@@ -148,11 +148,15 @@ SELECT @job_id(j.given_id, j.seq) AS id, j.pool_id AS pool_name, j.payload AS da
 DROP VIEW IF EXISTS drumbeat.orchestrator_status;
 CREATE VIEW drumbeat.orchestrator_status AS
 SELECT p.pool_id,
-       (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending') AS queued_tasks,
+       (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 0)
+         + (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'pending' AND j.delayed = 1) AS queued_tasks,
        (SELECT COUNT(*) FROM drumbeat.jobs j WHERE j.pool_id = p.pool_id AND j.status = 'claimed') AS in_progress_tasks,
-       (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.status IN ('spawning', 'starting')) AS spawning_workers,
-       (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.status IN ('waiting', 'active')) AS active_workers,
-       (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.status = 'draining') AS terminating_workers,
+       (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.status IN ('spawning', 'starting')
+           AND w.drain_deadline IS NULL) AS spawning_workers,
+       (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.status IN ('waiting', 'active')
+           AND w.drain_deadline IS NULL) AS active_workers,
+       (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.ended_at IS NULL
+           AND (w.status = 'draining' OR w.drain_deadline IS NOT NULL)) AS terminating_workers,
        (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.ended_at IS NULL) AS total_workers,
        (SELECT COUNT(*) FROM drumbeat.workers w WHERE w.pool_id = p.pool_id AND w.ended_at IS NULL
            AND @now - w.heartbeat_at > @json_number(p.thresholds, 'stale_after') * 1000000) AS stale_workers,
@@ -163,7 +167,8 @@ SELECT p.pool_id,
 DROP VIEW IF EXISTS drumbeat.active_workers_health;
 CREATE VIEW drumbeat.active_workers_health AS
 SELECT w.pool_id, w.worker_id AS id,
-       CASE w.status WHEN 'starting' THEN 'spawning' WHEN 'draining' THEN 'terminating' ELSE 'active' END AS status,
+       CASE WHEN w.status = 'draining' OR w.drain_deadline IS NOT NULL THEN 'terminating'
+            WHEN w.status = 'starting' THEN 'spawning' ELSE 'active' END AS status,
        @time(w.heartbeat_at) AS last_heartbeat, CAST(@now - w.heartbeat_at AS @real) / 1000000 AS heartbeat_age_seconds,
        CASE WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'lost_after') * 1000000 THEN 'DEAD'
             WHEN @now - w.heartbeat_at > @json_number(p.thresholds, 'stale_after') * 1000000 THEN 'STALE'

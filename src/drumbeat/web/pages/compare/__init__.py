@@ -13,7 +13,7 @@ from drumbeat.web.pages.asking import told
 from drumbeat.web.pages.compare.choosing import Choosing
 from drumbeat.web.pages.compare.overlays import overlays
 from drumbeat.web.pages.compare.verdicts import verdict
-from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
 
 if TYPE_CHECKING:
     from drumbeat.control_plane import Comparison
@@ -29,7 +29,7 @@ def add(house: House) -> None:
         chosen = list(dict.fromkeys(each for each in runs.split(",") if each))[:MOST]
         known = [run for run in await house.plane.store.runs.list(limit=_LATEST) if run.status in RUN_ENDED]
         if not known:
-            empty("No run has ended yet; two are needed to compare.", "drumbeat bench run examples/fixed.yaml")
+            empty("No run has ended yet; two are needed to compare.", FIRST_RUN)
             return
         for run_id in chosen:
             await house.plane.store.runs.get(RunId(run_id))

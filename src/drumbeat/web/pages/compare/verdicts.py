@@ -1,5 +1,6 @@
 """One run against the reference: figures with intervals, warnings, and where their configurations differ."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nicegui import ui
@@ -27,6 +28,8 @@ def verdict(comparison: "Comparison") -> None:
                 ui.label(warning)
         _figures(comparison)
         ui.label(" · ".join(_notes(comparison))).classes("text-caption faint")
+        _pairs("By kind", "Figures by kind", comparison.kinds)
+        _pairs("Cost", "Cost of both runs", comparison.costs)
         _configuration(comparison)
 
 
@@ -74,6 +77,27 @@ def _notes(comparison: "Comparison") -> list[str]:
         differ = "differ" if comparison.latencies_differ else "do not differ"
         told.append(f"the latencies' distributions {differ} (divergence {comparison.divergence:.3f})")
     return told
+
+
+_PAIRS = [
+    Column(name="of", read=lambda pair: pair.subject),
+    Column(name="figure", read=lambda pair: pair.figure + (f" ({pair.unit})" if pair.unit else "")),
+    Column(name="before", read=lambda pair: number(pair.before), number=True),
+    Column(name="after", read=lambda pair: number(pair.after), number=True),
+    Column(
+        name="delta",
+        label="Δ",
+        read=lambda pair: "–" if pair.relative is None else f"{pair.relative * 100:+.1f} %",
+        number=True,
+    ),
+]
+
+
+def _pairs(title: str, name: str, pairs: Sequence[Any]) -> None:
+    """Figures side by side that decide nothing."""
+    if pairs:
+        heading(title, 3)
+        Table(name, _PAIRS, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)
 
 
 _SETTINGS = [

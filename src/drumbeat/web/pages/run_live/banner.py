@@ -1,4 +1,4 @@
-"""What must be seen at once: guardrails in the seed's words and colours, a store that does not answer, a run that is gone."""
+"""What must be seen at once: guardrails with metric, value and limit, a run nobody leads, a store that does not answer."""
 
 from typing import Any
 
@@ -20,7 +20,11 @@ class Banner:
 
     def show(self, seen: Watched) -> None:
         told = guardrails(seen)
-        self._say(told["message"], told["color"], told["icon"] or "warning")
+        if seen.judgement.is_orphan and told["message"] is None:
+            self._say(_sentence(seen.judgement.reason), "yellow", "person_off")
+            return
+        words = ": ".join(each for each in (told["message"], told["detail"]) if each)
+        self._say(words or None, told["color"], told["icon"] or "warning")
 
     def warn(self, words: str) -> None:
         """The page shows what was last known."""
@@ -32,3 +36,7 @@ class Banner:
             self._words.text = words
             self._icon.name = icon
             self._row.classes(replace=f"rail {colour}")
+
+
+def _sentence(words: str) -> str:
+    return words[:1].upper() + words[1:]

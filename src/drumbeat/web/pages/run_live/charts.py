@@ -7,6 +7,7 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import Curves, Point, RunPlan, Stretch
+from drumbeat.web.pages.extending import GrowingChart
 from drumbeat.web.pages.naming import called, given
 from drumbeat.web.pages.parts import COLOURS
 
@@ -28,10 +29,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """A level that is drawn across."""
+    """A level that is drawn across; ``upright``: a place on the lower axis."""
 
     name: str
     level: float
+    upright: bool = False
 
 
 def options(
@@ -104,7 +106,9 @@ def _limits(limits: Sequence[Limit]) -> dict[str, Any]:
         "label": {"color": INK, "formatter": "{b}"},
         "lineStyle": {"color": "#c4453b", "type": "dashed"},
         "data": [
-            {"name": each.name, "yAxis": each.level, "label": {"position": _LABELS[n % len(_LABELS)]}}
+            {"name": each.name, "xAxis": each.level}
+            if each.upright
+            else {"name": each.name, "yAxis": each.level, "label": {"position": _LABELS[n % len(_LABELS)]}}
             for n, each in enumerate(limits)
         ],
     }
@@ -165,11 +169,11 @@ class Chart:
             ui.label(name).classes("text-subtitle2").props("role=heading aria-level=3")
             self.element = called(ui.echart(dict(drawn or options(()))).classes("w-full").props("role=img"), name)
             self.element.style["height"] = f"{height}px"
+        self._growing = GrowingChart(self.element)
 
     def show(self, drawn: Mapping[str, Any]) -> None:
-        self.element.options.clear()
-        self.element.options.update(drawn)
-        self.element.update()
+        """Draw it; only what is new is sent."""
+        self._growing.show(drawn)
 
 
 class CourseCharts:

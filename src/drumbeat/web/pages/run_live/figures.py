@@ -6,8 +6,8 @@ from drumbeat.bench.model import Kept, Watched
 from drumbeat.web.pages.parts import Column, Table, Tile, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
-SIGNS = {"ok": "✓ ok", "near": "! near", "over": "✗ over", "not measured": "? not measured"}
-MEASURES = {"p95_ms": "p95", "p99_ms": "p99", "error_pct": "errors"}
+SIGNS = {"ok": "✓ ok", "near": "! near", "over": "✗ over", "under": "✗ under", "not measured": "? not measured"}
+MEASURES = {"p95_ms": "p95", "p99_ms": "p99", "error_pct": "errors", "availability_pct": "availability"}
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -63,7 +63,7 @@ class Objectives:
 
 
 def _value(kept: Kept, value: float | None) -> str:
-    if kept.measure == "error_pct":
+    if kept.measure in ("error_pct", "availability_pct"):
         return "–" if value is None else f"{number(value)} %"
     return ms(value)
 

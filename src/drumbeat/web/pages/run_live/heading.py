@@ -5,14 +5,14 @@ from functools import partial
 
 from nicegui import ui
 
-from drumbeat.bench.model import ScalingMode, Watched
+from drumbeat.bench.model import RunJudgement, ScalingMode, Watched
 from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import Deed, button, confirmed, may_change, say
 from drumbeat.web.pages.frame import heading, trail
 from drumbeat.web.pages.naming import given
-from drumbeat.web.pages.parts import colour
 from drumbeat.web.snapshot_parts import bounds
+from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 
 class Heading:
@@ -24,6 +24,7 @@ class Heading:
         with ui.row().classes("items-center w-full gap-2"):
             heading(seen.run.name or str(seen.run.run_id))
             self._status = ui.badge("", text_color="white").classes("q-px-sm q-py-xs").props('aria-label="Status"')
+            self._verdict = ui.badge("", text_color="white").classes("q-px-sm q-py-xs").props('aria-label="Run verdict"')
             ui.space()
             self._buttons = {name: self._button(name) for name in ("start", "stop", "rerun", "delete")} if may_change() else {}
         self._facts = ui.label().classes("text-caption faint")
@@ -32,6 +33,7 @@ class Heading:
             self._ceiling = (
                 ui.badge("", color="warning", text_color="white").classes("q-pa-xs").props('aria-label="At the bounds"')
             )
+        self._reason = ui.label().classes("text-weight-medium").props('role=status aria-label="Reason for the verdict"')
         self._why = ui.label().classes("text-weight-medium")
 
     def _button(self, name: str) -> ui.button:
@@ -47,12 +49,21 @@ class Heading:
     def show(self, seen: Watched) -> None:
         run = seen.run
         self._status.text = run.status
-        given(self._status, "color", colour(run.status))
+        given(self._status, "color", status_colour(run, seen.judgement))
+        self._show_verdict(seen.judgement)
         self._facts.text = " · ".join(f"{name} {value}" for name, value in _facts(seen).items() if value)
         self._why.text = ended_because(seen)
         self._why.set_visibility(bool(self._why.text))
         self._show_bounds(seen)
         self._show_buttons(run.status)
+
+    def _show_verdict(self, judgement: RunJudgement) -> None:
+        words = verdict_words(judgement)
+        self._verdict.text = (words or "").upper()
+        self._verdict.set_visibility(words is not None)
+        given(self._verdict, "color", verdict_colour(judgement))
+        self._reason.text = judgement.reason
+        self._reason.set_visibility(words is not None and bool(judgement.reason))
 
     def _show_bounds(self, seen: Watched) -> None:
         told = bounds(seen)

@@ -6,8 +6,10 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import STABLE, LoadMode, RunPlan, Watched
+from drumbeat.web.pages.naming import given
 from drumbeat.web.pages.parts import Column, Table, Tile, tiles
 from drumbeat.web.pages.run_live.figures import ms, number, percent
+from drumbeat.web.pages.run_live.knee import Knee, answer
 from drumbeat.web.snapshot_parts import find_max, qps_controller
 
 Told = Mapping[str, Any]
@@ -52,23 +54,25 @@ def knee_words(told: Told) -> str | None:
 
 
 class FindMaxPanel:
-    """Steps, baseline, best, knee, countdown, the next level, and whether bounds were the limit."""
+    """The answer first, with its charts; then baseline, best, knee, countdown, the next level and every step."""
 
     def __init__(self) -> None:
         with ui.card().props("flat bordered").classes("w-full"):
             with ui.row().classes("items-center"):
                 ui.label("Search for the most connections").classes("text-h6").props("role=heading aria-level=2")
                 self._badge = ui.badge("", text_color="white").props('aria-label="Kind of maximum"').classes("q-pa-xs")
+            self._knee = Knee()
+            self._message = ui.label().classes("text-weight-medium")
             with tiles():
                 self._tiles = {name: Tile(name) for name in _TILES}
             self._limits = ui.label().classes("text-caption faint")
-            self._message = ui.label().classes("text-weight-medium")
             self._steps = steps_table()
 
     def show(self, seen: Watched) -> None:
         told = find_max(seen)
         if told is None:
             return
+        self._knee.show(told)
         best, baseline, last = (told[name] or {} for name in ("best", "baseline", "last"))
         countdown = told["countdown_seconds"]
         values = {
@@ -93,9 +97,10 @@ class FindMaxPanel:
             f"{limits['qps_pct']:g} % of the last stable one, and errors below {limits['error_pct']:g} %. * a probe."
         )
         self._message.text = told["message"] or ""
+        self._message.set_visibility(bool(told["message"]) and told["message"] != answer(told))
         self._badge.set_visibility(bool(told["badge"]))
         self._badge.text = told["badge"] or ""
-        self._badge.props("color=warning" if told["badge"] == "BOUNDED_MAX" else "color=positive")
+        given(self._badge, "color", "warning" if told["badge"] == "BOUNDED_MAX" else "positive")
 
 
 HISTORY: list[Column] = [

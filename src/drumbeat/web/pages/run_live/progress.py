@@ -7,6 +7,7 @@ from nicegui import ui
 from drumbeat.bench.model import Watched
 from drumbeat.core.clock import Clock
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunStatus
+from drumbeat.web.pages.naming import given
 from drumbeat.web.snapshot import elapsed, phase_began
 
 BUBBLES = ("Preparing", "Warmup", "Running", "Processing", "Completed")
@@ -74,20 +75,21 @@ class Progress:
         began = phase_began(seen.run)
         if began is not None and place == self._reached and not ended:
             self._phase.know(max(seen.now - began, timedelta()), goes_on=True)
-        self._draw(seen.run)
+        self._draw(seen.run, missed=seen.judgement.is_bad)
         self.tick()
 
-    def _draw(self, run: Run) -> None:
+    def _draw(self, run: Run, *, missed: bool) -> None:
         for place, bubble in enumerate(self._bubbles):
-            bubble.classes(replace=f"bubble {self._state(place, run)}")
-            bubble.props(remove="aria-current")
+            bubble.classes(replace=f"bubble {self._state(place, run, missed=missed)}")
             if place == self._reached:
-                bubble.props('aria-current="step"')
+                given(bubble, "aria-current", "step")
+            elif "aria-current" in bubble.props:
+                bubble.props(remove="aria-current")
         self._words[-1].text = _ENDS.get(run.status, BUBBLES[-1])
 
-    def _state(self, place: int, run: Run) -> str:
+    def _state(self, place: int, run: Run, *, missed: bool) -> str:
         if place == len(BUBBLES) - 1 and run.status in RUN_ENDED:
-            return "good" if run.status is RunStatus.COMPLETED else "bad"
+            return "bad" if missed or run.status is not RunStatus.COMPLETED else "good"
         return "past" if place < self._reached else "now" if place == self._reached else ""
 
     def tick(self) -> None:

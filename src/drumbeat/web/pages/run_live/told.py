@@ -11,6 +11,7 @@ from drumbeat.web.pages.parts import Column, Table
 
 MOST_LINES = 500
 _SHOWN = 300
+_FEW = 50  #: decisions that are shown at first
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _EVERYBODY, _CONTROLLER = "everybody", "controller"
 
@@ -28,10 +29,12 @@ _COLUMNS: list[Column] = [
 
 
 class Decisions:
-    """The newest first."""
+    """The newest first; all of them once that is asked for."""
 
     def __init__(self) -> None:
-        ui.label("Decisions").classes("text-h6").props("role=heading aria-level=2")
+        with ui.row().classes("items-center"):
+            ui.label("Decisions").classes("text-h6").props("role=heading aria-level=2")
+            self._all = ui.switch("Show all", on_change=self._draw).props("dense")
         self._shown: tuple[Decided, ...] = ()
         self._table = Table("Decisions", _COLUMNS, lambda each: f"{each.at} {each.what} {each.reason}", page=50)
         self._table.element.props('no-data-label="Nothing has been decided yet."')
@@ -39,7 +42,13 @@ class Decisions:
     def show(self, decisions: tuple[Decided, ...]) -> None:
         if decisions != self._shown:
             self._shown = decisions
-            self._table.show(tuple(reversed(decisions)))
+            self._draw()
+
+    def _draw(self) -> None:
+        """Each change sends every row that is shown, so that a few are the rule."""
+        newest = self._shown if self._all.value else self._shown[-_FEW:]
+        self._all.set_visibility(len(self._shown) > _FEW)
+        self._table.show(tuple(reversed(newest)))
 
 
 class Logs:

@@ -1,5 +1,6 @@
 """A run's workers by health: a grid to see at a glance, and one worker closely."""
 
+from datetime import timedelta
 from functools import partial
 
 from nicegui import ui
@@ -14,6 +15,8 @@ from drumbeat.web.pages.parts import lasting, words
 from drumbeat.web.pages.run_live.charts import Chart, Limit, Line, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
+_JUST_NOW = timedelta(seconds=2)
+
 
 def state_of(seen: WorkerSeen) -> str:
     """How a worker looks: healthy, stale, lost; gone when it left as it should."""
@@ -26,7 +29,7 @@ def sentence(seen: WorkerSeen) -> str:
     worker = seen.worker
     if not worker.is_live:
         return f"{worker.status}" + (f": {worker.error}" if worker.error else "")
-    heard = f"heard {lasting(seen.silence)} ago"
+    heard = "heard just now" if seen.silence < _JUST_NOW else f"heard {lasting(seen.silence)} ago"
     return f"{worker.status}, {seen.health} · {number(seen.qps)}/s · {worker.applied_target}/{worker.target} · {heard}"
 
 

@@ -4,7 +4,7 @@ from nicegui import ui
 
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import may_change
-from drumbeat.web.pages.frame import empty, heading, page
+from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
 from drumbeat.web.pages.runs.creating import new_run
 from drumbeat.web.pages.runs.listing import Listing
 from drumbeat.web.pages.runs.wanted import Wanted, read_wanted
@@ -20,7 +20,7 @@ def add(house: House) -> None:
                 await new_run(house)
         wanted = read_wanted(ui.context.client.request.query_params)
         if wanted == Wanted() and not await house.plane.store.runs.list(limit=1):
-            empty("No run yet. Make one from a template, or on the command line.", "drumbeat bench run examples/find-max.yaml")
+            empty("No run yet. Make one from a template, or on the command line.", FIRST_RUN)
             return
         templates = {each.template_id: each.name for each in await house.plane.store.templates.list()}
         listing = Listing(house, wanted, templates)

@@ -7,6 +7,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.core.run import RunStatus
+from drumbeat.web.databases import DatabaseType
 from drumbeat.web.pages.runs.wanted import ORDERS, Wanted
 
 _ANY = "any"
@@ -25,6 +26,7 @@ class Filters:
             self._load = self._choice("load mode", {each: each for each in LoadMode}, wanted.load_mode)
             self._scaling = self._choice("scaling mode", {each: each for each in ScalingMode}, wanted.scaling_mode)
             self._template = self._choice("template", templates, wanted.template)
+            self._database = self._choice("database", {each: each for each in DatabaseType}, wanted.database)
             self._since = ui.input("made since", value=wanted.since, on_change=self._changed).props("type=date stack-label")
             self._until = ui.input("made until", value=wanted.until, on_change=self._changed).props("type=date stack-label")
             self._order = ui.select(ORDERS, value=wanted.order, label="order", on_change=self._changed).classes("w-48")
@@ -42,6 +44,7 @@ class Filters:
                 load_mode=self._load.value or "",
                 scaling_mode=self._scaling.value or "",
                 template=self._template.value or "",
+                database=self._database.value or "",
                 since=self._since.value or "",
                 until=self._until.value or "",
                 search=self._search.value or "",

@@ -1,12 +1,15 @@
 """Runs by what is asked for, a page at a time, with what may be done to those that are chosen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from nicegui import ui
 
+from drumbeat.bench.model import RunJudgement
 from drumbeat.core.run import Run, RunId
+from drumbeat.web.databases import database_of
 from drumbeat.web.house import House
 from drumbeat.web.pages.asking import button, confirmed, may_change, say, told
 from drumbeat.web.pages.parts import Column, Table
@@ -14,6 +17,7 @@ from drumbeat.web.pages.run_live.figures import number
 from drumbeat.web.pages.run_live.heading import run_again
 from drumbeat.web.pages.runs.filters import Filters
 from drumbeat.web.pages.runs.wanted import MOST_SORTED, PAGE, Wanted
+from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 FEWEST, MOST = 2, 5  #: runs that can be compared
 _CHOOSE_ALL = '<q-checkbox v-model="props.selected" aria-label="Choose all" />'
@@ -38,18 +42,45 @@ def _mode(run: Run, *names: str) -> str:
     return str(block or "")
 
 
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """One row of a list of runs."""
+
+    run: Run
+    judgement: RunJudgement
+
+
+def run_columns() -> list[Column]:
+    """Name, status and verdict: what every list of runs begins with."""
+    return [
+        Column(name="name", read=lambda row: row.run.name or row.run.run_id, href=lambda row: f"/runs/{row.run.run_id}"),
+        Column(
+            name="status", read=lambda row: row.run.status, is_status=True,
+            colour=lambda row: status_colour(row.run, row.judgement),
+        ),
+        Column(
+            name="verdict", read=lambda row: verdict_words(row.judgement), is_status=True,
+            colour=lambda row: verdict_colour(row.judgement),
+        ),
+    ]  # fmt: skip
+
+
+def _took(run: Run) -> timedelta | None:
+    return run.ended_at - run.started_at if run.ended_at and run.started_at else None
+
+
 def columns(templates: Mapping[str, str]) -> list[Column]:
     return [
-        Column(name="name", read=lambda run: run.name or run.run_id, href=lambda run: f"/runs/{run.run_id}"),
-        Column(name="status", read=lambda run: run.status, is_status=True),
-        Column(name="load", read=lambda run: _mode(run, "load_mode") or run.config.get("load_mode")),
-        Column(name="scaling", read=lambda run: _mode(run, "scaling", "mode")),
-        Column(name="template", read=lambda run: templates.get(run.template_id or "", run.template_id)),
-        Column(name="ops", label="ops/s", read=lambda run: number(run.qps), number=True),
-        Column(name="errors", read=lambda run: run.errors, number=True),
-        Column(name="made", read=lambda run: run.created_at),
-        Column(name="took", read=lambda run: run.ended_at - run.started_at if run.ended_at and run.started_at else None),
-        Column(name="ended because", read=lambda run: run.completion_reason),
+        *run_columns(),
+        Column(name="load", read=lambda row: _mode(row.run, "load_mode") or row.run.config.get("load_mode")),
+        Column(name="scaling", read=lambda row: _mode(row.run, "scaling", "mode")),
+        Column(name="database", read=lambda row: database_of(row.run.config)),
+        Column(name="template", read=lambda row: templates.get(row.run.template_id or "", row.run.template_id)),
+        Column(name="ops", label="ops/s", read=lambda row: number(row.run.qps), number=True),
+        Column(name="errors", read=lambda row: row.run.errors, number=True),
+        Column(name="made", read=lambda row: row.run.created_at),
+        Column(name="took", read=lambda row: _took(row.run)),
+        Column(name="ended because", read=lambda row: row.run.completion_reason),
     ]
 
 
@@ -60,7 +91,7 @@ class Listing:
         self._house, self._wanted = house, wanted
         self._filters = Filters(wanted, templates, self._ask)
         self._actions()
-        self._table = Table("Runs", columns(templates), lambda run: run.run_id)
+        self._table = Table("Runs", columns(templates), lambda row: row.run.run_id)
         self._table.element.set_selection("multiple")
         self._table.element.add_slot("header-selection", _CHOOSE_ALL)
         self._table.element.add_slot("body-selection", _CHOOSE)
@@ -86,7 +117,8 @@ class Listing:
 
     async def _load(self) -> None:
         found = await self._read()
-        self._table.show(found[:PAGE])
+        judged = await self._house.verdicts.of_all(found[:PAGE])
+        self._table.show([JudgedRun(run, judged[run.run_id]) for run in found[:PAGE]])
         self._table.element.selected = []
         self._chosen_changed()
         self._none.set_visibility(not found)
@@ -96,12 +128,17 @@ class Listing:
         self._on.set_enabled(len(found) > PAGE)
 
     async def _read(self) -> Sequence[Run]:
-        """One more than is shown, to know whether there are more. Age is the store's order; any other is made here."""
+        """One more than is shown, to know whether there are more.
+
+        The store sorts by age and knows every filter but the type of database; the rest is done here, of the newest runs.
+        """
         runs, filters, first = self._house.plane.store.runs, self._wanted.filters(), (self._wanted.number - 1) * PAGE
-        order = _SORTED.get(self._wanted.order)
-        if order is None:
+        order, database = _SORTED.get(self._wanted.order), self._wanted.database
+        if order is None and not database:
             return await runs.list(**filters, offset=first, limit=PAGE + 1)
-        return sorted(await runs.list(**filters, limit=MOST_SORTED), key=order)[first : first + PAGE + 1]
+        found = await runs.list(**filters, limit=MOST_SORTED)
+        wanted = [run for run in found if not database or database_of(run.config) == database]
+        return (sorted(wanted, key=order) if order else wanted)[first : first + PAGE + 1]
 
     async def _ask(self, wanted: Wanted) -> None:
         """Something else is looked for: the address says so, and pages begin anew."""

@@ -24,6 +24,7 @@ class Wanted:
     load_mode: str = ""
     scaling_mode: str = ""
     template: str = ""
+    database: str = ""  #: a type of database, such as postgresql
     since: str = ""  #: a day, YYYY-MM-DD
     until: str = ""  #: the last day
     search: str = ""

@@ -21,12 +21,21 @@ local function room_of_group(pool, needs, most, at)
   return math.max(room, 0)
 end
 
+local function needs_of(lane)
+  return lane == '' and PLAIN or cjson.decode(lane)
+end
+
+-- Whether a lane's jobs are of a type and need a capability that this worker has.
+local function could_have(claiming, needs)
+  if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return false end
+  return needs[1] == cjson.null or is_named(claiming.capabilities, needs[1])
+end
+
 -- How many of a lane this worker may have now.
 local function room_in(pool, lane, claiming, at)
-  local needs = lane == '' and PLAIN or cjson.decode(lane)
+  local needs = needs_of(lane)
   if needs[7] and not claiming.may_be_alone then return 0 end
-  if #claiming.types > 0 and not is_named(claiming.types, needs[2]) then return 0 end
-  if needs[1] ~= cjson.null and not is_named(claiming.capabilities, needs[1]) then return 0 end
+  if not could_have(claiming, needs) then return 0 end
   local group = needs[3]
   if group == cjson.null then return claiming.limit end
   return room_of_group(pool, needs, claiming.limit, at), group, needs[5] ~= cjson.null and needs[6]

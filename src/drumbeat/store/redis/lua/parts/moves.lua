@@ -9,6 +9,32 @@ local function is_live(status)
   return not (status == 'terminated' or status == 'error' or status == 'lost')
 end
 
+-- Keep the highest N of the workers named ``worker-N``: a name is used once, also after its row is pruned.
+local function note_number(pool, worker)
+  local digits = string.match(worker, 'worker%-(%d+)$')
+  if not digits or #digits > 15 then return end
+  local row = key(pool, 'pool')
+  if tonumber(digits) > tonumber(call('HGET', row, 'last_numbered') or -1) then call('HSET', row, 'last_numbered', int(digits)) end
+end
+
+-- Where an ended worker is found: by its end, and as one whose instance is not known to be gone.
+local function note_end(pool, worker, at)
+  call('ZREM', key(pool, 'live'), worker)
+  call('ZADD', key(pool, 'ended'), int(at), worker)
+  call('ZADD', key(pool, 'unreaped'), int(at), worker)
+end
+
+local function note_reaped(pool, worker, at)
+  call('ZREM', key(pool, 'unreaped'), worker)
+  call('ZADD', key(pool, 'reaped'), int(at), worker)
+end
+
+local function drop_worker(pool, worker)
+  call('DEL', worker_key(pool, worker))
+  for _, name in ipairs({'ended', 'unreaped', 'reaped'}) do call('ZREM', key(pool, name), worker) end
+  return call('ZREM', key(pool, 'workers'), worker)
+end
+
 local function put(row, name, value)
   if value then call('HSET', row, name, value) end
 end
@@ -38,7 +64,7 @@ local function move(pool, worker, from, to, reason, change)
   if to == 'waiting' then call('HSET', row, 'ready_at', int(at)) end
   if not is_live(to) then
     call('HSET', row, 'ended_at', int(at))
-    call('ZREM', key(pool, 'live'), worker)
+    note_end(pool, worker, at)
   end
   put(row, 'exit_code', given(change[1]))
   put(row, 'error', given(change[2]))

@@ -17,6 +17,8 @@ local function end_as(number, row, status, at)
     unset(row, 'extended')
   end
   free_key(number, row)
+  leaving.ZREM = leaving.ZREM or {}
+  note_in(leaving.ZREM, key(row.pool, 'unfinished'), number)
   note_in(ending, key(row.pool, status), int(at), number)
 end
 

@@ -1,0 +1,44 @@
+"""The fixed number of workers that somebody would have chosen who knew the whole load before."""
+
+from dataclasses import dataclass
+from heapq import heapreplace
+
+from drumbeat.fleet.simulate import Load
+from drumbeat.fleet.simulate.values import percentile
+
+MOST = 4096
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fixed:
+    """So many workers from the first arrival to the last job's end: what they cost and how long jobs wait."""
+
+    workers: int
+    hours: float
+    wait_p95_s: float
+
+
+def fixed(load: Load, workers: int, lag: float, skip: int = 0) -> Fixed:
+    """Serve a load first come, first served. All workers are asked for at the first arrival; ``skip`` jobs are not counted."""
+    free, waits, end = [load.arrivals[0] + lag] * workers, list[float](), 0.0
+    for at, lasts in zip(load.arrivals, load.durations, strict=True):
+        begins = max(free[0], at)
+        heapreplace(free, begins + lasts)
+        waits.append(begins - at)
+        end = max(end, begins + lasts)
+    paid = workers * (end - load.arrivals[skip])
+    return Fixed(workers=workers, hours=paid / HOUR, wait_p95_s=percentile(sorted(waits[skip:]), 0.95))
+
+
+def cheapest(load: Load, lag: float, wait_p95: float, skip: int = 0) -> Fixed | None:
+    """The smallest fixed size whose 95th percentile of waits is no longer. None: no size is as quick."""
+    few, many = 0, 1
+    while fixed(load, many, lag, skip).wait_p95_s > wait_p95 + 1e-6:
+        few, many = many, many * 2
+        if many > MOST:
+            return None
+    while many - few > 1:
+        half = (few + many) // 2
+        few, many = (few, half) if fixed(load, half, lag, skip).wait_p95_s <= wait_p95 + 1e-6 else (half, many)
+    return fixed(load, many, lag, skip)

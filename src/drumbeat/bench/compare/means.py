@@ -1,0 +1,116 @@
+"""Whether two runs differ, and by how much: Welch's t of the logarithms of batch means. Pure.
+
+One test gives both the p-value and the interval, so they never contradict each other: the interval excludes zero exactly when
+the p-value is below 1 − confidence. Logarithms, because what is compared here is compared in shares. Means and not ranks,
+because ranks of few batches cannot tell a little more from ten times as much.
+
+Two things make equal runs look different, and both widen the test. Seconds of one run resemble their neighbours: they come in
+batches, and the variance is multiplied by (1 + r) / (1 − r), where r is the correlation of neighbouring batches. And two runs
+of the same thing differ by more than their seconds show (memory layout, caches, background work of the server): one pair of
+runs cannot tell by how much, so each run is taken to be off by ``between``, a share of the figure.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, expm1, inf, log, log1p, sqrt
+from statistics import NormalDist, fmean, variance
+
+FEWEST = 8  #: batches on each side: fewer tell too little of their own scatter
+_MOST_CORRELATED = 0.9
+_MOST_FREEDOM = 1e6  #: degrees of freedom beyond which t is normal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shift:
+    """By how much the second sample lies above the first. ``low`` and ``high`` hold it with the test's confidence."""
+
+    estimate: float
+    low: float
+    high: float
+    p_value: float
+    confidence: float
+
+    @property
+    def shown(self) -> bool:
+        """Whether the samples differ, as far as the test can show."""
+        return self.p_value < 1 - self.confidence
+
+
+def shift(
+    before: Sequence[float],
+    after: Sequence[float],
+    *,
+    between: float = 0.0,
+    whole: float | None = None,
+    confidence: float = 0.99,
+) -> Shift | None:
+    """How two samples of batch means differ; None when there are too few batches to say.
+
+    ``between`` is the share by which two runs of the same thing differ anyhow (a standard deviation), and ``whole`` the
+    figure of the whole first run, which shares are told of.
+    """
+    if min(len(before), len(after)) < FEWEST:
+        return None
+    if min(*before, *after) <= 0:
+        return _tested(before, after, between * fmean(before), confidence)
+    found = _tested([log(value) for value in before], [log(value) for value in after], between, confidence)
+    return _as_amounts(found, whole or exp(fmean(log(value) for value in before)))
+
+
+def _as_amounts(found: Shift, of: float) -> Shift:
+    low, estimate, high = (of * expm1(min(each, 700.0)) for each in (found.low, found.estimate, found.high))
+    return Shift(estimate=estimate, low=low, high=high, p_value=found.p_value, confidence=found.confidence)
+
+
+def _tested(before: Sequence[float], after: Sequence[float], between: float, confidence: float) -> Shift:
+    """Welch's test, two-sided, each sample counted for fewer batches where neighbours resemble each other."""
+    difference, wider = fmean(after) - fmean(before), inflation(before, after)
+    errors = [variance(side) * wider / len(side) for side in (before, after)]
+    error = sqrt(sum(errors) + 2 * between**2)
+    freedom = _freedom(errors, error, [max(len(side) / sqrt(wider), 2.0) - 1 for side in (before, after)])
+    reach = error * _t_of(NormalDist().inv_cdf((1 + confidence) / 2), freedom)
+    return Shift(
+        estimate=difference,
+        low=difference - reach,
+        high=difference + reach,
+        p_value=_p_value(difference, error, freedom),
+        confidence=confidence,
+    )
+
+
+def _freedom(errors: Sequence[float], error: float, each: Sequence[float]) -> float:
+    """Welch and Satterthwaite's degrees of freedom; what is assumed to lie between runs has none to lose."""
+    lost = sum(error**2 / freedom for error, freedom in zip(errors, each, strict=True))
+    return min(error**4 / lost, _MOST_FREEDOM) if lost else _MOST_FREEDOM
+
+
+def _p_value(difference: float, error: float, freedom: float) -> float:
+    if not error:
+        return 0.0 if difference else 1.0
+    return 2 * (1 - NormalDist().cdf(_z_of(abs(difference) / error, freedom)))
+
+
+def _z_of(t: float, freedom: float) -> float:
+    """The normal value that is as unlikely as ``t``, by Wallace's approximation: good to a few thousandths."""
+    return (8 * freedom + 1) / (8 * freedom + 3) * sqrt(freedom * log1p(t * t / freedom)) if t < inf else inf
+
+
+def _t_of(z: float, freedom: float) -> float:
+    """The inverse of ``_z_of``."""
+    wider = z * (8 * freedom + 3) / (8 * freedom + 1)
+    return sqrt(freedom * expm1(wider * wider / freedom))
+
+
+def inflation(*samples: Sequence[float]) -> float:
+    """How much more the sum of neighbours varies than that of strangers would: 1, or more."""
+    products = squares = 0.0
+    for sample in samples:
+        middle = fmean(sample)
+        off = [value - middle for value in sample]
+        products += sum(one * other for one, other in pairwise(off))
+        squares += sum(each * each for each in off)
+    unbiased = len(samples) / sum(len(sample) for sample in samples)
+    found = products / squares + unbiased if squares else 0.0
+    r = min(max(found, 0.0), _MOST_CORRELATED)
+    return (1 + r) / (1 - r)

@@ -1,0 +1,193 @@
+"""Where a template's values may come from: each source by its name, what each of its fields means, and its JSON Schema."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+from drumbeat.bench.model import KeyValue, NewKey, Now, PoolValue, RandomNumber, RandomText, RandomUuid, SameAs, Value
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.plain import shown
+
+_TYPE = "how the value is given to the database: int, bigint, float, text or timestamp"
+_MEANT = {"min": "low", "minimum": "low", "from": "low", "max": "high", "maximum": "high", "to": "high", "start": "first"}
+_CUTOFF = 0.6  #: how like a name must be to one that is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValueSource:
+    """One source of values: the values it makes, what it is, and what its fields mean."""
+
+    of: type[Any]
+    meaning: str
+    fields: Mapping[str, str]
+    bounds: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: by field, in the words of JSON Schema
+
+
+_SHARE = {"exclusiveMinimum": 0, "maximum": 1}
+
+SOURCES: Mapping[str, ValueSource] = {
+    "key": ValueSource(
+        of=KeyValue,
+        meaning="a key that is in the table, chosen between two bounds by a distribution",
+        fields={
+            "low": "the lowest key",
+            "high": "the highest key",
+            "distribution": "which keys are asked for how often: uniform, zipfian, hotspot, sequential or latest",
+            "theta": "zipfian and latest: how skewed",
+            "hot_share": "hotspot: this share of the keys takes the share `hot_load` of the operations",
+            "hot_load": "hotspot: the share of the operations that the hot keys take",
+            "inserted": "latest: a `new_key` of the same load, whose keys are newer than `high`",
+            "type": _TYPE,
+        },
+        bounds={"theta": {"exclusiveMinimum": 0, "exclusiveMaximum": 1}, "hot_share": _SHARE, "hot_load": _SHARE},
+    ),
+    "new_key": ValueSource(
+        of=NewKey,
+        meaning="a key that no worker has used, for inserts: each worker has a range of its own",
+        fields={
+            "first": "the first new key, above every key that is there",
+            "span": "how many keys one worker may use",
+            "table": "where the keys go: with `column`, `first` is put above what is there when a run begins",
+            "column": "the column of `table` the keys go into",
+            "type": _TYPE,
+        },
+        bounds={"span": {"minimum": 1}},
+    ),
+    "pool": ValueSource(
+        of=PoolValue,
+        meaning="a value from a list; workers never use the same place of it at once",
+        fields={"values": "the list, with at least as many values as there are workers", "type": _TYPE},
+    ),
+    "number": ValueSource(
+        of=RandomNumber,
+        meaning="a number between two bounds, each as likely",
+        fields={
+            "low": "the lowest number",
+            "high": "the highest number",
+            "scale": "how many of its digits come after the point, with the type float: 12345 at scale 2 is 123.45",
+            "type": _TYPE,
+        },
+        bounds={"scale": {"minimum": 0, "maximum": 18}},
+    ),
+    "text": ValueSource(
+        of=RandomText,
+        meaning="letters and digits",
+        fields={"length": "how many of them", "type": _TYPE},
+        bounds={"length": {"minimum": 1, "maximum": 65_536}},
+    ),
+    "uuid": ValueSource(of=RandomUuid, meaning="a random UUID (version 4)", fields={"type": _TYPE}),
+    "now": ValueSource(of=Now, meaning="the moment the operation was made ready", fields={"type": _TYPE}),
+    "same_as": ValueSource(
+        of=SameAs,
+        meaning="an earlier value of the same operation, and something added to it",
+        fields={
+            "index": "which value, counted from 0 over all statements of the operation",
+            "plus": "what is added to it",
+            "type": _TYPE,
+        },
+        bounds={"index": {"minimum": 0}},
+    ),
+}
+
+
+def value_of(where: str, given: Any) -> Value:
+    """A source from plain data, such as ``{"key": {"high": 1000}}``. Raises InvalidInput naming the field."""
+    if not isinstance(given, Mapping) or len(given) != 1:
+        raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)} with its settings, got {shown(given)}")
+    ((name, settings),) = given.items()
+    if name not in SOURCES:
+        meant = _nearest(str(name), SOURCES)
+        hint = f"; did you mean {meant}?" if meant else ""
+        raise InvalidInput(f"{where}: expected one of {', '.join(SOURCES)}, got {shown(name)}{hint}")
+    fields_given = {} if settings is None else settings
+    _check_known(f"{where}.{name}", SOURCES[name].of, fields_given)
+    try:
+        value: Value = msgspec.convert(fields_given, SOURCES[name].of)
+    except (msgspec.ValidationError, InvalidInput) as exc:
+        raise InvalidInput(f"{where}.{name}: {exc}") from exc
+    return value
+
+
+def check_names(where: str, given: Mapping[Any, Any], known: Mapping[str, Any] | tuple[str, ...]) -> None:
+    """Raise InvalidInput for a field that there is none of, with the one that was meant."""
+    for name in given:
+        if name in known:
+            continue
+        meant = _nearest(str(name), known)
+        hint = f"did you mean {meant}?" if meant else f"expected one of {', '.join(known)}"
+        raise InvalidInput(f"{where}: there is no field {shown(name)}; {hint}")
+
+
+def _check_known(where: str, of: type[Any], given: Any) -> None:
+    """Also within a field that is made of fields itself."""
+    if not isinstance(given, Mapping):
+        raise InvalidInput(f"{where}: expected an object with its settings, got {shown(given)}")
+    inner = {each.name: _within(each.type) for each in fields(of)}
+    check_names(where, given, inner)
+    for name, block in inner.items():
+        if block is not None and given.get(name) is not None:
+            _check_known(f"{where}.{name}", block, given[name])
+
+
+def _within(annotation: Any) -> type[Any] | None:
+    parts = (annotation, *getattr(annotation, "__args__", ()))
+    return next((part for part in parts if is_dataclass(part) and isinstance(part, type)), None)
+
+
+def _nearest(name: str, known: Mapping[str, Any] | tuple[str, ...]) -> str | None:
+    meant = _MEANT.get(name.lower())
+    if meant in known:
+        return meant
+    return next(iter(get_close_matches(name.lower(), list(known), n=1, cutoff=_CUTOFF)), None)
+
+
+def values_schema() -> dict[str, Any]:
+    """The JSON Schema of a list of sources, one for each placeholder."""
+    return {"type": "array", "items": {"oneOf": [_source_schema(name, source) for name, source in SOURCES.items()]}}
+
+
+def _source_schema(name: str, source: ValueSource) -> dict[str, Any]:
+    settings = _settings_schema(source)
+    if not settings.get("required"):
+        settings = {"anyOf": [settings, {"type": "null"}]}
+    return {
+        "type": "object",
+        "title": name,
+        "description": source.meaning,
+        "properties": {name: settings},
+        "required": [name],
+        "additionalProperties": False,
+    }
+
+
+def _settings_schema(source: ValueSource) -> dict[str, Any]:
+    plain = msgspec.json.schema(source.of, schema_hook=lambda _: {"title": "anything"})
+    schema: dict[str, Any] = _inlined(plain["$defs"][source.of.__name__], plain["$defs"])
+    for name, meaning in source.fields.items():
+        schema["properties"][name] |= {"description": meaning, **source.bounds.get(name, {})}
+    return schema
+
+
+def _inlined(schema: Any, known: Mapping[str, Any]) -> Any:
+    """A schema without references; what it describes has no other fields than those it names."""
+    if isinstance(schema, list):
+        return [_inlined(each, known) for each in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    if "$ref" in schema:
+        rest = {name: value for name, value in schema.items() if name != "$ref"}
+        return {**_inlined(known[str(schema["$ref"]).rpartition("/")[2]], known), **rest}
+    found = {name: _inlined(value, known) for name, value in schema.items() if name not in ("title", "description")}
+    return {**found, "additionalProperties": False} if "properties" in found else found
+
+
+def documented() -> Iterator[tuple[str, str, str, str]]:
+    """Each source and each field of it: its path, its default (empty: required), and its meaning, for the documentation."""
+    for name, source in SOURCES.items():
+        yield name, "", "", source.meaning
+        for each in fields(source.of):
+            default = "" if each.default is MISSING else (str(each.default) or "None")
+            yield name, each.name, default, source.fields[each.name]

@@ -1,0 +1,38 @@
+"""A process that watches one pool for jobs that come due: python -m drumbeat.cli.watch_due POOL [FIRING], which is JSON."""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+
+from drumbeat.cli.opening import run
+from drumbeat.control_plane import logging_to_stderr, on_stop_signals, open_control_plane
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.pool import PoolId
+from drumbeat.settings import load_settings
+from drumbeat.triggers.model import Firing
+
+
+def main() -> int:
+    try:
+        with logging_to_stderr(logging.WARNING):
+            run(_watch(PoolId(sys.argv[1]), Firing.from_json(json.loads(sys.argv[2])) if sys.argv[2:] else None))
+    except DrumbeatError as exc:
+        print(f"drumbeat: {exc}", file=sys.stderr)
+        return 1
+    except asyncio.CancelledError:
+        return 0
+    return 0
+
+
+async def _watch(pool_id: PoolId, firing: Firing | None) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    with on_stop_signals(task.cancel):
+        async with open_control_plane(load_settings(os.environ)) as plane:
+            await plane.watch_pool(pool_id, firing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

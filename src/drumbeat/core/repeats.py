@@ -1,0 +1,33 @@
+"""Things that were said again and again, told once with how often."""
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+SOON = timedelta(seconds=10)  #: what is said again within it is a repetition, whatever else was said meanwhile
+
+
+@dataclass(slots=True)
+class Repeated(Generic[T]):
+    """The first of its kind, and how often it came."""
+
+    first: T
+    last_at: datetime
+    times: int = 1
+
+
+def collapsed(items: Iterable[T], key: Callable[[T], Hashable], at: Callable[[T], datetime]) -> list[Repeated[T]]:
+    """Items in order of time, each repetition counted with the first of them."""
+    found: list[Repeated[T]] = []
+    latest: dict[Hashable, Repeated[T]] = {}
+    for item in items:
+        known = latest.get(key(item))
+        if known is not None and at(item) - known.last_at <= SOON:
+            known.times, known.last_at = known.times + 1, at(item)
+            continue
+        latest[key(item)] = Repeated(item, at(item))
+        found.append(latest[key(item)])
+    return found

@@ -1,0 +1,100 @@
+"""How long what is over is kept. Pure: no clock, no I/O."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from drumbeat.core.errors import InvalidSettings
+from drumbeat.core.pool import Pool
+
+IN_POLICY = "retention"  #: where a pool's policy keeps its own
+_AGE = re.compile(r"([0-9]{1,6})([mhdw])")
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+class Prunable(StrEnum):
+    """What of a pool may be deleted once it is old enough."""
+
+    DONE = "done"  #: jobs
+    CANCELLED = "cancelled"  #: jobs
+    POISONED = "poisoned"  #: jobs
+    WORKERS = "workers"  #: ended ones; of a fleet none that may still cost money or counts for the running month
+    SAMPLES = "samples"
+    BEATS = "beats"  #: the last one stays, and the last that saw something
+    LOGS = "logs"
+    EVENTS = "events"  #: of runs that have ended
+
+
+JOBS = (Prunable.DONE, Prunable.CANCELLED, Prunable.POISONED)
+RECORDS = (Prunable.SAMPLES, Prunable.LOGS, Prunable.BEATS, Prunable.WORKERS, Prunable.EVENTS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """What one short step of pruning did."""
+
+    rows: int
+    more: bool  #: another step may find more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How long a pool of jobs or a fleet keeps what is over; None: for ever."""
+
+    jobs: timedelta | None = timedelta(days=7)  #: done and cancelled ones
+    poisoned: timedelta | None = timedelta(days=30)  #: jobs that somebody may still want to look at, or to requeue
+    workers: timedelta | None = timedelta(days=7)
+    samples: timedelta | None = timedelta(days=7)
+    beats: timedelta | None = timedelta(days=7)
+    logs: timedelta | None = timedelta(days=7)
+
+    def ages(self) -> Iterator[tuple[Prunable, timedelta]]:
+        """What is deleted, and from which age on."""
+        found = {
+            Prunable.DONE: self.jobs,
+            Prunable.CANCELLED: self.jobs,
+            Prunable.POISONED: self.poisoned,
+            Prunable.WORKERS: self.workers,
+            Prunable.SAMPLES: self.samples,
+            Prunable.BEATS: self.beats,
+            Prunable.LOGS: self.logs,
+        }
+        return ((what, age) for what, age in found.items() if age is not None)
+
+
+USUAL = Retention()
+FOR_EVER = Retention(jobs=None, poisoned=None, workers=None, samples=None, beats=None, logs=None)
+
+
+def read_retention(text: str, base: Retention | None = None) -> Retention:
+    """What a text such as ``jobs=30d,logs=12h,poisoned=never`` says; what it does not name is as in ``base``. ``off``: nothing
+    is ever deleted. Raises InvalidSettings."""
+    if text.strip() == "off":
+        return FOR_EVER
+    known = [each.name for each in fields(Retention)]
+    given: dict[str, timedelta | None] = {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, _, age = (each.strip() for each in part.partition("="))
+        if name not in known:
+            raise InvalidSettings(f"retention: expected off, or ages of {', '.join(known)} such as jobs=7d, got {part!r}")
+        given[name] = None if age == "never" else _age(part, age)
+    return replace(base or USUAL, **given)
+
+
+def retention_of(pool: Pool, usual: Retention) -> Retention:
+    """What a pool keeps: by its own policy, or else as usual. Raises InvalidSettings."""
+    own = pool.policy.get(IN_POLICY)
+    if own is None:
+        return usual
+    if not isinstance(own, str):
+        raise InvalidSettings(f"pool {pool.pool_id}, retention: expected text such as jobs=7d,logs=1d, got {own!r}")
+    return read_retention(own, usual)
+
+
+def _age(part: str, text: str) -> timedelta:
+    found = _AGE.fullmatch(text)
+    if found is None:
+        raise InvalidSettings(f"retention: expected an age such as 90m, 12h, 7d or 4w, or never, got {part!r}")
+    return timedelta(**{_UNITS[found[2]]: int(found[1])})

@@ -1,0 +1,125 @@
+"""The sweep: end instances that no row asks for, in every pool of a store, also in pools that have no controller.
+
+A pool that has no controller any more, or that was deleted, may have left pods or processes behind. A controller that beats a
+fleet looks for them now and then, among all that its provider shows. Another pool is touched only under its own lease, so never
+beside its own controller; what was done there is a beat of that pool.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from drumbeat.core.beat import CHECK
+from drumbeat.core.clock import Clock
+from drumbeat.core.decision import Decision
+from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.recovery import EndStray, Reap, Recovery, Sight, recover
+from drumbeat.runtime.beat import BeatReport, ControlLoop
+from drumbeat.runtime.hands import Hands
+from drumbeat.runtime.lease import Leadership
+from drumbeat.runtime.sight import look
+from drumbeat.spawn.interface import InstanceState, ListsPools, Spawner
+from drumbeat.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+SWEPT_EVERY = timedelta(minutes=5)  #: and no sooner, however many fleets of a store are beaten from a machine
+_ONE_POOL = timedelta(minutes=1)  #: the lease of a pool that is swept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepView:
+    """What a sweep sees of a pool."""
+
+    now: datetime
+    sight: Sight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """One controller's way to sweep the pools beside its own."""
+
+    store: Store
+    spawner: Spawner
+    clock: Clock
+    owner: Callable[[], str]  #: gives a name that no other controller has
+    place: str  #: where: a machine's own processes are seen from it alone
+
+    async def if_due(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
+        """Sweep all pools but one's own, unless somebody has of late. Never raises for what a store or a provider says."""
+        try:
+            turn = f"sweep/{self.spawner.traits.name}/{self.place}"
+            if await self.store.leases.acquire(turn, self.owner(), SWEPT_EVERY) is not None:
+                return await self.all_but(own)
+        except DrumbeatError as exc:
+            log.warning("pools other than %s could not be swept for forgotten instances: %s", own, exc)
+        return {}
+
+    async def all_but(self, own: PoolId) -> Mapping[PoolId, BeatReport]:
+        """Sweep every other pool of which the provider shows something; answers with those in which something was done."""
+        shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
+        reports: dict[PoolId, BeatReport] = {}
+        for pool_id in sorted({*shown} - {own}):
+            home = await self.store.pools.find(pool_id)
+            if home is None:
+                await self._unknown(pool_id)
+            elif decide(await self._look(home)).actions:
+                report = await self._pool(home)
+                if report.led:
+                    reports[pool_id] = report
+        return reports
+
+    async def _pool(self, home: Pool) -> BeatReport:
+        """One beat under the pool's own lease, unless another controller holds it."""
+        loop = ControlLoop(
+            store=self.store,
+            pool_id=home.pool_id,
+            leadership=Leadership(self.store, home.pool_id, self.owner(), _ONE_POOL, self.clock),
+            clock=self.clock,
+            every=_ONE_POOL,
+            observe=lambda gap: self._look(home),
+            decide=decide,
+            act=Hands(self.store, self.spawner, home.pool_id).recover,
+            keep=lambda view: None,
+        )
+        try:
+            return await loop.beat()
+        finally:
+            await loop.resign()
+
+    async def _look(self, home: Pool) -> SweepView:
+        now = await self.store.now()
+        sight = await look(self.store, self.spawner, home, timedelta(), gone_since=now, clock=self.clock)
+        return SweepView(now=sight.now, sight=sight)
+
+    async def _unknown(self, pool_id: PoolId) -> None:
+        """Instances of a pool that the store does not have. Where they may be another store's they are only told of."""
+        running = [one for one in await self.spawner.list(pool_id) if one.state is not InstanceState.EXITED]
+        for one in running:
+            if self.spawner.traits.owns_all:
+                log.warning("%s of pool %s runs, and this store has no such pool: it is ended", one.ref, pool_id)
+                await self.spawner.terminate(pool_id, one.worker_id)
+            else:
+                log.warning(
+                    "%s of pool %s runs and may cost, and this store has no such pool; if no other store of yours has it, "
+                    "end it at the provider",
+                    one.ref,
+                    pool_id,
+                )
+
+
+def decide(view: SweepView) -> Decision[Recovery]:
+    """End instances that no live row asks for. No worker is judged, and no row is closed."""
+    running = {seen.worker_id for seen in view.sight.instances if seen.running}
+    actions = [
+        action
+        for action in recover(view.sight).actions
+        if isinstance(action, EndStray) or (isinstance(action, Reap) and action.worker_id in running)
+    ]
+    return Decision(
+        actions=actions,
+        why_not=None if actions else "every instance here has a live row",
+        summary={"kind": CHECK, "sweep": len(actions)},
+    )

@@ -1,0 +1,89 @@
+"""Retention without a command: after a beat a process deletes some of what is over and old, at most every few minutes."""
+
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import InvalidSettings, StoreError
+from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.retention import Prunable, Retention, retention_of
+from drumbeat.store.interface import Store
+
+log = logging.getLogger(__name__)
+
+EVERY = timedelta(minutes=5)  #: so long nobody looks again after a round that left nothing to delete
+WITHIN = timedelta(seconds=1)  #: how long a round takes at the most; what is left is for the next beat
+LEASE = "retention/round"  #: whoever takes it makes the round, and nobody else does until it runs out
+_PAUSE = 3  #: times what a step took
+_SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(milliseconds=5), timedelta(milliseconds=200)
+
+
+class Housekeeping:
+    """One process's share in keeping a store small. Pools of jobs and fleets only: what a run measured stays until somebody
+    deletes the run or prunes the store by hand."""
+
+    def __init__(self, store: Store, usual: Retention, clock: Clock, owner: str) -> None:
+        """``usual`` is for pools that say nothing else."""
+        self._store = store
+        self._usual = usual
+        self._clock = clock
+        self._owner = owner
+
+    async def tidy(self) -> Counter[Prunable]:
+        """Delete some of what is too old, unless another process does or did a moment ago. Counts it. Never raises."""
+        gone: Counter[Prunable] = Counter()
+        try:
+            turn = await self._store.leases.acquire(LEASE, self._owner, EVERY)
+            if turn is not None and not await self._round(gone):
+                await self._store.leases.release(turn)
+        except StoreError as exc:
+            log.warning("could not delete what is old: %s; trying again after a later beat", exc)
+        if gone:
+            log.info("deleted what is old: %s", ", ".join(f"{rows} {what}" for what, rows in gone.items() if rows))
+        return gone
+
+    async def _round(self, gone: Counter[Prunable]) -> bool:
+        """Whether nothing is left to delete, or to give back."""
+        deadline = self._clock.elapsed() + WITHIN
+        pools = [*await self._store.pools.list()]
+        random.shuffle(pools)
+        for pool_id, what, age in self._wanted(pools):
+            more = True
+            while more:
+                began = self._clock.elapsed()
+                step = await self._store.upkeep.prune_some(pool_id, what, age)
+                gone[what] += step.rows
+                more = step.more
+                if more and not await self._pause(began, deadline):
+                    return False
+        return await self._give_back(deadline)
+
+    def _wanted(self, pools: list[Pool]) -> Iterator[tuple[PoolId, Prunable, timedelta]]:
+        for pool in pools:
+            if pool.kind is PoolKind.BENCH:
+                continue
+            try:
+                kept = retention_of(pool, self._usual)
+            except InvalidSettings as exc:
+                log.warning("nothing of pool %s is deleted: %s", pool.pool_id, exc)
+                continue
+            yield from ((pool.pool_id, what, age) for what, age in kept.ages())
+
+    async def _give_back(self, deadline: timedelta) -> bool:
+        while True:
+            began = self._clock.elapsed()
+            if not await self._store.upkeep.give_back():
+                return True
+            if not await self._pause(began, deadline):
+                return False
+
+    async def _pause(self, began: timedelta, deadline: timedelta) -> bool:
+        """Leave the store to others for longer than the last step took; False: the time of this round is over."""
+        now = self._clock.elapsed()
+        if now >= deadline:
+            return False
+        await self._clock.sleep(min(max((now - began) * _PAUSE, _SHORTEST_PAUSE), _LONGEST_PAUSE))
+        return True

@@ -1,0 +1,12 @@
+-- needs: jobs, lanes, claim
+-- How long until the first claim that has run out can be taken back, of jobs this worker could have. Claims lie in the order
+-- in which they run out, so the first that was not renewed tells.
+local pool, at = ARGV[1], now()
+local claiming = {capabilities = cmsgpack.unpack(ARGV[5]), types = cmsgpack.unpack(ARGV[6])}
+local claims = call('ZRANGE', key(pool, 'leases'), 0, -1, 'WITHSCORES')
+for i = 1, #claims, 2 do
+  local lane, extended = unpack(call('HMGET', job_key(claims[i]), 'lane', 'extended'))
+  local till = tonumber(claims[i + 1])
+  if (extended or till <= at) and could_have(claiming, needs_of(lane or '')) then return int(math.max(till - at, 0)) end
+end
+return nil

@@ -1,0 +1,11 @@
+-- needs: jobs, lanes, claim
+-- Ready jobs by type: a lane's jobs are of one.
+local pool, most, counted, answer = ARGV[1], tonumber(ARGV[2]), {}, {}
+promote(pool, now())
+for _, head in ipairs(call('ZRANGE', key(pool, 'lanes'), 0, -1)) do
+  local lane = string.sub(head, NUMBER + 1)
+  local kind = needs_of(lane)[2]
+  counted[kind] = (counted[kind] or 0) + call('ZCARD', lane_key(pool, lane))
+end
+for kind, count in pairs(counted) do answer[#answer + 1], answer[#answer + 2] = kind, math.min(count, most) end
+return answer

@@ -1,0 +1,85 @@
+"""Deleting what is old, a little at a time: each step is one short transaction."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from drumbeat.core.billing import billed_since
+from drumbeat.core.job import JobStatus
+from drumbeat.core.pool import PoolId
+from drumbeat.core.retention import JOBS, Prunable, Pruned
+from drumbeat.store.sql.database import Database, Row, Rows, Script
+from drumbeat.store.sql.job_scripts import note_ended
+from drumbeat.store.sql.rows import at_us, dump, instant, to_us
+
+_JOBS_LOOKED_AT = 500
+
+_ROWS = {Prunable.SAMPLES: 300, Prunable.LOGS: 500, Prunable.BEATS: 50, Prunable.WORKERS: 200, Prunable.EVENTS: 500}
+
+Course = tuple[PoolId, Prunable, timedelta]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """How far one transaction goes."""
+
+    seconds: float
+    at_once: int  #: jobs deleted before the time is looked at again: they may be large
+
+
+_ONE_WRITER = _Step(0.01, 50)  #: others wait meanwhile
+_MANY_WRITERS = _Step(0.1, 250)  #: nobody waits for jobs that have ended, and each statement is a round trip
+
+
+class SqlPruning:
+    """Deletes what is old in one database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._step = _MANY_WRITERS if database.traits.networked else _ONE_WRITER
+        self._passed: dict[Course, int] = {}  #: jobs up to this number were looked at, by steps that will go on
+
+    async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        if what in JOBS:
+            return await self._jobs(pool_id, what, older_than)
+        now = instant((await self._database.read("now"))[0]["now"])
+        values = {"pool_id": pool_id, "age": to_us(older_than), "limit": _ROWS[what], "billed_since": at_us(billed_since(now))}
+        rows = await self._database.write(f"prune_{what}", values)
+        return Pruned(rows=len(rows), more=bool(rows))
+
+    async def _jobs(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
+        course = (pool_id, what, older_than)
+        values = {"pool_id": pool_id, "status": str(what), "age": to_us(older_than)}
+        page = await self._database.read(
+            "list_prunable", values | {"after": self._passed.get(course, 0), "limit": _JOBS_LOOKED_AT}
+        )
+        old = [row["seq"] for row in page if row["is_old"]]
+        gone = (
+            await self._database.transact(_prune_jobs(pool_id, JobStatus(what), to_us(older_than), old, self._step))
+            if old
+            else []
+        )
+        if len(gone) < len(old):
+            return Pruned(rows=len(gone), more=True)
+        more = len(page) == _JOBS_LOOKED_AT and not page[-1]["is_young"]
+        if more:
+            self._passed[course] = page[-1]["seq"]
+        else:
+            self._passed.pop(course, None)
+        return Pruned(rows=len(gone), more=more)
+
+
+def _prune_jobs(pool_id: PoolId, status: JobStatus, age: int, numbers: Sequence[int], step: _Step) -> Script[list[Row]]:
+    """Delete jobs by their numbers until the time is over."""
+    gone: list[Row] = []
+    until = time.monotonic() + step.seconds
+    for first in range(0, len(numbers), step.at_once):
+        some = dump(numbers[first : first + step.at_once])
+        rows: Rows = yield "prune_jobs", {"numbers": some, "status": str(status), "age": age}
+        gone += rows
+        yield "prune_attempts", {"numbers": dump([row["seq"] for row in rows])}
+        if time.monotonic() > until:
+            break
+    yield from note_ended(((pool_id, status) for _ in gone), -1)
+    return gone

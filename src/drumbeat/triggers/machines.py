@@ -1,0 +1,65 @@
+"""Workers that run a FlatMachines machine: started by the adapter's own runner, in a process of its own."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drumbeat.core.errors import SpawnFailed
+from drumbeat.spawn.inherited import inherited
+from drumbeat.triggers.detached import NOT_INHERITED
+from drumbeat.triggers.model import Firing
+
+_RUNNER = "drumbeat.adapters.flatmachines"
+_USUAL_CAP = 10
+_WITHIN = 120.0  #: seconds in which workers must have been started
+_LONGEST = 500
+
+
+async def start_machines(firing: Firing, environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """Start as many workers as the queue is worth. Answers as a beat is told; raises SpawnFailed when none could be asked for.
+
+    ``environment`` is laid over this process's own.
+    """
+    output = json.loads(await _output(command(firing), {**inherited(os.environ, *NOT_INHERITED), **environment}))
+    started, pending = output["started"], output["pending"]
+    reason = f"{pending} jobs ready, {output['workers']} workers here"
+    return {
+        "led": True,
+        "beat": None,
+        "summary": {"ready": pending, "workers": output["workers"], "spawned": len(started)},
+        "actions": [{"type": "Spawn", "worker_id": worker_id, "reason": reason} for worker_id in started],
+        "why_not": None if started else reason,
+        "error": None,
+        "seconds": None,
+    }
+
+
+def command(firing: Firing) -> Sequence[str]:
+    """The runner's command line."""
+    if firing.worker is None or firing.pool_id is None:
+        raise ValueError(f"trigger {firing.trigger}: expected a machine and a pool")
+    machines = [f"--machines={name}={file}" for name, file in firing.worker.machines.items()]
+    hooks = [f"--hooks={name}={target}" for name, target in firing.worker.hooks.items()]
+    cap = str(_USUAL_CAP if firing.max_workers is None else firing.max_workers)
+    start = ("--start-workers", firing.pool_id, "--max-workers", cap)
+    return (sys.executable, "-m", _RUNNER, "--config", firing.worker.file, *machines, *hooks, *start)
+
+
+async def _output(words: Sequence[str], environment: Mapping[str, str]) -> bytes:
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, env=environment, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(_WITHIN):
+            output, errors = await process.communicate()
+    except TimeoutError as exc:
+        raise SpawnFailed(f"expected workers of {words[4]} to be started within {_WITHIN:.0f} s, got no answer") from exc
+    finally:
+        if process.returncode is None:
+            process.kill()
+    if process.returncode:
+        said = errors.decode(errors="replace").strip()[-_LONGEST:]
+        raise SpawnFailed(f"expected workers of {words[4]} to be started, got exit code {process.returncode}: {said}")
+    return output

@@ -1,0 +1,52 @@
+"""Which type of database a run or a template loads, by the URL it names."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+from drumbeat.bench.model import LoadMode
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.run import Template
+
+
+class DatabaseType(StrEnum):
+    """A type of database under test."""
+
+    POSTGRESQL = "postgresql"
+    MYSQL = "mysql"
+    SQLITE = "sqlite"
+    DUCKDB = "duckdb"
+
+
+_OTHER_NAMES = {"postgres": DatabaseType.POSTGRESQL, "mariadb": DatabaseType.MYSQL}
+
+
+def database_of(config: Mapping[str, Any], connections: Mapping[str, str] | None = None) -> DatabaseType | None:
+    """The type of database in a configuration; ``connections``: URLs by name, for one that names a stored connection."""
+    document = config.get("document")
+    target = config.get("target") or (document.get("target") if isinstance(document, Mapping) else None)
+    if not isinstance(target, Mapping):
+        return None
+    url = target.get("url") or (connections or {}).get(str(target.get("connection")), "")
+    return type_of(str(url))
+
+
+def type_of(url: str) -> DatabaseType | None:
+    """The type of database a URL leads to; None: none that can be loaded."""
+    try:
+        scheme = urlsplit(url).scheme.lower()
+    except ValueError:
+        return None
+    return _OTHER_NAMES.get(scheme) or (DatabaseType(scheme) if scheme in set(DatabaseType) else None)
+
+
+async def matching_templates(
+    plane: ControlPlane, search: str | None, tag: str | None, database: str = "", load_mode: str = ""
+) -> Sequence[Template]:
+    """Templates that match every filter; an empty one asks for nothing."""
+    found = await plane.store.templates.list(search or None, tag or None)
+    if database:
+        urls = {each.name: each.url for each in await plane.store.connections.list()}
+        found = [each for each in found if database_of(each.config, urls) == database]
+    return [each for each in found if not load_mode or load_mode == (each.config.get("load_mode") or LoadMode.CONCURRENCY)]

@@ -1,0 +1,139 @@
+"""Operations of one's own on a template's form: a kind, a weight, SQL, and where its values come from."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nicegui import ui
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.web.pages.naming import called
+
+PATH = "workload.operations"
+HELP = (
+    "One value for each placeholder $1, $2 … as a JSON list: "
+    '{"key": {"low": 1, "high": 1000}}, {"new_key": {…}}, {"pool": {"values": […]}}, {"number": {…}}, {"text": {…}}, '
+    '{"uuid": {}}, {"now": {}} or {"same_as": {"index": 0}}. Several statements in a transaction: a JSON list of '
+    '{"sql": …, "values": […]} in place of the SQL.'
+)
+_READS = {"": "as its kind says", "yes": "a read", "no": "a write"}
+_TRUTHS = {"yes": True, "no": False}
+Operation = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperationRow:
+    """The fields of one operation."""
+
+    place: ui.row
+    kind: ui.input
+    weight: ui.number
+    sql: ui.textarea
+    values: ui.textarea
+    reads: ui.select
+
+
+class OperationRows:
+    """Every operation, each in a row that can be taken away; more can be added."""
+
+    def __init__(self, operations: Sequence[Mapping[str, Any]], *, enabled: bool) -> None:
+        self._enabled = enabled
+        self._rows: list[OperationRow] = []
+        self._place = called(ui.column().classes("w-full gap-2").props("role=group"), "Operations")
+        with self._place:
+            ui.label(HELP).classes("text-caption faint")
+            self._list = ui.column().classes("w-full gap-2")
+            if enabled:
+                ui.button("Add operation", icon="add", on_click=lambda: self._add({})).props("flat no-caps")
+        for each in operations:
+            self._add(each)
+        self._first = self._typed()
+
+    @property
+    def is_touched(self) -> bool:
+        return self._typed() != self._first
+
+    def show(self, visible: bool) -> None:
+        self._place.set_visibility(visible)
+
+    def operations(self) -> list[Operation]:
+        """As a document says them. Raises InvalidInput for what is not JSON."""
+        return [operation_of(n, *typed) for n, typed in enumerate(self._typed())]
+
+    def total(self) -> float:
+        """What the weights come to."""
+        return sum(row.weight.value or 0 for row in self._rows)
+
+    def _typed(self) -> list[tuple[str, Any, str, str, str]]:
+        return [
+            (
+                str(row.kind.value or ""),
+                row.weight.value,
+                str(row.sql.value or ""),
+                str(row.values.value or ""),
+                row.reads.value,
+            )
+            for row in self._rows
+        ]
+
+    def _add(self, operation: Mapping[str, Any]) -> None:
+        n = len(self._rows) + 1
+        with self._list, ui.row().classes("w-full gap-2 items-start") as place:
+            row = OperationRow(
+                place=place,
+                kind=ui.input(f"Kind of operation {n}", value=operation.get("kind") or "").classes("w-44"),
+                weight=ui.number(f"Weight of operation {n} (%)", value=operation.get("weight")).classes("w-44"),
+                sql=ui.textarea(f"SQL of operation {n}", value=_sql(operation)).classes("w-full"),
+                values=ui.textarea(f"Values of operation {n} (JSON)", value=_plain(operation.get("values"))).classes("w-full"),
+                reads=ui.select(_READS, value=_reads(operation), label=f"Operation {n} counts as").classes("w-44"),
+            )
+            if self._enabled:
+                remove = ui.button(icon="delete", on_click=lambda: self._remove(row)).props("flat round")
+                called(remove, f"Remove operation {n}")
+        for field in (row.kind, row.weight, row.sql, row.values, row.reads):
+            field.props("outlined dense stack-label" + ("" if self._enabled else " readonly disable"))
+        self._rows.append(row)
+
+    def _remove(self, row: OperationRow) -> None:
+        self._rows.remove(row)
+        row.place.delete()
+
+
+def operation_of(n: int, kind: str, weight: Any, sql: str, values: str, reads: str) -> Operation:
+    """One operation from what was typed. Raises InvalidInput naming the field."""
+    path = f"{PATH}[{n}]"
+    whole = int(weight) if isinstance(weight, float) and weight.is_integer() else weight
+    said = _statements(path, sql)
+    more = {"values": _json(f"{path}.values", values), "reads": _TRUTHS.get(reads)}
+    told = {"kind": kind.strip(), "weight": 0 if whole is None else whole, **said, **more}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _statements(path: str, sql: str) -> dict[str, Any]:
+    """A statement as it is; several as the JSON list they were typed as."""
+    if sql.lstrip().startswith("["):
+        return {"statements": _json(f"{path}.statements", sql)}
+    return {"sql": sql.strip()} if sql.strip() else {}
+
+
+def _json(path: str, text: str) -> Any:
+    if not text.strip():
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as exc:
+        raise InvalidInput(f"{path}: expected a JSON list, got: {exc}") from exc
+
+
+def _sql(operation: Mapping[str, Any]) -> str:
+    return str(operation.get("sql") or "") or _plain(operation.get("statements"))
+
+
+def _plain(value: Any) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _reads(operation: Mapping[str, Any]) -> str:
+    said = operation.get("reads")
+    return "" if said is None else "yes" if said else "no"

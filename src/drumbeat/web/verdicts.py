@@ -1,0 +1,81 @@
+"""Verdicts on runs for lists, pages and the API: those of runs that have ended are read once and remembered."""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from drumbeat.bench.model import RunJudgement, RunVerdict
+from drumbeat.control_plane import ControlPlane
+from drumbeat.core.errors import MissingExtra
+from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
+
+_MOST = 10_000  #: verdicts that are remembered
+WORDS = {
+    RunVerdict.PASSED: "passed",
+    RunVerdict.MISSED: "objectives missed",
+    RunVerdict.FAILED: "failed",
+    RunVerdict.CANCELLED: "cancelled",
+    RunVerdict.NO_OBJECTIVE: "no objective set",
+    RunVerdict.NOT_MEASURED: "not measured",
+}
+ORPHANED = "orphaned"
+_CHANGING = frozenset({RunStatus.STARTING, RunStatus.STOPPING, RunStatus.CANCELLING})
+_COLOURS = {
+    RunVerdict.PASSED: "positive",
+    RunVerdict.MISSED: "negative",
+    RunVerdict.FAILED: "negative",
+    RunVerdict.CANCELLED: "grey-8",
+    RunVerdict.NO_OBJECTIVE: "grey-8",
+    RunVerdict.NOT_MEASURED: "negative",
+    RunVerdict.PENDING: "grey-8",
+}
+
+
+class Verdicts:
+    """How runs stand."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._known: OrderedDict[RunId, RunJudgement] = OrderedDict()
+
+    async def of(self, run: Run) -> RunJudgement:
+        """One run's verdict; an empty one where the bench is not installed."""
+        if (known := self._known.get(run.run_id)) is not None:
+            return known
+        try:
+            found = await self._plane.bench().judgement(run)
+        except MissingExtra:
+            return RunJudgement()
+        if run.status in RUN_ENDED:
+            self._remember(run.run_id, found)
+        return found
+
+    async def of_all(self, runs: Iterable[Run]) -> dict[RunId, RunJudgement]:
+        return {run.run_id: await self.of(run) for run in runs}
+
+    def _remember(self, run_id: RunId, found: RunJudgement) -> None:
+        self._known[run_id] = found
+        while len(self._known) > _MOST:
+            self._known.popitem(last=False)
+
+
+def verdict_words(judgement: RunJudgement) -> str | None:
+    """The verdict as lists and badges show it; None: the run is under way and led."""
+    if judgement.is_orphan:
+        return ORPHANED
+    return WORDS.get(judgement.verdict)
+
+
+def verdict_colour(judgement: RunJudgement) -> str:
+    if judgement.is_orphan:
+        return "warning"
+    return _COLOURS[judgement.verdict]
+
+
+def status_colour(run: Run, judgement: RunJudgement) -> str:
+    """A status badge's colour: green only where a run is under way and led, or has passed."""
+    if judgement.is_orphan or run.status in _CHANGING:
+        return "warning"
+    if judgement.is_bad:
+        return "negative"
+    is_good = run.status is RunStatus.RUNNING or judgement.verdict is RunVerdict.PASSED
+    return "positive" if is_good else "grey-8"

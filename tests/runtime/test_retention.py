@@ -1,0 +1,150 @@
+"""What is over and old is deleted by itself: a little at a time, by one process, and never what a run measured."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from drumbeat.core.beat import NewBeat
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.errors import InvalidSettings, StoreUnavailable
+from drumbeat.core.job import NewJob, Outcome, Verdict
+from drumbeat.core.log import NewLog
+from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.retention import FOR_EVER, USUAL, Prunable, Pruned, Retention, read_retention, retention_of
+from drumbeat.core.worker import Holder, WorkerId
+from drumbeat.runtime.retention import EVERY, LEASE, WITHIN, Housekeeping
+from drumbeat.store.interface import Claiming
+from drumbeat.store.memory import MemoryStore
+
+DAY = timedelta(days=1)
+PAPERS, RUN = PoolId("papers"), PoolId("run")
+
+
+@pytest.fixture
+def keeping(store: MemoryStore, clock: ManualClock) -> Housekeeping:
+    return Housekeeping(store, USUAL, clock, "me")
+
+
+async def fill(store: MemoryStore, pool_id: PoolId, kind: PoolKind, **policy: Any) -> None:
+    """A done and a poisoned job, two beats and a log line."""
+    await store.pools.create(pool(pool_id, kind, **policy))
+    await store.queue.push(pool_id, [NewJob(payload=n, max_attempts=1) for n in range(2)])
+    me = Holder(pool_id=pool_id, worker_id=WorkerId("w"))
+    done, failed = await store.queue.claim(Claiming(pool_id=pool_id, holder=me, lease=DAY, limit=2))
+    verdicts = [Verdict(token=done.token, outcome=Outcome.DONE), Verdict(token=failed.token, outcome=Outcome.FAILED)]
+    await store.queue.settle(me, verdicts)
+    for _ in range(2):
+        await store.beats.append(pool_id, NewBeat(owner="a", epoch=1, view={}))
+    await store.logs.append(pool_id, [NewLog(level="INFO", logger="a", message="said")])
+
+
+async def left(store: MemoryStore, pool_id: PoolId) -> tuple[int, int, int]:
+    """Jobs, beats and log lines."""
+    jobs, beats, logs = store.jobs.list(pool_id), store.beats.list(pool_id), store.logs.list(pool_id)
+    return len(await jobs), len(await beats), len(await logs)
+
+
+async def test_each_is_deleted_at_its_age_and_what_a_run_measured_never(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping
+) -> None:
+    await fill(store, PAPERS, PoolKind.JOBS)
+    await fill(store, RUN, PoolKind.BENCH)
+    await clock.advance(6 * DAY)
+    assert (dict(+await keeping.tidy()), await left(store, PAPERS)) == ({}, (2, 2, 1))
+
+    await clock.advance(2 * DAY)
+    gone = await keeping.tidy()
+
+    assert dict(+gone) == {Prunable.DONE: 1, Prunable.BEATS: 1, Prunable.LOGS: 1}
+    assert await left(store, PAPERS) == (1, 1, 0)
+    await clock.advance(30 * DAY)
+    assert dict(+await keeping.tidy()) == {Prunable.POISONED: 1}
+    assert (await left(store, PAPERS), await left(store, RUN)) == ((0, 1, 0), (2, 2, 1))
+
+
+async def test_a_pools_own_policy_counts_and_one_that_cannot_be_read_keeps_all(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(store, PAPERS, PoolKind.JOBS, retention="jobs=never,poisoned=1h")
+    await fill(store, PoolId("strange"), PoolKind.JOBS, retention="jobs=soon")
+    await clock.advance(8 * DAY)
+
+    await keeping.tidy()
+
+    assert [job.payload for job in await store.jobs.list(PAPERS)] == [0]
+    assert (await left(store, PAPERS), await left(store, PoolId("strange"))) == ((1, 1, 0), (2, 2, 1))
+    assert "nothing of pool strange is deleted: retention: expected an age" in caplog.text
+
+
+async def test_of_many_processes_one_looks_and_nobody_again_for_some_minutes(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping
+) -> None:
+    await keeping.tidy()
+    await fill(store, PAPERS, PoolKind.JOBS)
+    another = Housekeeping(store, Retention(jobs=timedelta()), clock, "another")
+
+    await clock.advance(EVERY / 2)
+    assert not +await another.tidy()
+    await clock.advance(EVERY)
+    assert (+await another.tidy())[Prunable.DONE] == 1
+
+
+async def test_a_round_ends_in_time_and_the_next_beat_goes_on(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.pools.create(pool(PAPERS, PoolKind.JOBS))
+    steps = 0
+
+    async def slow(*asked: object) -> Pruned:
+        nonlocal steps
+        steps += 1
+        await clock.advance(WITHIN)
+        return Pruned(rows=1, more=True)
+
+    monkeypatch.setattr(store.upkeep, "prune_some", slow)
+
+    assert (await keeping.tidy()).total() == steps == 1
+    assert (await keeping.tidy()).total() == 1
+    lease = await store.leases.find(LEASE)
+    assert lease is not None
+    assert lease.epoch == 2
+
+
+async def test_a_store_that_is_away_is_no_error(
+    store: MemoryStore, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def away(*asked: object) -> None:
+        raise StoreUnavailable("gone for lunch")
+
+    monkeypatch.setattr(store.leases, "acquire", away)
+
+    assert not await keeping.tidy()
+    assert "gone for lunch; trying again after a later beat" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", USUAL),
+        ("off", FOR_EVER),
+        (" jobs = 30d , poisoned=never", Retention(jobs=30 * DAY, poisoned=None)),
+        (
+            "logs=12h,beats=90m,samples=2w,workers=0d",
+            Retention(logs=DAY / 2, beats=DAY / 16, samples=14 * DAY, workers=0 * DAY),
+        ),
+    ],
+)
+def test_ages_are_read(text: str, kept: Retention) -> None:
+    assert read_retention(text) == kept
+
+
+@pytest.mark.parametrize("text", ["job=7d", "jobs", "jobs=7", "jobs=-1d", "7d", "jobs=7d;logs=1d"])
+def test_what_is_no_age_is_said(text: str) -> None:
+    with pytest.raises(InvalidSettings, match="retention: expected"):
+        read_retention(text)
+
+
+def test_a_policy_that_is_no_text_is_said() -> None:
+    with pytest.raises(InvalidSettings, match="pool p, retention: expected text such as jobs=7d,logs=1d, got 7"):
+        retention_of(pool("p", PoolKind.JOBS, retention=7), USUAL)
