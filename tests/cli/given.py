@@ -29,7 +29,7 @@ from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
 from drumbeat.store.interface import Change
 
-PATIENCE = 120.0  #: seconds for anything a real process shall do
+PATIENCE = 180.0  #: seconds for anything a real process shall do
 COMMAND = (sys.executable, "-m", "drumbeat")
 POOL = PoolId("p")
 SUMMARY = {

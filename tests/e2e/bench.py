@@ -106,7 +106,7 @@ class Bench:
         return await self.store.workers.list(PoolId((await self.the_run()).run_id))
 
     async def reaches(self, phase: str) -> None:
-        await eventually(partial(self._is_in, phase), 90, f"{phase} is reached")
+        await eventually(partial(self._is_in, phase), f"{phase} is reached")
 
     async def _is_in(self, phase: str) -> bool:
         run = await self.find()
@@ -114,13 +114,26 @@ class Bench:
         return run is not None and run.phase == phase
 
     async def all_active(self, workers: int) -> None:
-        await eventually(partial(self._active, workers), 90, f"{workers} workers are active")
+        await eventually(partial(self._active, workers), f"{workers} workers are active")
 
     async def _active(self, workers: int) -> bool:
         run = await self.find()
         if run is None or run.status is not RunStatus.RUNNING:
             return False
         return sum(row.status is WorkerStatus.ACTIVE for row in await self.workers()) == workers
+
+    async def measures(self, what: str, samples: int) -> None:
+        """Until so many samples of the measurement tell of this: operations that went well, or failed_connects."""
+
+        async def told() -> bool:
+            run = await self.find()
+            if run is None or run.warmup_ended_at is None:
+                return False
+            found = await self.store.samples.list(PoolId(run.run_id), since=run.warmup_ended_at, limit=10_000)
+            counted = [sample.operations if what == "operations" else int(sample.extra.get(what) or 0) for sample in found]
+            return sum(count > 0 for count in counted) >= samples
+
+        await eventually(told, f"{samples} samples tell of {what}")
 
     async def results(self) -> Sequence[Result]:
         return await self.store.results.list((await self.the_run()).run_id)
@@ -169,12 +182,12 @@ def _kill(pids: Sequence[int]) -> None:
         os.kill(pid, signal.SIGKILL)
 
 
-async def output(process: subprocess.Popen[str], within: float = 120) -> tuple[int, str, str]:
+async def output(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """How a command ended and what it printed, without holding up anybody else meanwhile."""
 
     async def is_over() -> bool:
         return process.poll() is not None
 
-    await eventually(is_over, within, "the command ends")
+    await eventually(is_over, "the command ends")
     out, err = process.communicate()
     return process.returncode, out, err

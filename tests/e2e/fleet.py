@@ -69,7 +69,7 @@ async def fleet(
         async with asyncio.TaskGroup() as group:
             group.create_task(loop.run(stop))
             try:
-                await eventually(lambda: _all_here(running, workers), 90, f"{workers} workers hold 1")
+                await eventually(lambda: _all_here(running, workers), f"{workers} workers hold 1")
                 yield running
                 assert await bystanders(plane.store) == before
             finally:

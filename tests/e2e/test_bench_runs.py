@@ -156,12 +156,12 @@ async def test_a_store_that_is_away_in_the_middle_and_at_the_end_costs_no_operat
     private_postgres: PostgresServer, postgres_url: str, tmp_path: Path
 ) -> None:
     slow = {"operations": [{"kind": "NAP", "weight": 100, "sql": "SELECT pg_sleep(1.5)", "reads": True}]}
-    timing = {"warmup_seconds": 1, "duration_seconds": 8}
+    timing = {"warmup_seconds": 1, "duration_seconds": 10}
     async with bench(private_postgres.new_database(), tmp_path) as made:
         command = made.run(document(postgres_url, workload=slow, timing=timing), "--json")
-        await made.reaches(Phase.MEASUREMENT)
+        await made.measures("operations", 1)
         await away(private_postgres)
-        await eventually(partial(is_draining, made), 60, "a worker drains")
+        await eventually(partial(is_draining, made), "a worker drains")
         await away(private_postgres)
         code, _, err = await output(command)
         run, results = await made.the_run(), await made.results()
@@ -179,4 +179,5 @@ async def away(server: PostgresServer) -> None:
 
 
 async def is_draining(made: Bench) -> bool:
-    return any(row.status is WorkerStatus.DRAINING for row in await made.workers())
+    """Whether a worker has been told to come to its end; on a busy machine it may have ended already."""
+    return any(row.status is not WorkerStatus.ACTIVE for row in await made.workers())

@@ -71,7 +71,7 @@ async def waiting_worker(folder: Path, settings: Mapping[str, Any]) -> AsyncIter
         await plane.store.runs.create(Run(run_id=RUN, name="a run", config=settings), pool(RUN, PoolKind.BENCH))
         async with plane.local_spawner() as spawner:
             await spawner.spawn(Order(pool_id=POOL, worker_id=W, slot=0, group_count=1))
-            await eventually(partial(has_status, plane, WorkerStatus.WAITING), 60, "the worker is ready")
+            await eventually(partial(has_status, plane, WorkerStatus.WAITING), "the worker is ready")
             yield plane, spawner
 
 
@@ -115,14 +115,14 @@ async def measured(plane: ControlPlane, at_least: int) -> bool:
 async def test_a_worker_warms_up_measures_changes_its_target_drains_and_leaves_its_results(target: str, tmp_path: Path) -> None:
     async with waiting_worker(tmp_path, config(target)) as (plane, _):
         await begin(plane, connections=4)
-        await eventually(partial(holds, plane, 4), 30, "4 connections are held")
+        await eventually(partial(holds, plane, 4), "4 connections are held")
         await measure(plane)
-        await eventually(partial(measured, plane, 200), 30, "operations are measured")
+        await eventually(partial(measured, plane, 200), "operations are measured")
         more = Target(connections=10, reason="more", ramp=timedelta(seconds=1))
         await plane.store.workers.set_targets(POOL, {W: more})
-        await eventually(partial(holds, plane, 10), 30, "10 connections are held")
+        await eventually(partial(holds, plane, 10), "10 connections are held")
         await tell(plane, stop("enough"))
-        await eventually(partial(has_status, plane, WorkerStatus.TERMINATED), 30, "the worker has left")
+        await eventually(partial(has_status, plane, WorkerStatus.TERMINATED), "the worker has left")
 
         row = await worker_row(plane)
         results = {each.kind: each for each in await plane.store.results.list(RUN)}
@@ -147,7 +147,7 @@ async def test_after_a_kill_the_samples_so_far_are_in_the_store(target: str, tmp
     async with waiting_worker(tmp_path, config(target)) as (plane, _):
         await begin(plane, connections=2)
         await measure(plane)
-        await eventually(partial(measured, plane, 100), 30, "operations are measured")
+        await eventually(partial(measured, plane, 100), "operations are measured")
         row = await worker_row(plane)
         assert row is not None
 
@@ -177,7 +177,7 @@ async def test_a_run_that_cannot_work_ends_its_worker_before_load_with_the_field
         await plane.store.runs.create(run, pool(RUN, PoolKind.BENCH))
         async with plane.local_spawner() as spawner:
             await spawner.spawn(Order(pool_id=POOL, worker_id=W, slot=0, group_count=1))
-            await eventually(partial(has_status, plane, WorkerStatus.ERROR), 60, "the worker gives up")
+            await eventually(partial(has_status, plane, WorkerStatus.ERROR), "the worker gives up")
             row = await worker_row(plane)
 
     assert row is not None

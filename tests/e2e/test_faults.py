@@ -26,7 +26,7 @@ MANY = 20
 async def carries_on(running: Fleet, before: Sequence[Worker]) -> None:
     """Every worker is the process it was, obeys a new order, and lost neither an event nor a sample."""
     await running.set_target(3, workers=len(before))
-    await eventually(lambda: running.all_hold(3), 90, "all workers hold 3")
+    await eventually(lambda: running.all_hold(3), "all workers hold 3")
     after = await running.workers()
     assert [worker.instance for worker in after] == [worker.instance for worker in before]
     assert await running.told() == []
@@ -76,13 +76,13 @@ async def test_a_worker_stopped_for_forty_seconds_is_stale_then_healthy_and_for_
         await asyncio.sleep(40)
         assert await health(running, short) is Health.STALE
         os.kill(short.pid or 0, signal.SIGCONT)
-        await eventually(lambda: is_healthy(running, short), 60, "the worker that went on is healthy")
+        await eventually(lambda: is_healthy(running, short), "the worker that went on is healthy")
 
-        await eventually(lambda: is_lost(running, long), 30, "the worker that stayed silent is lost")
+        await eventually(lambda: is_lost(running, long), "the worker that stayed silent is lost")
         row = of(await running.workers(), long.worker_id)
         with pytest.raises(WorkerGone, match="lost"):
             await running.plane.store.membership.beat(late_beat(row))
-        await eventually(lambda: is_replaced(running, long), 30, "another has its slot")
+        await eventually(lambda: is_replaced(running, long), "another has its slot")
         assert of(await running.workers(), short.worker_id).status is WorkerStatus.ACTIVE
         assert [move["worker_id"] for move in await running.told()] == [long.worker_id]
 
@@ -97,7 +97,7 @@ async def test_a_lost_worker_that_wakes_up_writes_nothing_more_and_leaves(url: s
 
         os.kill(worker.pid or 0, signal.SIGCONT)
 
-        await eventually(lambda: is_replaced(running, worker), 60, "another has its slot")
+        await eventually(lambda: is_replaced(running, worker), "another has its slot")
         assert (await store.workers.get(POOL, worker.worker_id)).heartbeat_count == lost.heartbeat_count
         late = [event for event in await store.events.read(POOL, 0) if event.type == EventType.WORKER_MOVED]
         assert [event.payload["to"] for event in late if event.payload["worker_id"] == worker.worker_id][-1] == "lost"

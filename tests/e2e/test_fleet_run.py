@@ -21,9 +21,9 @@ from cli.given import drumbeat, environment, filled_pipe, processes_of
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store import Store, open_store
-from e2e.processes import eventually
+from e2e.processes import PATIENCE, eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 POOL = PoolId("p")
 SEED_SUMMARY = {
@@ -51,7 +51,7 @@ class Daemon:
     async def ended(self) -> tuple[int, list[dict[str, Any]]]:
         """Once it was told to stop: its exit code, and what it printed."""
         self.process.send_signal(signal.SIGTERM)
-        code = await asyncio.to_thread(self.process.wait, 60)
+        code = await asyncio.to_thread(self.process.wait, PATIENCE)
         return code, [json.loads(line) for line in self.printed.read_text().splitlines()]
 
 
@@ -98,7 +98,7 @@ async def test_a_daemon_scales_up_and_down_prints_each_cycle_and_leaves_when_tol
             rows = await store.workers.list(POOL)
             return bool(rows) and (await store.jobs.counts(POOL)).done == 4 and all(row.reaped_at for row in rows)
 
-        await eventually(over, 120, "four jobs are done and nobody is left")
+        await eventually(over, "four jobs are done and nobody is left")
         code, cycles = await daemon.ended()
 
         assert code == 0
@@ -109,16 +109,16 @@ async def test_a_daemon_scales_up_and_down_prints_each_cycle_and_leaves_when_tol
 
 
 async def test_when_one_daemon_leaves_another_leads_at_once(tmp_path: Path) -> None:
-    async with fleet(tmp_path, "every=0.5s") as store:
+    async with fleet(tmp_path, "every=3s") as store:  # the lease is three times as long: nobody loses it on a busy machine
         first = Daemon(tmp_path)
-        await eventually(lambda: beats(store, 2), 60, "the first beats")
+        await eventually(lambda: beats(store, 2), "the first beats")
         second = Daemon(tmp_path)
         await asyncio.sleep(0)
         leader = (await store.beats.list(POOL))[-1].owner
 
         code, cycles = await first.ended()
         led = len(await store.beats.list(POOL))
-        await eventually(lambda: beats(store, led + 2), 60, "the second beats")
+        await eventually(lambda: beats(store, led + 2), "the second beats")
         other, _ = await second.ended()
 
         owners = [beat.owner for beat in await store.beats.list(POOL)]
@@ -131,7 +131,7 @@ async def test_when_one_daemon_leaves_another_leads_at_once(tmp_path: Path) -> N
 async def test_a_daemon_heeds_the_variables_of_the_seed(tmp_path: Path) -> None:
     async with fleet(tmp_path, "every=1h") as store:
         daemon = Daemon(tmp_path, ORCHESTRATOR_POLL_SEC="0.3", MAX_ACTIVE_GPUS="7")
-        await eventually(lambda: beats(store, 4), 60, "it beats more than once an hour")
+        await eventually(lambda: beats(store, 4), "it beats more than once an hour")
         code, _ = await daemon.ended()
 
         policy = (await store.pools.get(POOL)).policy
@@ -144,7 +144,7 @@ async def test_a_daemon_whose_lines_nobody_reads_beats_on_and_tells_later_how_ma
     async with fleet(tmp_path, "every=0.3s") as store:
         with filled_pipe() as (reader, writer):
             daemon = start(tmp_path, writer, writer)
-            await eventually(lambda: beats(store, 5), 60, "it beats though nobody reads")
+            await eventually(lambda: beats(store, 5), "it beats though nobody reads")
             seen = bytearray()
 
             async def told() -> bool:
@@ -152,9 +152,9 @@ async def test_a_daemon_whose_lines_nobody_reads_beats_on_and_tells_later_how_ma
                     seen.extend(os.read(reader, 65536))
                 return any(b'"missed":' in line and line.startswith(b"{") for line in seen.split(b"\n")[:-1])
 
-            await eventually(told, 60, "a cycle that says how many were missed")
+            await eventually(told, "a cycle that says how many were missed")
             daemon.send_signal(signal.SIGTERM)
-            code = await asyncio.to_thread(daemon.wait, 60)
+            code = await asyncio.to_thread(daemon.wait, PATIENCE)
 
         cycles = [json.loads(line) for line in seen.split(b"\n")[:-1] if line.startswith(b"{")]
         assert code == 0

@@ -22,7 +22,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker
 from drumbeat.store import Store, open_store
 from e2e.pods import CEILING, CHEAP, LivingSimulator, pods_here
-from e2e.processes import eventually
+from e2e.processes import PATIENCE, eventually
 from spawn.runpod.simulator import KEY
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -103,13 +103,13 @@ async def test_a_daemon_rents_pods_for_jobs_and_gives_them_back(store_url: str, 
         await rented.create()
         daemon = rented.start("fleet", "run", POOL)
         try:
-            await eventually(rented.all_done, 120, f"{JOBS} jobs are done; pods said: {simulator.said()[-2000:]}")
+            await eventually(rented.all_done, f"{JOBS} jobs are done; pods said: {simulator.said()[-2000:]}")
             seen = [arguments for process in psutil.process_iter() if (arguments := _cmdline(process))]
             money = await rented.told("fleet", "spend", POOL)
-            await eventually(lambda: all_gone(rented, simulator), 120, "every pod is given back")
+            await eventually(lambda: all_gone(rented, simulator), "every pod is given back")
         finally:
             daemon.send_signal(signal.SIGTERM)
-            await asyncio.to_thread(daemon.wait, 30)
+            await asyncio.to_thread(daemon.wait, PATIENCE)
 
         printed, logged = (tmp_path / "printed").read_text(), (tmp_path / "logged").read_text()
         rows = await rented.workers()
@@ -146,7 +146,7 @@ async def test_single_beats_do_the_same_and_a_plan_or_a_kill_reach_the_same_pods
             assert said.code == 0 or "is the store up?" in said.output, said  # on a busy machine; the next one makes up for it
             return await rented.all_done() and await all_gone(rented, simulator)
 
-        await eventually(beaten, 150, "all jobs are done, and every pod is given back")
+        await eventually(beaten, "all jobs are done, and every pod is given back")
         done = await store.jobs.list(POOL, statuses=[JobStatus.DONE])
         assert sorted(job.result["n"] for job in done) == list(range(JOBS))
 
@@ -164,7 +164,7 @@ async def test_a_volume_of_which_a_pods_worker_tells_that_it_is_full_is_made_lar
         async def told() -> bool:
             return any(row.gpu and "disk" in row.gpu for row in await rented.workers())
 
-        await eventually(told, 60, f"a worker tells of its disk; pods said: {simulator.said()[-2000:]}")
+        await eventually(told, f"a worker tells of its disk; pods said: {simulator.said()[-2000:]}")
         plan = await rented.told("fleet", "plan", POOL)
         assert [line for line in plan["actions"] if line.startswith("ExpandVolume")]
         assert simulator.volumes == {"vol1": before}

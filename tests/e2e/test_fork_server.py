@@ -3,14 +3,17 @@
 import json
 import os
 import signal
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.spawn.fork_wire import SOCKET
-from e2e.processes import cleared_away, eventually
+from e2e.processes import PATIENCE, cleared_away, eventually
 from e2e.test_pool_beats import POOL, Place, place
 
 WARM = """
@@ -26,52 +29,70 @@ async def serves(here: Place) -> bool:
     return (here.folder / "state" / SOCKET).exists()
 
 
-async def family_of_next_worker(here: Place) -> list[str]:
-    """Push a job that takes a moment; the command lines of its worker's parents."""
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A worker's process: its command line, those of its parents, and whether it leads a session."""
+
+    command: str
+    parents: list[str]
+    leads_session: bool
+
+
+async def next_worker(here: Place) -> Found:
+    """Push a job that waits until its worker's process was looked at."""
     known = {row.worker_id for row in await here.workers()}
-    await here.run("pool", "push", POOL, json.dumps({"seconds": 3}))
+    until = here.folder / f"seen-{len(known)}"
+    await here.run("pool", "push", POOL, json.dumps({"until": str(until)}))
 
     async def is_there() -> bool:
-        return any(row.pid and row.worker_id not in known and row.is_live for row in await here.workers())
+        return any(row.pid and row.worker_id not in known for row in await here.workers())
 
-    await eventually(is_there, 60, "a worker has joined")
+    await eventually(is_there, "a worker has joined")
     (pid,) = (row.pid for row in await here.workers() if row.pid and row.worker_id not in known)
     assert pid is not None
-    return [" ".join(parent.cmdline()) for parent in psutil.Process(pid).parents()]
+    process = psutil.Process(pid)
+    found = Found(" ".join(process.cmdline()), [" ".join(each.cmdline()) for each in process.parents()], os.getsid(pid) == pid)
+    until.touch()
+    return found
+
+
+def patient(url: str, folder: Path) -> AbstractAsyncContextManager[Place]:
+    """A place whose workers are not given up on a machine that stands still for seconds."""
+    return place(url, folder, "hold", PRESETS[PoolKind.JOBS])
 
 
 async def test_a_worker_is_forked_from_the_server_and_works_like_any_other(url: str, tmp_path: Path) -> None:
-    async with place(url, tmp_path) as here:
+    async with patient(url, tmp_path) as here:
         server = here.command("pool", "forkserver")
         with cleared_away([server]):
-            await eventually(lambda: serves(here), 60, "the server listens")
+            await eventually(lambda: serves(here), "the server listens")
 
-            parents = await family_of_next_worker(here)
-            await eventually(lambda: here.all_done(1), 60, "the job is done")
+            worker = await next_worker(here)
+            await eventually(lambda: here.all_done(1), "the job is done")
 
-            assert "drumbeat pool forkserver" in parents[0]
+            assert "drumbeat pool forkserver" in worker.parents[0]
             assert {row.status for row in await here.workers()} == {WorkerStatus.TERMINATED}
             assert "leaving: the work is done" in (tmp_path / "state" / "logs" / POOL / f"{POOL}-worker-0.log").read_text()
             assert (tmp_path / "state" / "triggers" / "local_subprocess.log").read_text().startswith('{"papers": {"led": true')
             server.send_signal(signal.SIGTERM)
-            assert server.wait(30) == 0
+            assert server.wait(PATIENCE) == 0
             assert not await serves(here)
 
 
 @pytest.mark.slow
 async def test_a_trigger_keeps_a_server_for_the_pushes_that_follow(url: str, tmp_path: Path) -> None:
-    async with place(url, tmp_path) as here:
+    async with patient(url, tmp_path) as here:
         (tmp_path / "triggers.yml").write_text(WARM)
-        first = await family_of_next_worker(here)
-        await eventually(lambda: serves(here), 60, "a server listens")
-        await eventually(lambda: _has_left(here), 60, "the first worker has left and calls for no successor")
+        first = await next_worker(here)
+        await eventually(lambda: serves(here), "a server listens")
+        await eventually(lambda: _has_left(here), "the first worker has left and calls for no successor")
 
-        second = await family_of_next_worker(here)
-        await eventually(lambda: here.all_done(2), 60, "both jobs are done")
+        second = await next_worker(here)
+        await eventually(lambda: here.all_done(2), "both jobs are done")
 
-        assert not any("drumbeat.cli.forks" in parent for parent in first)
-        assert "drumbeat.cli.forks" in second[0]
-        await eventually(lambda: _is_gone(here), 60, "nobody asked, and it has left")
+        assert not any("drumbeat.cli.forks" in parent for parent in first.parents)
+        assert "drumbeat.cli.forks" in second.parents[0]
+        await eventually(lambda: _is_gone(here), "nobody asked, and it has left")
 
 
 async def _has_left(here: Place) -> bool:
@@ -83,16 +104,9 @@ async def _is_gone(here: Place) -> bool:
 
 
 async def test_without_a_server_the_worker_of_a_push_is_forked_by_its_checker(url: str, tmp_path: Path) -> None:
-    async with place(url, tmp_path) as here:
-        await here.run("pool", "push", POOL, json.dumps({"seconds": 8}))
+    async with patient(url, tmp_path) as here:
+        worker = await next_worker(here)
 
-        async def has_worker() -> bool:
-            return any(row.pid for row in await here.workers())
-
-        await eventually(has_worker, 60, "a worker has joined")
-        (pid,) = (row.pid for row in await here.workers())
-        assert pid is not None
-
-        assert "drumbeat.cli.fire" in " ".join(psutil.Process(pid).cmdline())
-        assert os.getsid(pid) == pid
-        await eventually(lambda: here.all_done(1), 60, "the job is done")
+        assert "drumbeat.cli.fire" in worker.command
+        assert worker.leads_session
+        await eventually(lambda: here.all_done(1), "the job is done")

@@ -16,7 +16,7 @@ import pytest
 from drumbeat.core.job import UNFINISHED, Job, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.store import Store, open_store
-from e2e.processes import cleared_away, eventually
+from e2e.processes import PATIENCE, cleared_away, eventually
 from servers.places import memory_folder
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer, Unavailable
@@ -106,7 +106,7 @@ async def test_of_many_jobs_only_the_one_that_kills_its_workers_is_poisoned(
         async with worker(tmp_path, url, home, concurrency) as process:
             await asyncio.to_thread(process.communicate)
             deaths += process.returncode == -signal.SIGKILL
-        await eventually(partial(nothing_is_stranded, store, home), 60, "the dead worker's jobs come back")
+        await eventually(partial(nothing_is_stranded, store, home), "the dead worker's jobs come back")
     for other in others:
         async with worker(tmp_path, url, other, concurrency) as process:
             await asyncio.to_thread(process.communicate)
@@ -142,14 +142,14 @@ async def test_a_store_that_is_away_for_longer_than_the_lease_is_no_crash_of_any
     environment = {**os.environ, "DRUMBEAT_STORE": url, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     process = subprocess.Popen([*command, "--executor", "threads", "--handler", "handlers:work"], cwd=tmp_path, env=environment)
     try:
-        await eventually(running, 60, "three jobs under way")
+        await eventually(running, "three jobs under way")
         private_postgres.stop()
         await asyncio.sleep(4)
         private_postgres.start()
         async with open_store(url) as store:
             await store.queue.expire()
         go.touch()
-        assert await asyncio.to_thread(process.wait, 120) == 0
+        assert await asyncio.to_thread(process.wait, PATIENCE) == 0
     finally:
         process.kill()
         process.wait()

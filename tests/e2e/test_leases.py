@@ -27,7 +27,7 @@ async def test_of_eight_controllers_one_acts_in_each_epoch_though_the_leader_is_
             for _ in range(KILLS):
                 killed = await kill_leader(store, controllers)
                 controllers.append(start("control", url, POOL, EVERY, LEASE))
-                await eventually(partial(acted_after, store, killed.epoch), 30, "another controller takes over")
+                await eventually(partial(acted_after, store, killed.epoch), "another controller takes over")
                 with pytest.raises(Fenced):
                     await store.events.append(POOL, [NewEvent(type="ACTED", payload={})], fence=killed)
 
@@ -42,7 +42,7 @@ async def test_a_dead_leader_is_replaced_within_its_lease_and_two_beats(url: str
         controllers = [start("control", url, POOL, EVERY, LEASE) for _ in range(3)]
         with cleared_away(controllers):
             killed = await kill_leader(store, controllers)
-            await eventually(partial(acted_after, store, killed.epoch), 30, "another controller takes over")
+            await eventually(partial(acted_after, store, killed.epoch), "another controller takes over")
 
         before = [event for event in await all_events(store) if event[1] == killed.epoch][-1]
         after = next(event for event in await all_events(store) if event[1] > killed.epoch)
@@ -58,7 +58,7 @@ async def kill_leader(store: Store, controllers: list[subprocess.Popen[str]]) ->
         lease = await store.leases.find(POOL)
         return lease is not None and lease.expires_at > await store.now() and lease.epoch in await owners_by_epoch(store)
 
-    await eventually(leader_acts, 30, "a leader acts")
+    await eventually(leader_acts, "a leader acts")
     lease = await store.leases.find(POOL)
     assert lease is not None
     pid = int(lease.owner.removeprefix("pid-"))

@@ -17,11 +17,11 @@ import pytest
 
 from drumbeat.control_plane import ControlPlane, open_control_plane
 from drumbeat.core.job import Backoff, Job, JobStatus, NewJob
-from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.pool.due import is_watched
 from drumbeat.settings import Settings
-from e2e.processes import cleared_away, eventually
+from e2e.processes import PATIENCE, cleared_away, eventually
 
 POOL = PoolId("papers")
 CAP = 3
@@ -38,6 +38,10 @@ def flaky(payload):
         open(tried, "w").close()
         raise RuntimeError("not yet")
     return payload
+
+def hold(payload):
+    while not os.path.exists(payload["until"]):
+        time.sleep(0.05)
 
 def die(payload):
     os.kill(os.getpid(), signal.SIGKILL)
@@ -87,7 +91,7 @@ class Place:
     async def run(self, *words: str, code: int = 0) -> str:
         process = self.command(*words)
         with cleared_away([process]):
-            out, err = await asyncio.to_thread(process.communicate, timeout=120)
+            out, err = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
         assert process.returncode == code, err[-2000:]
         return str(out)
 
@@ -106,12 +110,12 @@ class Place:
 
 
 @asynccontextmanager
-async def place(url: str, folder: Path, handler: str = "nap") -> AsyncIterator[Place]:
+async def place(url: str, folder: Path, handler: str = "nap", limits: Thresholds = IMPATIENT) -> AsyncIterator[Place]:
     (folder / "work.py").write_text(HANDLERS)
     (folder / "triggers.yml").write_text(TRIGGERS)
     async with open_control_plane(Settings(store=url, state_dir=folder / "state")) as plane:
         policy = {"handlers": {"": f"work:{handler}"}, "mode": "once", "max_workers": CAP}
-        await plane.store.pools.create(pool(POOL, PoolKind.JOBS, IMPATIENT, **policy))
+        await plane.store.pools.create(pool(POOL, PoolKind.JOBS, limits, **policy))
         try:
             yield Place(plane, folder, url)
         finally:
@@ -141,8 +145,8 @@ async def test_retries_and_delayed_jobs_start_workers_without_cron(url: str, tmp
         await here.plane.store.queue.push(POOL, [NewJob(payload={"n": 2}, delay=timedelta(seconds=3))])
 
         await here.run("pool", "check", POOL)
-        await eventually(lambda: here.all_done(3), 90, "each was tried again, and nobody is left")
-        await eventually(lambda: unwatched(here), 60, "whoever watched the pool leaves when nothing is pending")
+        await eventually(lambda: here.all_done(3), "each was tried again, and nobody is left")
+        await eventually(lambda: unwatched(here), "whoever watched the pool leaves when nothing is pending")
 
         assert [(job.attempts, job.failures) for job in await here.jobs()] == [(2, 1)] * 3
 
@@ -156,7 +160,7 @@ async def test_ten_jobs_are_done_by_at_most_three_workers_after_one_check(url: s
         await here.push(10)
 
         said = await here.run("pool", "check", POOL, "--max-workers", str(CAP))
-        await eventually(lambda: here.all_done(10), 90, "ten jobs are done and nobody is left")
+        await eventually(lambda: here.all_done(10), "ten jobs are done and nobody is left")
 
         rows = await here.workers()
         assert said.count("did: Spawn") == CAP
@@ -176,9 +180,9 @@ async def test_two_checkers_and_a_cron_tick_at_once_never_start_more_than_the_ca
         ]
         with cleared_away(commands):
             for process in commands:
-                _, err = await asyncio.to_thread(process.communicate, timeout=120)
+                _, err = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
                 assert process.returncode == 0, err
-        await eventually(lambda: here.all_done(12), 90, "twelve jobs are done and nobody is left")
+        await eventually(lambda: here.all_done(12), "twelve jobs are done and nobody is left")
 
         assert most_at_once(await here.workers()) <= CAP
 
@@ -187,7 +191,7 @@ async def test_a_push_is_enough_where_a_trigger_waits_for_it(url: str, tmp_path:
     async with place(url, tmp_path) as here:
         await here.run("pool", "push", POOL, json.dumps({"seconds": 0}))
 
-        await eventually(lambda: here.all_done(1), 60, "the job is done")
+        await eventually(lambda: here.all_done(1), "the job is done")
 
         assert (tmp_path / "state" / "triggers" / "local_subprocess.log").read_text().startswith('{"papers": {"led": true')
 
@@ -196,7 +200,7 @@ async def test_a_killed_workers_job_is_taken_back_by_the_reaper_and_done_by_anot
     async with place(url, tmp_path) as here:
         await here.push(1, seconds=30)
         await here.run("pool", "check", POOL)
-        await eventually(lambda: _is_claimed(here), 60, "the job is claimed")
+        await eventually(lambda: _is_claimed(here), "the job is claimed")
         (row,) = await here.workers()
         assert row.pid is not None
         os.kill(row.pid, signal.SIGKILL)
@@ -205,13 +209,13 @@ async def test_a_killed_workers_job_is_taken_back_by_the_reaper_and_done_by_anot
             await here.run("pool", "reap")
             return (await here.workers())[0].status is WorkerStatus.ERROR
 
-        await eventually(is_reaped, 60, "its process is seen to be over, long before it is silent for too long")
+        await eventually(is_reaped, "its process is seen to be over, long before it is silent for too long")
 
         (job,) = await here.jobs()
         assert (job.status, job.crashes, job.attempts) == (JobStatus.PENDING, 1, 1)
         assert len(await here.workers()) == 1
         await here.run("pool", "check", POOL)
-        await eventually(lambda: _is_claimed(here), 60, "another has it")
+        await eventually(lambda: _is_claimed(here), "another has it")
 
 
 async def _is_claimed(here: Place) -> bool:
@@ -230,7 +234,7 @@ async def test_a_job_that_kills_its_workers_is_poisoned_at_its_limit(
             await here.plane.checker().check(POOL)
             return bool(await here.jobs(JobStatus.POISONED))
 
-        await eventually(is_poisoned, 90, "the job is poisoned")
+        await eventually(is_poisoned, "the job is poisoned")
 
         (job,) = await here.jobs()
         assert (job.crashes, job.attempts, job.failures) == (2, 2, 0)
@@ -255,7 +259,7 @@ async def test_what_cannot_be_done_is_told_in_one_line(words: tuple[str, ...], s
     async with place(url, tmp_path) as here:
         process = here.command(*words)
         with cleared_away([process]):
-            _, err = await asyncio.to_thread(process.communicate, timeout=120)
+            _, err = await asyncio.to_thread(process.communicate, timeout=PATIENCE)
 
     assert process.returncode == 1
     assert says in err

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 180.0
 
 #: runs until SIGTERM, then leaves with 0; a test that is killed does not leave it behind for long
 WORKER = """

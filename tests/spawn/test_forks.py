@@ -23,7 +23,7 @@ from drumbeat.spawn.fork_server import listening
 from drumbeat.spawn.fork_wire import SOCKET, Request, made_of
 from drumbeat.spawn.interface import InstanceState, Order, Spawner
 from drumbeat.spawn.local import LocalSpawner
-from spawn.programs import eventually, is_alive, process_of, said
+from spawn.programs import PATIENCE_SECONDS, eventually, is_alive, process_of, said
 
 P = POOL
 W = WorkerId("w")
@@ -213,7 +213,7 @@ async def test_a_server_whose_code_has_changed_leaves(folder: Path, tmp_path: Pa
     with pytest.raises(NoForkServer, match="other code"):
         fork(SocketDoor(folder), request(folder), [1])
 
-    assert await asyncio.to_thread(process.wait, 20) == 0
+    assert await asyncio.to_thread(process.wait, PATIENCE_SECONDS) == 0
     process.stdout.close()
     assert not (folder / SOCKET).exists()
 

@@ -10,7 +10,7 @@ import pytest
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.spawn.leash import LEASH_FD, Leash, hold_leash
-from spawn.programs import eventually, is_alive, process_of, python
+from spawn.programs import PATIENCE_SECONDS, eventually, is_alive, process_of, python
 
 HOLD = "import sys, time\nfrom datetime import timedelta\nfrom drumbeat.spawn.leash import hold_leash\n"
 SAY = "print('held', flush=True)\n"
@@ -42,7 +42,7 @@ class TestHoldLeash:
 
             leash.close()
 
-            assert process.wait(20) == 7
+            assert process.wait(PATIENCE_SECONDS) == 7
 
     def test_one_that_does_not_leave_is_killed_with_its_children(self) -> None:
         leash = Leash()
@@ -57,7 +57,7 @@ class TestHoldLeash:
 
             leash.close()
 
-            assert process.wait(20) == -signal.SIGKILL
+            assert process.wait(PATIENCE_SECONDS) == -signal.SIGKILL
             eventually(lambda: not is_alive(child), "its child, who ignores SIGTERM too, to be gone")
 
     def test_its_own_children_do_not_see_the_leash(self, leash: Leash) -> None:

@@ -28,6 +28,7 @@ from spawn.programs import (
     LEAVES_A_CHILD,
     PARENT,
     PARENT_OF_A_STRANGER,
+    PATIENCE_SECONDS,
     WORKER,
     eventually,
     exits,
@@ -427,7 +428,7 @@ class TestControllers:
             [ref] = answers(parent, 1)
             tell(parent)
 
-            assert parent.wait(20) == 0
+            assert parent.wait(PATIENCE_SECONDS) == 0
             assert parent.stderr is not None
             assert parent.stderr.read() == ""
         assert [(one.ref, one.state) for one in await heir.list(P)] == [(ref, InstanceState.RUNNING)]

@@ -12,7 +12,7 @@ from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.tagged import Process, _portable_state_and_birth, _state_and_birth, await_tags, born, find, tags
-from spawn.programs import WORKER, eventually, exits, python
+from spawn.programs import PATIENCE_SECONDS, WORKER, eventually, exits, python
 
 NAME = (PoolId("p"), WorkerId("w"))
 
@@ -46,7 +46,7 @@ def test_the_same_process_is_signalled(stranger: subprocess.Popen[bytes]) -> Non
 
     same.kill()
 
-    assert stranger.wait(20) == -9
+    assert stranger.wait(PATIENCE_SECONDS) == -9
     assert not same.is_alive
 
 

@@ -57,7 +57,7 @@ async def test_a_process_that_keeps_triggers_fires_one_for_jobs_that_came_due(pl
 
     async with asyncio.TaskGroup() as group:
         keeping = group.create_task(desk.keep())
-        await eventually(fired, 60, "the trigger of the pool whose jobs are due is fired")
+        await eventually(fired, "the trigger of the pool whose jobs are due is fired")
         keeping.cancel()
 
     assert {*await desk.last_fired()} == {"often"}

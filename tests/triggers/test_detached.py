@@ -116,9 +116,9 @@ async def test_the_process_is_on_its_own_and_not_taken_for_its_parents_worker(
     async def has_spoken() -> bool:
         return (tmp_path / "a" / "log").read_text() == "True ['DRUMBEAT_STORE']\n"
 
-    await eventually(has_spoken, 30, "the process says what it has")
+    await eventually(has_spoken, "the process says what it has")
 
     async def is_gone() -> bool:
         return not os.path.exists(f"/proc/{pid}")
 
-    await eventually(is_gone, 30, "it ends and leaves no zombie")
+    await eventually(is_gone, "it ends and leaves no zombie")

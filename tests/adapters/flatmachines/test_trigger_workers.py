@@ -56,7 +56,7 @@ async def test_machines_work_off_a_pool_after_one_firing_also_what_comes_due_lat
         live = await plane.store.workers.list(PAPERS, live=True)
         return len(done) == len(ids) and not live and not await is_watched(plane.store, PAPERS)
 
-    await eventually(over, 200, "five jobs are done, and nobody is left")
+    await eventually(over, "five jobs are done, and nobody is left")
     rows = await plane.store.workers.list(PAPERS)
     jobs = [await plane.store.jobs.get(job_id) for job_id in ids]
     assert [action["type"] for action in beats[PAPERS]["actions"]] == ["Spawn", "Spawn"]

@@ -35,7 +35,7 @@ class Pair:
     server: socket
 
     def run_until(self, happened: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not happened():
             assert time.monotonic() < deadline
             self.core.run(PATIENCE)
@@ -81,7 +81,7 @@ def hungry(request: pytest.FixtureRequest) -> Iterator[Pair]:
 
 @pytest.fixture
 def pair(hungry: Pair) -> Pair:
-    hungry.core.feed(BlockMaker(WORK, Draw(slot=0, chance=np.random.default_rng(1), now_us=lambda: 0)).make(200))
+    hungry.core.feed(BlockMaker(WORK, Draw(slot=0, chance=np.random.default_rng(1), now_us=lambda: 0)).make(20_000))
     return hungry
 
 
@@ -350,8 +350,8 @@ def test_an_idle_one_that_is_lost_takes_no_operation_along(pair: Pair) -> None:
     theirs.close()
     pair.server.sendall(WELL)
 
-    pair.core.run(250_000_000)
-    pair.server.sendall(WELL)
+    for _ in range(2):
+        pair.answer_one()
     pair.core.accept(False)
     pair.run_until(lambda: pair.core.in_flight == 0)
 
