@@ -1023,6 +1023,53 @@ async def test_suspects_are_run_one_by_one_and_a_draining_worker_leaves_once_all
     assert most == 1
 
 
+async def test_a_suspect_whose_claim_went_unanswered_runs_alone_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange = shop.store.queue.settle
+    lost: list[object] = []
+    together: list[set[object]] = []
+    running: set[object] = set()
+
+    async def unanswered_once(*arguments: Any) -> Any:
+        answer = await exchange(*arguments)
+        if not lost and any(job.must_run_alone for job in answer.claimed):
+            lost.append(answer)
+            await shop.desk.push("beside")
+            raise StoreUnavailable("the answer was lost")
+        return answer
+
+    async def watched(payload: object) -> None:
+        running.add(payload)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        together.append({*running})
+        running.remove(payload)
+
+    monkeypatch.setattr(shop.store.queue, "settle", unanswered_once)
+    [suspect] = (await suspects(shop, 2))[:1]
+    await shop.desk.push("first", priority=9)
+
+    await shop.work(shop.workload(watched, mode=Mode.DRAIN, concurrency=3))
+
+    assert lost
+    assert (await shop.job(suspect)).status is JobStatus.DONE
+    assert [each for each in together if 0 in each or 1 in each] == [{0}, {1}]
+
+
+async def test_jobs_that_a_worker_could_not_begin_in_time_are_given_back_unsuspected(shop: Shop) -> None:
+    """They had been claimed ahead when the machine stood still; the store may not have taken them back yet."""
+
+    async def stalls(payload: str) -> None:
+        if payload == "stalls":
+            shop.clock.jump(seconds(30))
+
+    [_, _, *late] = await shop.desk.push_many(["quick", "stalls", "late", "late too"])
+
+    await shop.work(shop.workload(stalls, mode=Mode.DRAIN, lease=seconds(20)))
+
+    found = [await shop.job(each) for each in late]
+    assert [(job.status, job.attempts, job.suspicions) for job in found] == [(JobStatus.DONE, 1, 0)] * 2
+
+
 async def test_a_busy_worker_finishes_what_it_holds_to_try_a_suspect_alone(shop: Shop) -> None:
     gate = Gate()
     [busy] = await shop.desk.push_many(["busy"])

@@ -75,6 +75,10 @@ class ManualClock:
             await _settle(settle)
         self._elapsed = until
 
+    def jump(self, duration: timedelta) -> None:
+        """Time passes and nobody runs meanwhile, as on a machine that stands still."""
+        self._elapsed += duration
+
 
 async def _settle(turns: int) -> None:
     """Let others run: so many turns at the most, fewer where the loop can tell that nobody has anything left to do."""

@@ -70,6 +70,7 @@ class Hand:
         self.verdicts: list[Verdict] = []
         self._telling: frozenset[Token] = frozenset()  #: verdicts that are on their way to the store
         self.room_for = plan.concurrency  #: how many may run at once
+        self._alone: Token | None = None  #: the last job that must run alone: such jobs are given one by one
         self.next_is_alone = False  #: nothing more is claimed until all is finished; then one job, to be run alone
         self.tally = Tally()
 
@@ -102,8 +103,8 @@ class Hand:
         return max(wanted if self._left is None else min(wanted, self._left), 0)
 
     def _runs_alone(self) -> bool:
-        """Whether a job that must run alone has no verdict yet: such a job is never given together with others."""
-        return len(self._held) == 1 and self.is_busy and next(iter(self._held.values())).job.must_run_alone
+        """Whether a job that must run alone has no verdict yet."""
+        return self._alone is not None and self.knows(self._alone) and self._alone not in self._decided()
 
     def _ahead(self) -> int:
         """How many to hold beyond those that run: as many as are done in a blink."""
@@ -122,18 +123,20 @@ class Hand:
             held = Held(job=job, token=job.token, wake=wake, sure_until=until)
             self._held[job.job_id] = held
             self._waiting.append(held)
+            self._alone = held.token if job.must_run_alone else self._alone
         if self._left is not None:
             self._left = max(self._left - len(jobs), 0)
 
     def next(self, lingering: int) -> Held | None:
-        """The next to run, if there is room for one. One that others may have by now is passed over."""
+        """The next to run, if there is room for one. One whose lease may have run out is given back: it may be ours still."""
         while self._waiting and self._running + lingering < self.room_for:
             held = self._waiting.popleft()
             held.began = self._clock.elapsed()
             if held.began < held.sure_until:
                 self._running += 1
                 return held
-            self._held.pop(held.job.job_id, None)
+            self.verdicts.append(Verdict(token=held.token, outcome=Outcome.RELEASED))
+            self._left = None if self._left is None else self._left + 1
         return None
 
     def finish(self, held: Held, verdict: Verdict) -> None:

@@ -46,7 +46,7 @@ class Settling:
             log.warning("%d results were refused together, and are told one by one: %s", len(verdicts), describe(exc))
             told = Told(refused=await self._one_by_one(verdicts))
         else:
-            self._tell_stale(settled.stale)
+            self._tell_stale(verdicts, settled.stale)
             told = Told(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
         self._repeated.difference_update(verdict.token for verdict in verdicts)
         return told
@@ -66,7 +66,7 @@ class Settling:
         return tuple(refused)
 
     async def _tell(self, verdict: Verdict) -> None:
-        self._tell_stale((await self._claims.settle([verdict], 0)).stale)
+        self._tell_stale([verdict], (await self._claims.settle([verdict], 0)).stale)
 
     async def _tell_refusal(self, verdict: Verdict) -> None:
         try:
@@ -80,9 +80,13 @@ class Settling:
         gone = set(stale) - self._repeated
         return tuple(verdict for verdict in verdicts if verdict.token in gone)
 
-    def _tell_stale(self, stale: Sequence[Token]) -> None:
+    def _tell_stale(self, verdicts: Sequence[Verdict], stale: Sequence[Token]) -> None:
+        """Tell of results that were dropped; what was only given back had none."""
+        released = {verdict.token for verdict in verdicts if verdict.outcome is Outcome.RELEASED} if stale else set()
         for token in stale:
-            if token in self._repeated:
+            if token in released:
+                log.info("job %s had been taken from this worker before it was given back", token.job_id)
+            elif token in self._repeated:
                 log.info("the result of job %s had been heard before, or came too late", token.job_id)
             else:
                 log.warning("the result of job %s came too late: it was taken from this worker; it is dropped", token.job_id)

@@ -17,8 +17,6 @@ async def test_a_trigger_shows_when_it_is_due_and_is_fired_by_hand(page: Page, s
     async with open_store(served.store) as store:
         before = await store.beats.last(MAIL)
 
-    await expect(row).to_contain_text("never")
-
     await row.get_by_role("button", name="Fire now").click()
 
     await expect(page.get_by_text("yearly-mail was fired. mail:")).to_be_visible()
