@@ -46,3 +46,13 @@ def test_a_result_says_that_totals_were_begun_again() -> None:
     assert (status, error) == ("COMPLETED", None)
     assert (parts["measurement"], parts["warmup"]) == ({"db.commits": 70}, {"db.commits": 895})
     assert "began its totals again" in parts["note"]
+
+
+def test_totals_begun_again_before_the_first_look_at_the_measurement_are_told_too() -> None:
+    """The look that was to be the measurement's first may come late: after the server was gone and back."""
+    moments = {"before_warmup": 0.0, "after_warmup": 1.0, "after_measurement": 1.0}
+    looks = {moment: {"db.commits": 100.0, RESETS: resets} for moment, resets in moments.items()}
+
+    _, _, parts = enrichment(ControllerState(snapshots=looks))
+
+    assert "began its totals again" in parts["note"]

@@ -224,7 +224,8 @@ def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]
     parts: dict[str, Any] = {"measurement": rise(begin, after)}
     if before is not None and warm is not None:
         parts["warmup"] = rise(before, warm)
-    if parts["measurement"].get(RESETS) or any(was_begun_again(name, begin, after) for name in parts["measurement"]):
+    first = before or begin
+    if after.get(RESETS, 0) > first.get(RESETS, 0) or any(was_begun_again(name, begin, after) for name in parts["measurement"]):
         parts["note"] = (
             "the server began its totals again meanwhile (a restart, or a reset): what it counted just before is lost"
         )
