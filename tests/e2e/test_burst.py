@@ -8,7 +8,7 @@ import pytest
 
 from cli.given import environment, processes_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "burst" / "burst.py"
 

@@ -7,7 +7,7 @@ import pytest
 from e2e.fleet_kills import fought
 from thorough import some
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("seed", range(some(8)))

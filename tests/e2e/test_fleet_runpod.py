@@ -25,7 +25,7 @@ from e2e.pods import CEILING, CHEAP, LivingSimulator, pods_here
 from e2e.processes import PATIENCE, eventually
 from spawn.runpod.simulator import KEY
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 POOL = PoolId("gpus")
 JOBS = 12
