@@ -221,9 +221,9 @@ class Attempt:
 COUNTED = 10_000  #: where counts of unfinished jobs stop, unless another number is asked for
 
 
-def counted(count: int, most: int = COUNTED) -> str:
-    """A count of unfinished jobs as people read it; ``10,000+`` where counting stopped."""
-    return f"{most:,}+" if count >= most else str(count)
+def counted(*counts: int) -> str:
+    """Unfinished jobs of one pool or of several, as people read it; ``10,000+`` where counting stopped."""
+    return f"{sum(counts):,}" + ("+" if any(count >= COUNTED for count in counts) else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

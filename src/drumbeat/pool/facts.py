@@ -1,6 +1,6 @@
 """Reads what ``explain`` judges by."""
 
-from drumbeat.core.job import Job, JobId, JobStatus
+from drumbeat.core.job import COUNTED, Job, JobId, JobStatus
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.pool.breaker import trouble
 from drumbeat.pool.explain import Facts
@@ -8,8 +8,6 @@ from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.observe import read_streak
 from drumbeat.pool.work import plan_of
 from drumbeat.store.interface import Store
-
-COUNTED = 10_000  #: where counts of jobs stop
 
 
 async def read_facts(store: Store, pool: Pool, job: Job) -> Facts:

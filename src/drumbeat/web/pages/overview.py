@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.core.job import JobCounts
+from drumbeat.core.job import JobCounts, counted
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
@@ -101,7 +101,7 @@ def needs(sight: Sight) -> list[tuple[str, str]]:
             found.append((f"{words(each.counts.poisoned)} poisoned jobs in {name}", f"{each.href}?status=poisoned"))
         if each.counts.ready and not each.workers and not each.is_paused:
             waits = f", the oldest for {lasting(each.oldest_waits)}" if each.oldest_waits else ""
-            found.append((f"{words(each.counts.ready)} jobs wait in {name}{waits}, and it has no worker", each.href))
+            found.append((f"{counted(each.counts.ready)} jobs wait in {name}{waits}, and it has no worker", each.href))
         if each.is_paused:
             found.append((f"{name} is paused", each.href))
         found += [(f"worker {worker.worker_id} of {name} is silent", each.href) for worker in each.ill]
@@ -134,17 +134,17 @@ _RUNS = (
 )
 _POOLS = (
     Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
-    Column(name="ready", read=lambda row: row.counts.ready, number=True),
+    Column(name="ready", read=lambda row: counted(row.counts.ready), number=True),
     Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
-    Column(name="claimed", read=lambda row: row.counts.claimed, number=True),
+    Column(name="claimed", read=lambda row: counted(row.counts.claimed), number=True),
     Column(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
     Column(name="workers", read=lambda row: _by_status(row.workers)),
 )
 
 
 def _by_status(workers: tuple[Worker, ...]) -> str:
-    counted = Counter(str(each.status) for each in workers)
-    return ", ".join(f"{count} {status}" for status, count in sorted(counted.items())) or "none"
+    found = Counter(str(each.status) for each in workers)
+    return ", ".join(f"{count} {status}" for status, count in sorted(found.items())) or "none"
 
 
 def add(house: House) -> None:
@@ -197,8 +197,8 @@ class _Shown:
 
     def show(self, sight: Sight) -> None:
         self._under_way.show(len(sight.under_way))
-        self._ready.show(sum(each.counts.ready for each in sight.pools))
-        self._claimed.show(sum(each.counts.claimed for each in sight.pools))
+        self._ready.show(counted(*(each.counts.ready for each in sight.pools)))
+        self._claimed.show(counted(*(each.counts.claimed for each in sight.pools)))
         self._poisoned.show(sum(each.counts.poisoned for each in sight.pools))
         self._workers.show(sum(len(each.workers) for each in sight.pools))
         self._runs.show(sight.runs)

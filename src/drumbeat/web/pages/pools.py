@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
+from drumbeat.core.job import counted
 from drumbeat.core.pool import PoolKind
 from drumbeat.web.house import House
 from drumbeat.web.pages import pools_job, pools_one
@@ -16,10 +17,10 @@ from drumbeat.web.pages.renewing import every
 
 _POOLS = (
     Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
-    Column(name="ready", read=lambda row: row.counts.ready, number=True),
+    Column(name="ready", read=lambda row: counted(row.counts.ready), number=True),
     Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
-    Column(name="delayed", read=lambda row: row.counts.delayed, number=True),
-    Column(name="claimed", read=lambda row: row.counts.claimed, number=True),
+    Column(name="delayed", read=lambda row: counted(row.counts.delayed), number=True),
+    Column(name="claimed", read=lambda row: counted(row.counts.claimed), number=True),
     Column(name="done", read=lambda row: row.counts.done, number=True),
     Column(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
     Column(name="workers", read=lambda row: len(row.workers), number=True),

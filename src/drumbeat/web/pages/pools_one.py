@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 from nicegui import ui
 
 from drumbeat.core.beat import Beat
-from drumbeat.core.job import Job, JobId, JobStatus
+from drumbeat.core.job import Job, JobId, JobStatus, counted
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import judge, silence
 from drumbeat.web.house import House
@@ -38,10 +38,10 @@ _WORKERS = (
 
 
 _TILES: Mapping[str, Callable[[Standing], object]] = {
-    "Ready": lambda seen: seen.counts.ready,
+    "Ready": lambda seen: counted(seen.counts.ready),
     "Oldest waits": lambda seen: seen.oldest_waits,
-    "Delayed": lambda seen: seen.counts.delayed,
-    "In work": lambda seen: seen.counts.claimed,
+    "Delayed": lambda seen: counted(seen.counts.delayed),
+    "In work": lambda seen: counted(seen.counts.claimed),
     "Done": lambda seen: seen.counts.done,
     "Poisoned": lambda seen: seen.counts.poisoned,
     "Cancelled": lambda seen: seen.counts.cancelled,
