@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from bench.recorded import record, rich, second
-from drumbeat.bench.availability import as_metrics, availability_of, corrected
+from drumbeat.bench.availability import as_metrics, availability_of, corrected, outages
 from drumbeat.bench.doubts import doubts
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.record import Measured, RunRecord, Second
@@ -66,6 +66,15 @@ def test_seconds_of_which_nobody_tells_anything_count_too() -> None:
 
     assert found is not None
     assert (found.seconds, found.without_service) == (16, 4)
+
+
+def test_of_a_run_that_goes_on_seconds_that_are_only_not_told_yet_are_no_outage() -> None:
+    served, last = quiet(length=9).timeline, quiet(length=12).timeline[-3:]
+    silent = [replace(each, operations=0.0, errors=0.0) for each in last]
+
+    assert outages(gone(quiet()).timeline) == [(FIRST, LAST)]
+    assert outages([*served, *silent]) == []
+    assert outages([*served, *(replace(each, failed_connects=1) for each in silent)]) == [(14, 17)]
 
 
 @pytest.mark.parametrize(("least", "gate"), [(None, Gate.PASSED), (75.0, Gate.PASSED), (99.9, Gate.OBJECTIVES_MISSED)])

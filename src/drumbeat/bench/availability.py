@@ -50,7 +50,7 @@ class Availability:
 
 def availability_of(record: RunRecord) -> Availability | None:
     """Of a whole record by its seconds; of a short one by what its result says. None: not known."""
-    measured = _measured(record)
+    measured = _measured(record.timeline)
     if measured:
         return _counted(measured)
     told = record.result.custom_metrics.get("availability") if record.result else None
@@ -69,10 +69,23 @@ def as_metrics(found: Availability | None) -> dict[str, Any] | None:
     return asdict(found) | {"percent": found.percent} if found else None
 
 
-def _measured(record: RunRecord) -> list[Second]:
+def outages(timeline: Sequence[Second]) -> list[tuple[int, int]]:
+    """Stretches without service, of a run that may still go on: its last seconds may only not have been told yet."""
+    measured = _measured(timeline)
+    found = [*_stretches(missing_seconds(measured))]
+    if found and found[-1][1] > measured[-1].offset and not _shows_failures(measured, *found[-1]):
+        return found[:-1]
+    return found
+
+
+def _shows_failures(measured: Sequence[Second], began: int, ended: int) -> bool:
+    return any(second.errors or second.failed_connects for second in measured if began <= second.offset < ended)
+
+
+def _measured(timeline: Sequence[Second]) -> list[Second]:
     """Every second from the first to the last of MEASUREMENT: seconds of silence between them have no phase."""
-    inside = [n for n, second in enumerate(record.timeline) if second.phase == Phase.MEASUREMENT]
-    return list(record.timeline[inside[0] : inside[-1] + 1]) if inside else []
+    inside = [n for n, second in enumerate(timeline) if second.phase == Phase.MEASUREMENT]
+    return list(timeline[inside[0] : inside[-1] + 1]) if inside else []
 
 
 def _counted(measured: Sequence[Second]) -> Availability:
@@ -116,7 +129,7 @@ def _clock(offset: int) -> str:
 def corrected(record: RunRecord) -> Latency | None:
     """The latencies of a closed loop, corrected for coordinated omission; None where that means nothing: an open loop's are
     from when an operation was due, and a search goes through many levels."""
-    whole, measured = record.whole, _measured(record)
+    whole, measured = record.whole, _measured(record.timeline)
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not whole.histogram or not measured:
         return None
     usual, held = _usual(measured), median(second.target for second in measured)
@@ -160,7 +173,7 @@ def _lost(measured: Sequence[Second], usual: float) -> _Weighted:
     missing = set(missing_seconds(measured))
     whole = _Weighted(np.empty(0), np.empty(0))
     for began, ended in _stretches(sorted(missing)):
-        if any(second.errors or second.failed_connects for second in measured if began - 1 <= second.offset <= ended):
+        if _shows_failures(measured, began - 1, ended + 1):
             waits = np.linspace(0, (ended - began) * 1e9, min(_MOST_ADDED, max(2, round(usual * (ended - began)))))
             whole = whole + _Weighted(waits, np.full(len(waits), usual * (ended - began) / len(waits)))
     return whole

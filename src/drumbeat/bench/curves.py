@@ -6,10 +6,12 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.bench.availability import outages
 from drumbeat.bench.model.record import Second, WorkerSecond
 from drumbeat.bench.model.watching import Curves, Point, Stretch
 
 MOST_POINTS = 600
+OUTAGE = "no service"
 _DIGITS = 5  #: significant ones: more cannot be seen
 
 _OF_A_SECOND: Mapping[str, Callable[[Second], float | None]] = {
@@ -39,6 +41,7 @@ def curves_of(seconds: Sequence[Second], most: int = MOST_POINTS) -> Curves:
     return Curves(
         seconds=seconds[-1].offset + 1 if seconds else 0.0,
         phases=tuple(_stretches(seconds)),
+        outages=tuple(Stretch(name=OUTAGE, began=began, ended=ended) for began, ended in outages(seconds)),
         series={name: _line([(each.offset, of(each)) for each in seconds], most) for name, of in _OF_A_SECOND.items()},
     )
 

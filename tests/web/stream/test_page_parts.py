@@ -1,6 +1,7 @@
 """What pages about runs are made of, without a browser: timers, addresses, lines, words."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.web.pages.compare.overlays import measured
 from drumbeat.web.pages.pools_one import per_minute
-from drumbeat.web.pages.run_live.charts import CHARTS, Limit, Line, options
+from drumbeat.web.pages.run_live.charts import CHARTS, OUTAGE_BAND, Limit, Line, options
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import answer, throughput_by_level
 from drumbeat.web.pages.run_live.progress import Ticking, place_of, watch_face
@@ -128,6 +129,14 @@ def test_every_chart_can_be_drawn_of_nothing_and_of_something(name: str) -> None
     drawn: list[dict[str, Any]] = [CHARTS[name](each, RunPlan()) for each in (Curves(), some)]
 
     assert all(each["series"] for each in drawn)
+
+
+def test_seconds_without_service_are_marked_in_red_and_named() -> None:
+    some = replace(curves(20, qps=[9.0] * 20), outages=(Stretch(name="no service", began=7, ended=9),))
+
+    *_, (begin, end) = CHARTS["Throughput"](some, RunPlan())["series"][0]["markArea"]["data"]
+
+    assert (begin["name"], begin["xAxis"], end["xAxis"], begin["itemStyle"]["color"]) == ("no service", 7, 9, OUTAGE_BAND)
 
 
 def test_latencies_far_apart_get_a_logarithmic_axis_without_nothings() -> None:

@@ -17,7 +17,7 @@ Point = tuple[float, float | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """One phase, by offsets from the run's start."""
+    """One phase, or one outage, by offsets from the run's start."""
 
     name: str
     began: float
@@ -30,6 +30,7 @@ class Curves:
 
     seconds: float = 0.0  #: how far it goes
     phases: tuple[Stretch, ...] = ()
+    outages: tuple[Stretch, ...] = ()  #: where no operation succeeded
     series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
 
 

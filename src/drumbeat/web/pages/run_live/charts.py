@@ -12,6 +12,7 @@ from drumbeat.web.pages.naming import called, given
 from drumbeat.web.pages.parts import COLOURS
 
 INK, FAINT, BAND = "#7d8590", "rgba(125,133,144,.25)", "rgba(125,133,144,.08)"
+OUTAGE_BAND = "rgba(196,69,59,.22)"
 _LONG = 600.0  #: seconds from which on minutes are told
 _LABELS = ("insideStartTop", "insideEndTop")
 _WIDE = 50.0  #: how many times the least the greatest must be for a logarithmic axis
@@ -41,6 +42,7 @@ def options(
     *,
     unit: str = "",
     phases: Sequence[Stretch] = (),
+    outages: Sequence[Stretch] = (),
     limits: Sequence[Limit] = (),
     across: str | None = None,
     log: bool = False,
@@ -50,7 +52,7 @@ def options(
     axis = {"axisLabel": {"color": INK}, "splitLine": {"lineStyle": {"color": FAINT}}, "nameTextStyle": {"color": INK}}
     series = [_series(line, size) for line in lines]
     if series:
-        series[0] |= {"markArea": _bands(phases, size), "markLine": _limits(limits)}
+        series[0] |= {"markArea": _bands(phases, outages, size), "markLine": _limits(limits)}
     return {
         "animation": False,
         "color": list(COLOURS),
@@ -79,22 +81,25 @@ def _series(line: Line, size: float) -> dict[str, Any]:
     }
 
 
-def _bands(phases: Sequence[Stretch], size: float) -> dict[str, Any]:
-    """Every second phase is shaded; each says its name, where there is room."""
+def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], size: float) -> dict[str, Any]:
+    """Every second phase is shaded; each says its name, where there is room. So do outages, in red."""
     whole = max((each.ended for each in phases), default=0.0)
+    drawn = [(each, BAND if n % 2 else "transparent", "insideTop") for n, each in enumerate(phases)]
+    drawn += [(each, OUTAGE_BAND, "insideBottom") for each in outages]
     return {
         "silent": True,
-        "label": {"color": INK, "fontSize": 10, "position": "insideTop"},
+        "label": {"color": INK, "fontSize": 10},
         "data": [
             [
                 {
-                    "name": each.name if each.ended - each.began > whole / 8 else "",
+                    "name": each.name if each.ended - each.began > whole / 8 or colour == OUTAGE_BAND else "",
                     "xAxis": each.began / size,
-                    "itemStyle": {"color": BAND if n % 2 else "transparent"},
+                    "itemStyle": {"color": colour},
+                    "label": {"position": position},
                 },
                 {"xAxis": each.ended / size},
             ]
-            for n, each in enumerate(phases)
+            for each, colour, position in drawn
         ],
     }
 
@@ -119,7 +124,7 @@ def throughput(curves: Curves, plan: RunPlan) -> dict[str, Any]:
     if any(y for _, y in curves.series.get("errors", ())):
         lines.append(_line(curves, "errors", "errors"))
     limits = [Limit(name=f"target {plan.qps.target_qps:g}", level=plan.qps.target_qps)] if plan.load_mode == "QPS" else []
-    return options(lines, unit="operations/s", phases=curves.phases, limits=limits)
+    return options(lines, unit="operations/s", phases=curves.phases, outages=curves.outages, limits=limits)
 
 
 def latency(curves: Curves, plan: RunPlan) -> dict[str, Any]:
