@@ -8,12 +8,15 @@ from drumbeat.bench.availability import as_metrics, availability_of, corrected, 
 from drumbeat.bench.doubts import doubts
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.record import Measured, RunRecord, Second
-from drumbeat.bench.model.verdict import Gate
+from drumbeat.bench.model.verdict import Gate, RunVerdict
+from drumbeat.bench.model.view import Ending
+from drumbeat.bench.record import ended_record
 from drumbeat.bench.report import facts
 from drumbeat.bench.report.csv import csv
-from drumbeat.bench.run_verdict import gate_of
+from drumbeat.bench.report.junit import junit
+from drumbeat.bench.run_verdict import gate_of, judge_run
 from drumbeat.core.histogram import Histogram
-from drumbeat.core.run import Phase, Result, RunId
+from drumbeat.core.run import Phase, Result, RunId, RunStatus
 
 FIRST, LAST = 10, 14  #: of the seconds without service
 
@@ -58,14 +61,44 @@ def test_a_second_is_without_service(qps: float, changes: dict[str, Any], missin
     assert found.without_service == missing
 
 
-def test_seconds_of_which_nobody_tells_anything_count_too() -> None:
+def test_seconds_in_which_no_worker_ran_are_left_out() -> None:
     plain = quiet()
     silent = tuple(Second(offset=each.offset) if FIRST <= each.offset < LAST else each for each in plain.timeline)
 
     found = availability_of(replace(plain, timeline=silent))
 
     assert found is not None
-    assert (found.seconds, found.without_service) == (16, 4)
+    assert (found.seconds, found.without_service) == (12, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "seconds", "missing"), [({}, 15, 0), ({"failed_connects": 1}, 16, 1), ({"covered": 0.95}, 16, 1)]
+)
+@pytest.mark.parametrize("place", [5, 20])
+def test_a_first_or_last_second_that_was_measured_in_part_is_left_out(
+    place: int, changes: dict[str, Any], seconds: int, missing: int
+) -> None:
+    plain = quiet()
+    part: dict[str, Any] = {"operations": 9.0, "covered": 0.01} | changes
+    edges = tuple(replace(each, **part) if each.offset == place else each for each in plain.timeline)
+
+    found = availability_of(replace(plain, timeline=edges))
+
+    assert found is not None
+    assert (found.seconds, found.without_service) == (seconds, missing)
+
+
+def test_operations_that_take_seconds_and_end_together_are_no_outage() -> None:
+    """Fifty connections, each with operations of two seconds: every other second sees none of them end."""
+    plain = quiet(qps=50, median_ms=2000)
+    held = [replace(each, target=50) for each in plain.timeline]
+    even = tuple(replace(each, operations=0.0, p50_ms=None, histogram=b"") if each.offset % 2 else each for each in held)
+    found, put_right = availability_of(replace(plain, timeline=even)), corrected(replace(plain, timeline=even))
+
+    assert found is not None
+    assert found.without_service == 0
+    assert put_right is not None
+    assert put_right.p50_ms == pytest.approx(2000, rel=0.1)
 
 
 def test_of_a_run_that_goes_on_seconds_that_are_only_not_told_yet_are_no_outage() -> None:
@@ -146,3 +179,24 @@ def test_a_run_without_latencies_has_nothing_to_correct() -> None:
     plain = quiet()
 
     assert corrected(replace(plain, totals={ALL_KINDS: replace(plain.whole, histogram=Histogram().to_bytes())})) is None
+
+
+def test_the_verdict_a_row_keeps_counts_failed_connects_as_reports_do() -> None:
+    plan = RunPlan(objectives={ALL_KINDS: Objective(max_error_pct=0.01)})
+    known = gone(quiet(plan=plan))
+    whole = Result(run_id=RunId("r"), worker_id=None, status=RunStatus.COMPLETED, operations=known.whole.operations)
+
+    kept = ended_record(known, [whole], Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason=""))
+
+    assert kept.whole.failed_connects == 12
+    assert judge_run(kept).verdict is RunVerdict.MISSED
+
+
+def test_an_availability_just_below_its_limit_does_not_look_like_it() -> None:
+    plan = RunPlan(objectives={ALL_KINDS: Objective(min_availability_pct=75.01)})
+
+    table = facts.objectives(gone(quiet(plan=plan)))
+
+    assert table is not None
+    assert [row[2:4] for row in table.rows] == [("75.01 %", "75 %")]
+    assert "availability_pct ≥ 75.01" in junit(gone(quiet(plan=plan)))

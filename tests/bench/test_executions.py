@@ -112,3 +112,16 @@ async def test_files_of_other_hosts_are_named(store: Store, tmp_path: Path) -> N
     loaded = await load_executions(store, RUN)
 
     assert (loaded.files, loaded.rows, loaded.elsewhere) == (0, 0, ("/there/00000.parquet",))
+
+
+async def test_operations_of_a_run_whose_workload_would_be_refused_today_can_be_read(tmp_path: Path) -> None:
+    old = {"kind": "READ", "weight": 100, "sql": "SELECT $1", "values": [{"key": {"lo": 1, "hi": 9}}]}
+    run = Run(run_id=RUN, name="r", config={"workload": {"operations": [old]}})
+    async with MemoryStore(ManualClock()) as store:
+        await store.runs.create(run, pool(RUN, PoolKind.BENCH))
+        for file in written(tmp_path, 20):
+            await store.results.add_file(file)
+
+        found = await read_executions(store, RUN, Wanted())
+
+    assert len(found) == 20

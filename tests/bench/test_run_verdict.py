@@ -40,6 +40,12 @@ CASES: list[Any] = [
     ("within 5 %", ended(target=1052), RunVerdict.PASSED, 0),
     ("the throughput was missed", ended(target=2000), RunVerdict.MISSED, 4),
     ("reached by failures alone", ended(target=1000, measured=replace(FOUND, errors=600)), RunVerdict.MISSED, 4),
+    (
+        "connections that failed take nothing from it",
+        ended(target=1000, measured=replace(FOUND, failed_connects=9_000)),
+        RunVerdict.PASSED,
+        0,
+    ),
     ("bounds reached", ended(target=1000, reason="BOUNDS_LIMIT_REACHED"), RunVerdict.MISSED, 4),
     ("throughput reached, objective missed", ended({ALL_KINDS: OVER}, target=1000), RunVerdict.MISSED, 4),
     ("nothing was measured", ended({ALL_KINDS: KEPT}, measured=Measured()), RunVerdict.NOT_MEASURED, 3),

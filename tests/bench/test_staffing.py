@@ -100,3 +100,31 @@ def test_never_more_run_at_once_than_the_plan_allows(rows: list[Worker], shown: 
     staffing = staffing_of(seen, NOBODY, Steer(connections=4, workers=2, reason=""), ControllerState(), {})
 
     assert len(staffing.spawns) == started
+
+
+def at_work(slot: int) -> Worker:
+    return Worker(pool_id=PoolId("r"), worker_id=WorkerId(f"worker-{slot}"), slot=slot, status=WorkerStatus.ACTIVE)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "had", "staying", "fresh"),
+    [
+        pytest.param(4, [], [], [0, 1, 2, 3], id="at first one after another"),
+        pytest.param(4, [0, 1, 2, 3], [0, 2, 3], [5], id="the partition of one that was lost"),
+        pytest.param(4, [0, 1, 2, 3], [2, 3], [4, 5], id="of two"),
+        pytest.param(4, [*range(63)], [60, 62, 59], [63], id="no slot beyond the last there is"),
+        pytest.param(1, [0, 1, 2], [0, 2], [3], id="keys that are not sharded"),
+    ],
+)
+def test_a_replacement_takes_up_the_partition_that_nobody_has(
+    partitions: int, had: list[int], staying: list[int], fresh: list[int]
+) -> None:
+    plan = RunPlan(scaling=Scaling(mode=ScalingMode.BOUNDED, min_workers=1, max_workers=9), partitions=partitions)
+    living = tuple(at_work(slot) for slot in staying)
+    gone = tuple(replace(LOST, slot=slot) for slot in had if slot not in staying)
+    seen = replace(VIEW, plan=plan, workers=(*gone, *living))
+
+    wanted = Steer(connections=9, workers=len(staying) + len(fresh), reason="")
+    staffing = staffing_of(seen, replace(NOBODY, living=living, staying=living), wanted, ControllerState(), {})
+
+    assert [spawn.slot for spawn in staffing.spawns] == fresh

@@ -1,7 +1,8 @@
 """How much of its measurement a database served, and what latencies would be had clients not waited for it. Pure.
 
-A second is without service when load was on the database and no operation succeeded in it. Of a load so slow that a second
-without an operation is nothing unusual, only seconds that show a failure count.
+A second is without service when load was on the database and no operation succeeded in it. Where operations are so rare, or
+so slow, that seconds without one are nothing unusual, only those that show a failure count. Seconds in which no worker ran are
+left out, and so are the first and the last if they were measured in part.
 
 A connection of a closed loop sends nothing while it waits, so an outage leaves one long latency, or none, where a stream of
 users would have had thousands (coordinated omission). The corrected percentiles put them back: for each operation that took
@@ -24,6 +25,7 @@ from drumbeat.core.run import Phase
 
 _USUAL = 10.0  #: operations a second at which one without any is no accident
 _SOME = 0.02  #: of the usual throughput: less is the edge of an interval that lies in two seconds
+_WHOLE = 0.9  #: of a second: what is measured for longer counts as one
 _MOST_ADDED = 2000  #: operations put back for one that was waited for
 
 
@@ -83,9 +85,18 @@ def _shows_failures(measured: Sequence[Second], began: int, ended: int) -> bool:
 
 
 def _measured(timeline: Sequence[Second]) -> list[Second]:
-    """Every second from the first to the last of MEASUREMENT: seconds of silence between them have no phase."""
+    """Every second from the first to the last of MEASUREMENT in which a worker ran: those between may have no phase."""
     inside = [n for n, second in enumerate(timeline) if second.phase == Phase.MEASUREMENT]
-    return list(timeline[inside[0] : inside[-1] + 1]) if inside else []
+    if not inside:
+        return []
+    found = [second for second in timeline[inside[0] : inside[-1] + 1] if second.workers]
+    first = 1 if found and _tells_little(found[0]) else 0
+    return found[first : -1 if len(found) > first and _tells_little(found[-1]) else None]
+
+
+def _tells_little(second: Second) -> bool:
+    """Whether it was measured in part only, and nothing failed in it."""
+    return second.covered < _WHOLE and not second.errors and not second.failed_connects
 
 
 def _counted(measured: Sequence[Second]) -> Availability:
@@ -99,9 +110,15 @@ def _counted(measured: Sequence[Second]) -> Availability:
 
 
 def missing_seconds(measured: Sequence[Second]) -> list[int]:
-    """The offsets of the seconds without service."""
-    usual = _usual(measured)
-    return [second.offset for second in measured if _is_missing(second, usual)]
+    """The offsets of the seconds without service. A stretch no longer than an operation usually takes may be all right."""
+    usual, lasts = _usual(measured), _lasts(measured)
+    empty = [second.offset for second in measured if _is_empty(second, usual)]
+    return [
+        offset
+        for began, ended in _stretches(empty)
+        if ended - began > lasts or _shows_failures(measured, began - 1, ended + 1)
+        for offset in range(began, ended)
+    ]
 
 
 def _usual(measured: Sequence[Second]) -> float:
@@ -110,7 +127,13 @@ def _usual(measured: Sequence[Second]) -> float:
     return median(served) if served else 0.0
 
 
-def _is_missing(second: Second, usual: float) -> bool:
+def _lasts(measured: Sequence[Second]) -> float:
+    """How many seconds an operation usually takes."""
+    known = [second.p50_ms for second in measured if second.p50_ms is not None]
+    return median(known) / 1000 if known else 0.0
+
+
+def _is_empty(second: Second, usual: float) -> bool:
     if second.operations - second.errors > _SOME * usual:
         return False
     return usual >= _USUAL or not usual or second.errors > 0 or second.failed_connects > 0
@@ -132,7 +155,9 @@ def corrected(record: RunRecord) -> Latency | None:
     whole, measured = record.whole, _measured(record.timeline)
     if record.plan.load_mode is not LoadMode.CONCURRENCY or not whole.histogram or not measured:
         return None
-    usual, held = _usual(measured), median(second.target for second in measured)
+    missing = {*missing_seconds(measured)}
+    served = [second.operations - second.errors for second in measured if second.offset not in missing]
+    usual, held = sum(served) / len(served) if served else 0.0, median(second.target for second in measured)
     if not usual or not held:
         return None
     counts = _counts(Histogram.from_bytes(whole.histogram))

@@ -134,7 +134,8 @@ def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps:
 def ended_record(record: RunRecord, whole: Sequence[Result], ending: Ending) -> RunRecord:
     """A run's record as it will be once the rows of its whole result and its end have been kept."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
-    return replace(record, run=run, results=(*whole, *record.results), totals=totals_of(whole, record.phases))
+    totals = counted_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
+    return replace(record, run=run, results=(*whole, *record.results), totals=totals)
 
 
 async def samples_between(

@@ -74,7 +74,7 @@ def missed_target(record: RunRecord) -> str | None:
 
 def _successes_per_second(record: RunRecord) -> float:
     whole = record.whole
-    return whole.qps * (1 - whole.error_rate)
+    return whole.qps * (1 - whole.errors / whole.operations) if whole.operations else 0.0
 
 
 def _words(verdict: Verdict) -> str:

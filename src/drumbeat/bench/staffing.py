@@ -1,11 +1,13 @@
 """Who works for a run: how many workers it shall have, what each shall hold, and what nobody has told them yet. Pure."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from drumbeat.bench import losses
 from drumbeat.bench.model import Action, ControllerState, RunView, SetTargets, Spawn, Steer, Told
 from drumbeat.bench.modes.allocate import allocate
+from drumbeat.bench.values import VIRTUAL_SLOTS
 from drumbeat.core.recovery import Recovered, end_strays, may_run, never_started, next_number
 from drumbeat.core.worker import WorkerId
 
@@ -34,8 +36,9 @@ def staffing_of(
     if (most := view.plan.scaling.most_workers) is not None:
         workers = min(workers, most)
         missing = min(workers - len(recovered.staying), most - _running(view))
-    fresh = _new_slots(view, missing)
-    slots = [*(worker.slot for worker in recovered.staying), *fresh]
+    staying = [worker.slot for worker in recovered.staying]
+    fresh = _new_slots(view, staying, missing)
+    slots = [*staying, *fresh]
     connections = allocate(steer.connections, slots, view.plan.scaling, ceilings)
     return Staffing(
         state=replace(
@@ -57,10 +60,16 @@ def _running(view: RunView) -> int:
     return len(may_run(view.sight)) + len(end_strays(view.sight))
 
 
-def _new_slots(view: RunView, missing: int) -> list[int]:
-    """Slots nobody has had: keys a worker inserted are never inserted again by another."""
-    first = max((worker.slot for worker in view.workers), default=-1) + 1
-    return list(range(first, first + max(missing, 0)))
+def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]:
+    """Slots nobody has had: keys a worker inserted are never inserted again by another. Each takes up the partition of sharded
+    keys that has the fewest workers."""
+    first, partitions = max((worker.slot for worker in view.workers), default=-1) + 1, view.plan.partitions
+    fresh: list[int] = []
+    for _ in range(missing):
+        held = Counter(slot % partitions for slot in (*staying, *fresh))
+        free = [slot for slot in range(first, first + partitions + len(fresh)) if slot not in fresh]
+        fresh.append(min(free, key=lambda slot: (slot >= VIRTUAL_SLOTS, held[slot % partitions], slot)))
+    return fresh
 
 
 def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[Spawn]:

@@ -51,7 +51,8 @@ class _Bin:
 
     operations: float = 0.0
     errors: float = 0.0
-    phases: dict[str | None, float] = field(default_factory=dict)
+    phases: dict[str | None, float] = field(default_factory=dict)  #: a worker that drains is in none
+    told: float = 0.0  #: how long workers were in any
     shares: dict[WorkerId, _Share] = field(default_factory=dict)
     errors_by_kind: dict[str, int] = field(default_factory=dict)
     errors_by_class: Counter[str] = field(default_factory=Counter)
@@ -63,7 +64,9 @@ class _Bin:
     def spread(self, sample: StoredSample, seconds: float, share: float) -> None:
         self.operations += sample.operations * share
         self.errors += sample.errors * share
-        self.phases[sample.phase] = self.phases.get(sample.phase, 0.0) + seconds
+        if not sample.extra.get("draining"):
+            self.phases[sample.phase] = self.phases.get(sample.phase, 0.0) + seconds
+            self.told += seconds
         self.shares.setdefault(sample.worker_id, _Share()).add(sample, seconds)
 
     def count(self, sample: StoredSample) -> None:
@@ -101,6 +104,7 @@ class _Bin:
             cpu_percent=_mean([each.cpu / each.cpu_known for each in shares if each.cpu_known]),
             memory_percent=_mean([each.memory / each.memory_known for each in shares if each.memory_known]),
             workers=len(self.shares),
+            covered=min(self.told / max(len(self.shares), 1), 1.0),
             failed_connects=self.failed_connects,
             client_limited=self.client_limited,
             errors_by_kind=self.errors_by_kind,

@@ -10,7 +10,7 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.model import KeyValue, Statement, ValueType
 from drumbeat.bench.targets.contract import Running, TargetContract, draw, load, operation, seconds
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.targets.postgres import PostgresTarget, signals_of
+from drumbeat.bench.targets.postgres import PostgresTarget, kinds_by_text, signals_of
 from drumbeat.core.errors import InvalidSettings
 from servers.postgres import PostgresServer
 
@@ -145,3 +145,16 @@ async def test_a_password_that_was_not_given_is_not_called_wrong(who: str, said:
             await PostgresTarget(f"postgresql://{who}@127.0.0.1:{port}/shop").__aenter__()
 
     assert str(refused.value) == f"postgresql://127.0.0.1:{port}/shop will not have user 'ann': {said}"
+
+
+def test_kinds_that_share_a_statement_are_not_told_apart() -> None:
+    """pg_stat_statements has one row for both: nothing is told of them rather than nothing for one and all for the other."""
+    found = kinds_by_text(
+        {
+            "HOT": ["SELECT v FROM t WHERE k = $1 LIMIT 10"],
+            "COLD": ["select v  FROM t WHERE k = $1 LIMIT 100;", "SELECT 1"],
+            "ADD": ["INSERT INTO t VALUES ($1)"],
+        }
+    )
+
+    assert [*found.values()] == ["ADD"]

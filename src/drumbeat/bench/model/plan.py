@@ -173,4 +173,5 @@ class RunPlan:
     guardrails: Guardrails = field(default_factory=Guardrails)
     objectives: Mapping[str, Objective] = field(default_factory=dict)  #: by kind; ALL_KINDS for all together
     on_worker_lost: LostPolicy = field(default_factory=LostPolicy)
+    partitions: int = 1  #: of sharded keys: a worker asks for those of its slot modulo this
     prices: Prices = field(default_factory=Prices)

@@ -97,6 +97,7 @@ class Second:
     cpu_percent: float | None = None  #: of the workers' hosts, on average
     memory_percent: float | None = None
     workers: int = 0
+    covered: float = 1.0  #: how much of the second its workers tell of
     failed_connects: int = 0  #: attempts to open a connection
     client_limited: bool = False  #: a client was its own limit
     errors_by_kind: Mapping[str, int] = field(default_factory=dict)

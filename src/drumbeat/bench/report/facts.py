@@ -130,7 +130,7 @@ def warnings(record: RunRecord) -> list[str]:
 
 def objectives(record: RunRecord) -> Table | None:
     found = verdicts_of(record)
-    rows = [(each.subject, _measure(each), _value(each, each.limit), _value(each, each.found), _mark(each)) for each in found]
+    rows = [(each.subject, _measure(each), *_limit_and_found(each), _mark(each)) for each in found]
     head, where = ("kind", "objective", "limit", "found", "verdict"), judged_at(record)
     note = f"{where[0].upper()}{where[1:]}." if where else ""
     return Table(head=head, rows=rows, texts=2, prose=frozenset({"verdict"}), note=note) if rows else None
@@ -142,10 +142,13 @@ def _measure(verdict: Verdict) -> str:
     ]
 
 
-def _value(verdict: Verdict, value: float | None) -> str:
-    if verdict.measure in (Measure.ERRORS, Measure.AVAILABILITY):
-        return words.NOTHING if value is None else f"{words.number(value)} %"
-    return words.ms(value)
+def _limit_and_found(verdict: Verdict) -> tuple[str, str]:
+    if verdict.measure not in (Measure.ERRORS, Measure.AVAILABILITY):
+        return words.ms(verdict.limit), words.ms(verdict.found)
+    if verdict.found is None:
+        return f"{words.number(verdict.limit)} %", words.NOTHING
+    limit, found = words.told_apart(verdict.limit, verdict.found)
+    return f"{limit} %", f"{found} %"
 
 
 def _mark(verdict: Verdict) -> str:

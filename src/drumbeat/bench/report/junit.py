@@ -4,7 +4,7 @@ from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.report import facts
 from drumbeat.bench.report.escape import markup
 from drumbeat.bench.run_verdict import has_target, missed_target
-from drumbeat.bench.verdicts import Standing, Verdict, came_to_nothing, verdicts_of
+from drumbeat.bench.verdicts import Measure, Standing, Verdict, came_to_nothing, verdicts_of
 from drumbeat.core.run import RunStatus
 
 
@@ -39,7 +39,8 @@ def _target(record: RunRecord) -> str:
 
 
 def _case(record: RunRecord, verdict: Verdict) -> str:
-    name = f"{verdict.subject}: {verdict.measure} ≤ {verdict.limit:g}"
+    sign = "≥" if verdict.measure is Measure.AVAILABILITY else "≤"
+    name = f"{verdict.subject}: {verdict.measure} {sign} {verdict.limit:g}"
     head = f'<testcase classname="{markup(facts.title(record))}" name="{markup(name)}"'
     if verdict.kept:
         return f"{head}/>"

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from drumbeat.bench.model.words import NOTHING as NOTHING
 from drumbeat.bench.model.words import ms as ms
 from drumbeat.bench.model.words import number as number
+from drumbeat.bench.model.words import told_apart as told_apart
 
 
 def percent(share: float | None, digits: int = 3) -> str:

@@ -209,11 +209,13 @@ class PostgresTarget:
         return found
 
     async def _by_kind(self, statements: Statements, since: float) -> dict[str, float]:
-        kinds = {normalized(sql): kind for kind, texts in statements.items() for sql in texts}
+        kinds = kinds_by_text(statements)
         rows = await self._told(_BY_STATEMENT)
         if rows is None:
             return {}
-        return totals_by_kind(kinds, [dict(row.items()) for row in rows]) | {f"{kind}.since": since for kind in statements}
+        return totals_by_kind(kinds, [dict(row.items()) for row in rows]) | {
+            f"{kind}.since": since for kind in {*kinds.values()}
+        }
 
     async def _told(self, sql: str) -> "Sequence[asyncpg.Record] | None":
         """What the server says of itself; None while it does not answer. A connection that was lost is made again."""
@@ -265,6 +267,16 @@ def totals_by_kind(kinds: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) 
             for name in _OF_STATEMENT:
                 found[f"{kind}.{name}"] += float(row[name] or 0)
     return found
+
+
+def kinds_by_text(statements: Statements) -> dict[str, str]:
+    """Which kind each normalized text belongs to. Kinds that share a text are left out: their totals cannot be told apart."""
+    owners: dict[str, set[str]] = {}
+    for kind, texts in statements.items():
+        for sql in texts:
+            owners.setdefault(normalized(sql), set()).add(kind)
+    unclear = {kind for kinds in owners.values() if len(kinds) > 1 for kind in kinds}
+    return {text: kind for text, kinds in owners.items() for kind in kinds - unclear}
 
 
 def normalized(sql: str) -> str:

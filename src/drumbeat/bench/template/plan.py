@@ -45,11 +45,17 @@ def plan_of(document: TemplateDocument, capacity: HostCapacity, *, measured_late
         guardrails=_guardrails(document),
         objectives={kind_named(kind): Objective(**each.model_dump()) for kind, each in document.slo.items()},
         on_worker_lost=document.lost_policy,
+        partitions=_partitions(document),
         prices=Prices(**document.prices.model_dump()),
     )
     _check_total(plan)
     _check_reachable(plan, measured_latency_ms or document.expected_latency_ms)
     return plan
+
+
+def _partitions(document: TemplateDocument) -> int:
+    given = document.sharding
+    return (given.total_partitions or 1) if given is not None and given.enabled else 1
 
 
 def scaling_of(document: TemplateDocument, capacity: HostCapacity) -> Scaling:

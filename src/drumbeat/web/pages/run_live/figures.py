@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from drumbeat.bench.model import Kept, Watched
+from drumbeat.bench.model import Kept, Watched, told_apart
 from drumbeat.web.pages.parts import Column, Table, Tile, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
@@ -62,16 +62,19 @@ class Objectives:
         self._table.show(seen.objectives)
 
 
-def _value(kept: Kept, value: float | None) -> str:
-    if kept.measure in ("error_pct", "availability_pct"):
-        return "–" if value is None else f"{number(value)} %"
-    return ms(value)
+def _limit_and_found(kept: Kept) -> tuple[str, str]:
+    if kept.measure not in ("error_pct", "availability_pct"):
+        return ms(kept.limit), ms(kept.found)
+    if kept.found is None:
+        return f"{number(kept.limit)} %", "–"
+    limit, found = told_apart(kept.limit, kept.found)
+    return f"{limit} %", f"{found} %"
 
 
 _COLUMNS: list[Column] = [
     Column(name="kind", read=lambda each: each.kind or "all kinds"),
     Column(name="objective", read=lambda each: MEASURES.get(each.measure, each.measure)),
-    Column(name="limit", read=lambda each: _value(each, each.limit), number=True),
-    Column(name="found", read=lambda each: _value(each, each.found), number=True),
+    Column(name="limit", read=lambda each: _limit_and_found(each)[0], number=True),
+    Column(name="found", read=lambda each: _limit_and_found(each)[1], number=True),
     Column(name="verdict", read=lambda each: SIGNS.get(each.standing, each.standing)),
 ]
