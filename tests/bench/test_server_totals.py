@@ -9,6 +9,7 @@ Totals = dict[str, float]
 LOOKS: list[tuple[str, list[Totals], float, float]] = [
     ("they rise", [{"db.commits": 100}, {"db.commits": 150}], 50, 0),
     ("a crash begins them again", [{"db.commits": 100}, {"db.commits": 150}, {"db.commits": 20}], 70, 1),
+    ("a young server is started again", [{"db.commits": 100, "Uptime": 60}, {"db.commits": 80, "Uptime": 3}], 80, 1),
     ("so do two", [{"db.commits": 100}, {"db.commits": 10}, {"db.commits": 4}, {"db.commits": 9}], 19, 2),
     ("one that is known by its mark", [{"db.commits": 10, "db.since": 1}, {"db.commits": 9, "db.since": 2}], 9, 1),
     ("one after which they rose higher", [{"db.commits": 10, "db.since": 1}, {"db.commits": 15, "db.since": 2}], 15, 1),

@@ -8,6 +8,7 @@ are taken to have risen by all they tell since; what was counted between the las
 from collections.abc import Mapping
 
 RESETS = "server.resets"  #: how often totals were begun again
+UPTIME = "Uptime"  #: seconds since the server was started, of one that tells no marks
 SINCE = "since"  #: ``GROUP.since``: when a group of totals was begun, in seconds of any clock; not a total itself
 
 Totals = Mapping[str, float]
@@ -52,9 +53,11 @@ def is_mark(name: str) -> bool:
 
 
 def was_begun_again(name: str, before: Totals, after: Totals) -> bool:
-    """By its group's mark, or by how far it fell: a total that forgets a little (of statements long unused) goes on."""
+    """By the server's age, its group's mark, or a deep fall: a total that forgets a little (statements long unused) goes on."""
     if name not in before:
         return False
+    if UPTIME in before and UPTIME in after and after[UPTIME] < before[UPTIME]:
+        return True
     mark = f"{name.partition('.')[0]}.{SINCE}"
     if mark in before and mark in after and before[mark] != after[mark]:
         return True

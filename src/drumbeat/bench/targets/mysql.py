@@ -14,6 +14,7 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.server_totals import UPTIME
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
 from drumbeat.bench.targets.mysql_session import (
     MysqlSession,
@@ -65,7 +66,7 @@ _COUNTERS = (
     "Bytes_received", "Bytes_sent", "Com_commit", "Com_delete", "Com_insert", "Com_rollback", "Com_select", "Com_update",
     "Created_tmp_disk_tables", "Innodb_buffer_pool_read_requests", "Innodb_buffer_pool_reads", "Innodb_data_fsyncs",
     "Innodb_deadlocks", "Innodb_os_log_written", "Innodb_row_lock_time", "Innodb_row_lock_waits", "Innodb_rows_deleted",
-    "Innodb_rows_inserted", "Innodb_rows_read", "Innodb_rows_updated", "Questions", "Slow_queries",
+    "Innodb_rows_inserted", "Innodb_rows_read", "Innodb_rows_updated", "Questions", "Slow_queries", UPTIME,
 )
 # fmt: on
 
