@@ -1,5 +1,6 @@
 """What is over and old is deleted by itself: a little at a time, by one process, and never what a run measured."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +12,18 @@ from drumbeat.core.errors import InvalidSettings, StoreUnavailable
 from drumbeat.core.job import NewJob, Outcome, Verdict
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.retention import FOR_EVER, USUAL, Prunable, Pruned, Retention, read_retention, retention_of
+from drumbeat.core.retention import (
+    FOR_EVER,
+    USUAL,
+    Prunable,
+    Pruned,
+    Retention,
+    read_retention,
+    retention_of,
+    write_retention,
+)
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.runtime.retention import EVERY, LEASE, WITHIN, Housekeeping
+from drumbeat.runtime.retention import EVERY, LEASE, NOTE, WITHIN, Housekeeping
 from drumbeat.store.interface import Claiming
 from drumbeat.store.memory import MemoryStore
 
@@ -23,7 +33,7 @@ PAPERS, RUN = PoolId("papers"), PoolId("run")
 
 @pytest.fixture
 def keeping(store: MemoryStore, clock: ManualClock) -> Housekeeping:
-    return Housekeeping(store, USUAL, clock, "me")
+    return Housekeeping(store, None, clock, "me")
 
 
 async def fill(store: MemoryStore, pool_id: PoolId, kind: PoolKind, **policy: Any) -> None:
@@ -75,6 +85,43 @@ async def test_a_pools_own_policy_counts_and_one_that_cannot_be_read_keeps_all(
     assert [job.payload for job in await store.jobs.list(PAPERS)] == [0]
     assert (await left(store, PAPERS), await left(store, PoolId("strange"))) == ((1, 1, 0), (2, 2, 1))
     assert "nothing of pool strange is deleted: retention: expected an age" in caplog.text
+
+
+async def test_what_is_set_in_one_process_counts_for_others_of_the_store(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping
+) -> None:
+    await fill(store, PAPERS, PoolKind.JOBS)
+    await Housekeeping(store, FOR_EVER, clock, "operator").tidy()
+    await clock.advance(60 * DAY)
+
+    assert (dict(+await keeping.tidy()), await left(store, PAPERS)) == ({}, (2, 2, 1))
+
+    await clock.advance(EVERY)
+    await Housekeeping(store, replace(FOR_EVER, logs=90 * DAY), clock, "operator").tidy()
+    await clock.advance(60 * DAY)
+    assert dict(+await keeping.tidy()) == {Prunable.LOGS: 1}
+
+
+async def test_what_the_store_says_is_written_only_when_it_changes(store: MemoryStore, clock: ManualClock) -> None:
+    await Housekeeping(store, FOR_EVER, clock, "operator").tidy()
+    first = await store.notes.find(NOTE)
+    await clock.advance(EVERY)
+
+    await Housekeeping(store, FOR_EVER, clock, "operator").tidy()
+
+    assert await store.notes.find(NOTE) == first
+
+
+@pytest.mark.parametrize("strange", [{NOTE: "jobs=soon"}, {NOTE: 7}, {}])
+async def test_nothing_is_deleted_while_what_the_store_says_cannot_be_read(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, caplog: pytest.LogCaptureFixture, strange: dict[str, Any]
+) -> None:
+    await fill(store, PAPERS, PoolKind.JOBS)
+    await store.notes.put(NOTE, strange)
+    await clock.advance(60 * DAY)
+
+    assert not await keeping.tidy()
+    assert "nothing is deleted: retention: expected" in caplog.text
 
 
 async def test_of_many_processes_one_looks_and_nobody_again_for_some_minutes(
@@ -137,6 +184,7 @@ async def test_a_store_that_is_away_is_no_error(
 )
 def test_ages_are_read(text: str, kept: Retention) -> None:
     assert read_retention(text) == kept
+    assert read_retention(write_retention(kept), FOR_EVER) == kept
 
 
 @pytest.mark.parametrize("text", ["job=7d", "jobs", "jobs=7", "jobs=-1d", "7d", "jobs=7d;logs=1d"])
