@@ -1,4 +1,4 @@
-"""Watching for jobs that come due while nobody works on their pool: retries and delayed jobs start workers without cron.
+"""Watching for jobs that come due later: retries and delayed jobs start workers without cron.
 
 Whoever watches a pool holds a lease of its own, so one process does it for all; it lasts for as long as jobs are pending there.
 """
@@ -12,7 +12,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, Fenced
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Health, Holder, WorkerId, judge
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.store.interface import Claiming, Due, Store
 
@@ -76,7 +76,7 @@ class _Pace:
 
 
 class DueWatch:
-    """Wakes pools whose jobs have come due while nobody works on them."""
+    """Wakes pools whose jobs have come due. Workers may be there: a check weighs by itself whether they have room."""
 
     def __init__(self, store: Store, clock: Clock, owner: str, wake: Callable[[PoolId], Awaitable[object]]) -> None:
         """``wake`` has workers started for a pool, as a trigger does; ``owner`` is unique to this process."""
@@ -117,8 +117,8 @@ class DueWatch:
                 due = await when_due(self._store, pool_id)
                 if due.wait is None:
                     return
-                if pace.is_time(due, self._clock.elapsed()) and not await self._is_worked_on(pool_id):
-                    log.info("jobs of pool %s have come due and nobody works on them", pool_id)
+                if pace.is_time(due, self._clock.elapsed()):
+                    log.info("jobs of pool %s have come due; checking it", pool_id)
                     await self._wake(pool_id)
                 wait = pace.wait(due, self._clock.elapsed())
                 failures = 0
@@ -130,11 +130,6 @@ class DueWatch:
                     raise
                 log.warning("%s; pool %s is watched further", exc, pool_id)
             await self._clock.sleep(wait)
-
-    async def _is_worked_on(self, pool_id: PoolId) -> bool:
-        home, now = await self._store.pools.get(pool_id), await self._store.now()
-        live = await self._store.workers.list(pool_id, live=True)
-        return any(judge(worker, now, home.thresholds) is Health.HEALTHY for worker in live)
 
     async def keep(self, pools: Callable[[], Awaitable[Collection[PoolId]]], place: str) -> None:
         """Watch those of some pools where jobs are pending, until cancelled. Of the processes in one ``place`` one does it."""
