@@ -158,6 +158,29 @@ async def test_a_round_ends_in_time_and_the_next_beat_goes_on(
     assert lease.epoch == 2
 
 
+async def test_a_round_ends_in_time_between_pools_too(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(50):
+        await store.pools.create(pool(f"p{n}", PoolKind.JOBS))
+    asked: list[object] = []
+
+    async def slow(pool_id: PoolId, *more: object) -> Pruned:
+        asked.append(pool_id)
+        await clock.advance(WITHIN / 10)
+        return Pruned(rows=0, more=False)
+
+    monkeypatch.setattr(store.upkeep, "prune_some", slow)
+
+    await keeping.tidy()
+    assert len(asked) == 10
+    await keeping.tidy()
+    assert len(asked) == 10, "a round that found nothing old is followed by a pause"
+    await clock.advance(EVERY)
+    await keeping.tidy()
+    assert len(asked) == 20
+
+
 async def test_a_store_that_is_away_is_no_error(
     store: MemoryStore, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

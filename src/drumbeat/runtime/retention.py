@@ -49,21 +49,28 @@ class Housekeeping:
         return gone
 
     async def _round(self, gone: Counter[Prunable]) -> bool:
-        """Whether nothing is left to delete, or to give back."""
+        """Whether the next round can wait: nothing is left to delete or to give back, or nothing old was found in time."""
         deadline = self._clock.elapsed() + WITHIN
         usual = await self._usual()
         pools = [*await self._store.pools.list()]
         random.shuffle(pools)
         for pool_id, what, age in _wanted(pools, usual):
-            more = True
-            while more:
-                began = self._clock.elapsed()
-                step = await self._store.upkeep.prune_some(pool_id, what, age)
-                gone[what] += step.rows
-                more = step.more
-                if more and not await self._pause(began, deadline):
-                    return False
+            if not await self._prune(pool_id, what, age, gone, deadline):
+                return not gone.total()
         return await self._give_back(deadline)
+
+    async def _prune(
+        self, pool_id: PoolId, what: Prunable, age: timedelta, gone: Counter[Prunable], deadline: timedelta
+    ) -> bool:
+        """Delete what is old of one kind; False: the time of this round is over."""
+        while True:
+            began = self._clock.elapsed()
+            step = await self._store.upkeep.prune_some(pool_id, what, age)
+            gone[what] += step.rows
+            if not step.more:
+                return self._clock.elapsed() < deadline
+            if not await self._pause(began, deadline):
+                return False
 
     async def _usual(self) -> Retention:
         """What is set in this process, kept for others that use the store, or what such a process kept. Raises
