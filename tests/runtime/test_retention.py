@@ -1,5 +1,6 @@
 """What is over and old is deleted by itself: a little at a time, by one process, and never what a run measured."""
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -23,7 +24,7 @@ from drumbeat.core.retention import (
     write_retention,
 )
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.runtime.retention import EVERY, LEASE, NOTE, WITHIN, Housekeeping
+from drumbeat.runtime.retention import EVERY, IDLE_STEPS, LEASE, NOTE, WITHIN, Housekeeping
 from drumbeat.store.interface import Claiming
 from drumbeat.store.memory import MemoryStore
 
@@ -179,6 +180,27 @@ async def test_a_round_ends_in_time_between_pools_too(
     await clock.advance(EVERY)
     await keeping.tidy()
     assert len(asked) == 20
+
+
+async def test_jobs_that_are_not_old_yet_keep_a_round_from_nothing_else(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.pools.create(pool(PAPERS, PoolKind.JOBS))
+    asked: Counter[Prunable] = Counter()
+
+    async def endless(pool_id: PoolId, what: Prunable, age: timedelta) -> Pruned:
+        asked[what] += 1
+        return Pruned(rows=0, more=what is Prunable.DONE)
+
+    async def nothing(duration: timedelta) -> None: ...
+
+    monkeypatch.setattr(store.upkeep, "prune_some", endless)
+    monkeypatch.setattr(clock, "sleep", nothing)
+
+    await keeping.tidy()
+    await keeping.tidy()
+
+    assert (asked[Prunable.DONE], asked[Prunable.LOGS]) == (IDLE_STEPS, 1)
 
 
 async def test_a_store_that_is_away_is_no_error(

@@ -18,6 +18,7 @@ EVERY = timedelta(minutes=5)  #: so long nobody looks again after a round that l
 WITHIN = timedelta(seconds=1)  #: how long a round takes at the most; what is left is for the next beat
 NOTE = "retention"  #: where the store keeps what is usual in it, for processes in which nothing is set
 LEASE = "retention/round"  #: whoever takes it makes the round, and nobody else does until it runs out
+IDLE_STEPS = 25  #: after so many in a row that found nothing old, the rest of its kind is left to a later round
 _PAUSE = 3  #: times what a step took
 _SHORTEST_PAUSE, _LONGEST_PAUSE = timedelta(milliseconds=5), timedelta(milliseconds=200)
 
@@ -63,11 +64,13 @@ class Housekeeping:
         self, pool_id: PoolId, what: Prunable, age: timedelta, gone: Counter[Prunable], deadline: timedelta
     ) -> bool:
         """Delete what is old of one kind; False: the time of this round is over."""
+        idle = 0
         while True:
             began = self._clock.elapsed()
             step = await self._store.upkeep.prune_some(pool_id, what, age)
             gone[what] += step.rows
-            if not step.more:
+            idle = 0 if step.rows else idle + 1
+            if not step.more or idle == IDLE_STEPS:
                 return self._clock.elapsed() < deadline
             if not await self._pause(began, deadline):
                 return False

@@ -291,6 +291,14 @@ SELECT j.* FROM jobs j
                                   UNION ALL SELECT seq FROM ended) ORDER BY seq LIMIT :limit)
  ORDER BY j.seq;
 
+-- name: list_prunable
+-- As the portable one; but (status, seq) > (…) would be no seek here: every page would pass all rows before it.
+SELECT j.seq, CASE WHEN j.finished_at < @now - :age THEN 1 ELSE 0 END AS is_old,
+       CASE WHEN j.created_at >= @now - :age THEN 1 ELSE 0 END AS is_young
+  FROM jobs j INDEXED BY jobs_ended
+ WHERE j.pool_id = :pool_id AND j.status = :status AND j.status IN ('done', 'poisoned', 'cancelled') AND j.seq > :after
+ ORDER BY j.seq LIMIT :limit;
+
 -- name: list_unreaped_workers
 SELECT * FROM workers
  WHERE pool_id = :pool_id AND worker_id IN (
