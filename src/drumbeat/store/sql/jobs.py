@@ -79,7 +79,7 @@ class SqlJobs:
             delayed=row["delayed"],
             claimed=row["claimed"],
             oldest_ready=moment(min(waiting, default=None)),
-            **{status: int(row[status] or 0) for status in ENDED},
+            **{status: max(int(row[status] or 0), 0) for status in ENDED},
         )
 
     async def ahead(self, job: Job, most: int = 10_000) -> int:

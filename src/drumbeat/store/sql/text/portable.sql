@@ -709,6 +709,12 @@ UPDATE drumbeat.jobs
                AND o.unique_key IS NOT NULL AND o.status IN ('pending', 'claimed') LIMIT 1) IS NULL)
 RETURNING seq;
 
+-- name: recount_ended
+DELETE FROM drumbeat.job_counts;
+INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
+SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
+ WHERE j.status IN ('done', 'poisoned', 'cancelled') GROUP BY j.pool_id, j.status;
+
 -- name: list_prunable
 -- Ended jobs in the order of their pushing: whether each ended long enough ago, and whether it was pushed after that, as were all
 -- that follow it.

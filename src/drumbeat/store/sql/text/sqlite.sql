@@ -238,6 +238,10 @@ ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = jobs + excluded.jobs;
 -- There is but one row.
 SELECT 1;
 
+-- name: lock_counts
+-- The writer's transaction has taken the file's lock already.
+SELECT 1;
+
 -- name: list_jobs
 -- Each state is read by its own index, so that a few jobs are found among any number of finished ones; a state that was not asked
 -- for is not read at all. Ready jobs lie by priority: from one priority straight to the next, of each the first by number.
