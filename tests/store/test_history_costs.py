@@ -205,7 +205,7 @@ async def test_sqlite_passes_jobs_that_are_not_old_yet_once(tmp_path: Path, monk
         with sqlite3.connect(path) as connection:
             connection.execute("UPDATE jobs SET finished_at = CAST(unixepoch() AS INTEGER) * 1000000 WHERE status = 'done'")
         connection.close()
-        pages = []
+        pages: list[int] = []
         while len(pages) <= FINISHED / 500:
             steps[0] = 0
             step = await store.upkeep.prune_some(POOL, Prunable.DONE, timedelta(days=1))

@@ -163,7 +163,7 @@ class TriggerDesk:
             group.create_task(self.keep_due())
 
     async def keep_due(self) -> None:
-        """Start workers for jobs that come due while nobody works on their pool, in pools that have a trigger; until cancelled.
+        """Start workers for jobs that come due later, in pools that have a trigger; until cancelled.
 
         Retries and delayed jobs need no cron as long as one such process runs anywhere.
         """

@@ -43,15 +43,12 @@ class SqlPruning:
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         if what in JOBS:
             return await self._jobs(pool_id, what, older_than)
-        values = {"pool_id": pool_id, "age": to_us(older_than), "limit": _ROWS[what]}
+        values: dict[str, object] = {"pool_id": pool_id, "age": to_us(older_than), "limit": _ROWS[what]}
         if what is Prunable.WORKERS:
-            values["billed_since"] = await self._billed_since()
+            now = instant((await self._database.read("now"))[0]["now"])
+            values["billed_since"] = at_us(billed_since(now))
         rows = await self._database.write(f"prune_{what}", values)
         return Pruned(rows=len(rows), more=bool(rows))
-
-    async def _billed_since(self) -> int:
-        now = instant((await self._database.read("now"))[0]["now"])
-        return at_us(billed_since(now))
 
     async def _jobs(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         course = (pool_id, what, older_than)
