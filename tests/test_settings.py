@@ -55,6 +55,14 @@ def test_a_file_may_set_everything(here: Path) -> None:
     assert load_settings({RETENTION_VARIABLE: "off"}, file).retention == FOR_EVER
 
 
+def test_children_are_told_the_retention_that_was_set(here: Path) -> None:
+    usual, told = load_settings({STORE_VARIABLE: "x"}), load_settings({STORE_VARIABLE: "x", RETENTION_VARIABLE: "off"})
+
+    assert (usual.retention, usual.for_children()) == (None, {STORE_VARIABLE: "x"})
+    assert told.for_children() == {STORE_VARIABLE: "x", RETENTION_VARIABLE: "off"}
+    assert told.public_variables() == {RETENTION_VARIABLE: "off"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -20,7 +20,7 @@ from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.core.worker import ExitCode
 from drumbeat.extras import bench_part, part
 from drumbeat.runtime.log_output import logging_to_stderr as logging_to_stderr
-from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE, Settings, public_url, store_name
+from drumbeat.settings import STATE_DIR_VARIABLE, Settings, public_url, store_name
 from drumbeat.spawn.interface import Spawner
 from drumbeat.spawn.private import private_folder
 from drumbeat.store import Store, open_store
@@ -109,7 +109,7 @@ class ControlPlane:
 
         state_dir = self.settings.state_dir
         _check_folder(state_dir)
-        environment = {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(state_dir)}
+        environment = {**self.settings.for_children(), STATE_DIR_VARIABLE: str(state_dir)}
         folder, forks = folder_of(state_dir, store_name(self.settings.store)), self.forks or SocketDoor(state_dir.resolve())
         return LocalSpawner(folder, environment, survive=survive, clock=self.clock, forks=forks)
 
@@ -125,7 +125,7 @@ class ControlPlane:
             raise InvalidSettings(unreachable(self.store.traits.name, provider))
         runpod = part("spawn.runpod", "runpod", "the RunPod spawner")
         settings = runpod.RunPodSettings.from_environment(os.environ)
-        environment, folder = {STORE_VARIABLE: self.settings.store}, self.settings.state_dir
+        environment, folder = self.settings.for_children(), self.settings.state_dir
         made: Spawner = runpod.RunPodSpawner(settings, environment, self.clock, state_dir=folder)
         return made
 
@@ -330,7 +330,7 @@ class ControlPlane:
 
         await self.checker().reap(pool_id)
         state_dir = str(self.settings.state_dir.absolute())
-        beat = await start_machines(firing, {STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: state_dir})
+        beat = await start_machines(firing, {**self.settings.for_children(), STATE_DIR_VARIABLE: state_dir})
         await self.watch_for_later(firing, pool_id)
         return beat
 
@@ -370,7 +370,8 @@ class ControlPlane:
             clock=self.clock,
             owner=process_name(),
             variables=os.environ,
-            for_children={STORE_VARIABLE: self.settings.store, STATE_DIR_VARIABLE: str(self.settings.state_dir)},
+            for_children={**self.settings.for_children(), STATE_DIR_VARIABLE: str(self.settings.state_dir)},
+            public_variables=self.settings.public_variables(),
             public_store=public_url(self.settings.store),
             state_dir=self.settings.state_dir,
             keep_due=self._keep_due,

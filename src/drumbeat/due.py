@@ -13,7 +13,7 @@ from pathlib import Path
 from drumbeat.control_plane import ControlPlane, process_name, triggers_file
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.due import DueWatch
-from drumbeat.settings import STATE_DIR_VARIABLE, STORE_VARIABLE
+from drumbeat.settings import STATE_DIR_VARIABLE
 from drumbeat.triggers.detached import ON_ITS_WAY, start_detached
 from drumbeat.triggers.model import Firing
 
@@ -36,7 +36,7 @@ async def start_watching(plane: ControlPlane, pool_id: PoolId, firing: Firing | 
     if await plane.store.leases.acquire(f"due/coming/{pool_id}", process_name(), ON_ITS_WAY) is None:
         return
     folder = plane.settings.state_dir
-    variables = {STORE_VARIABLE: plane.settings.store, STATE_DIR_VARIABLE: str(folder)}
+    variables = {**plane.settings.for_children(), STATE_DIR_VARIABLE: str(folder)}
     command = (sys.executable, "-m", _MODULE, pool_id, *(() if firing is None else (json.dumps(firing.to_json()),)))
     await asyncio.to_thread(start_detached, command, variables, folder / "triggers" / "due.log")
 

@@ -8,7 +8,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.plain import shown
-from drumbeat.core.retention import USUAL, Retention, read_retention
+from drumbeat.core.retention import Retention, read_retention, write_retention
 
 STORE_VARIABLE = "DRUMBEAT_STORE"
 STATE_DIR_VARIABLE = "DRUMBEAT_STATE_DIR"
@@ -30,10 +30,18 @@ class Settings:
 
     store: str = DEFAULT_STORE  #: the store's URL; may hold a password, so it is never logged
     state_dir: Path = Path(".drumbeat")  #: logs of local workers and the like
-    retention: Retention = USUAL  #: how long pools keep what is over, unless their own policy says another
+    retention: Retention | None = None  #: how long pools keep what is over, unless their policy says another; None: not set
 
     def __repr__(self) -> str:
         return f"Settings(store=…, state_dir={str(self.state_dir)!r})"
+
+    def for_children(self) -> dict[str, str]:
+        """Variables for processes on any machine that use the same store; the first may hold a password."""
+        return {STORE_VARIABLE: self.store, **self.public_variables()}
+
+    def public_variables(self) -> dict[str, str]:
+        """Those of them that anybody may read."""
+        return {} if self.retention is None else {RETENTION_VARIABLE: write_retention(self.retention)}
 
 
 def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **given: str | None) -> Settings:
@@ -45,7 +53,7 @@ def load_settings(environment: Mapping[str, str], file: Path = DEFAULT_FILE, **g
     return Settings(
         store=absolute(chosen.get("store", DEFAULT_STORE)),
         state_dir=state_dir.absolute(),
-        retention=read_retention(chosen.get("retention", "")),
+        retention=read_retention(chosen["retention"]) if "retention" in chosen else None,
     )
 
 

@@ -1,5 +1,7 @@
 """What is over and old is deleted by itself: a little at a time, by one process, and never what a run measured."""
 
+from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +13,18 @@ from drumbeat.core.errors import InvalidSettings, StoreUnavailable
 from drumbeat.core.job import NewJob, Outcome, Verdict
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PoolId, PoolKind, pool
-from drumbeat.core.retention import FOR_EVER, USUAL, Prunable, Pruned, Retention, read_retention, retention_of
+from drumbeat.core.retention import (
+    FOR_EVER,
+    USUAL,
+    Prunable,
+    Pruned,
+    Retention,
+    read_retention,
+    retention_of,
+    write_retention,
+)
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.runtime.retention import EVERY, LEASE, WITHIN, Housekeeping
+from drumbeat.runtime.retention import EVERY, IDLE_STEPS, LEASE, NOTE, WITHIN, Housekeeping
 from drumbeat.store.interface import Claiming
 from drumbeat.store.memory import MemoryStore
 
@@ -23,7 +34,7 @@ PAPERS, RUN = PoolId("papers"), PoolId("run")
 
 @pytest.fixture
 def keeping(store: MemoryStore, clock: ManualClock) -> Housekeeping:
-    return Housekeeping(store, USUAL, clock, "me")
+    return Housekeeping(store, None, clock, "me")
 
 
 async def fill(store: MemoryStore, pool_id: PoolId, kind: PoolKind, **policy: Any) -> None:
@@ -77,6 +88,43 @@ async def test_a_pools_own_policy_counts_and_one_that_cannot_be_read_keeps_all(
     assert "nothing of pool strange is deleted: retention: expected an age" in caplog.text
 
 
+async def test_what_is_set_in_one_process_counts_for_others_of_the_store(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping
+) -> None:
+    await fill(store, PAPERS, PoolKind.JOBS)
+    await Housekeeping(store, FOR_EVER, clock, "operator").tidy()
+    await clock.advance(60 * DAY)
+
+    assert (dict(+await keeping.tidy()), await left(store, PAPERS)) == ({}, (2, 2, 1))
+
+    await clock.advance(EVERY)
+    await Housekeeping(store, replace(FOR_EVER, logs=90 * DAY), clock, "operator").tidy()
+    await clock.advance(60 * DAY)
+    assert dict(+await keeping.tidy()) == {Prunable.LOGS: 1}
+
+
+async def test_what_the_store_says_is_written_only_when_it_changes(store: MemoryStore, clock: ManualClock) -> None:
+    await Housekeeping(store, FOR_EVER, clock, "operator").tidy()
+    first = await store.notes.find(NOTE)
+    await clock.advance(EVERY)
+
+    await Housekeeping(store, FOR_EVER, clock, "operator").tidy()
+
+    assert await store.notes.find(NOTE) == first
+
+
+@pytest.mark.parametrize("strange", [{NOTE: "jobs=soon"}, {NOTE: 7}, {}])
+async def test_nothing_is_deleted_while_what_the_store_says_cannot_be_read(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, caplog: pytest.LogCaptureFixture, strange: dict[str, Any]
+) -> None:
+    await fill(store, PAPERS, PoolKind.JOBS)
+    await store.notes.put(NOTE, strange)
+    await clock.advance(60 * DAY)
+
+    assert not await keeping.tidy()
+    assert "nothing is deleted: retention: expected" in caplog.text
+
+
 async def test_of_many_processes_one_looks_and_nobody_again_for_some_minutes(
     store: MemoryStore, clock: ManualClock, keeping: Housekeeping
 ) -> None:
@@ -111,6 +159,50 @@ async def test_a_round_ends_in_time_and_the_next_beat_goes_on(
     assert lease.epoch == 2
 
 
+async def test_a_round_ends_in_time_between_pools_too(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(50):
+        await store.pools.create(pool(f"p{n}", PoolKind.JOBS))
+    asked: list[object] = []
+
+    async def slow(pool_id: PoolId, *more: object) -> Pruned:
+        asked.append(pool_id)
+        await clock.advance(WITHIN / 10)
+        return Pruned(rows=0, more=False)
+
+    monkeypatch.setattr(store.upkeep, "prune_some", slow)
+
+    await keeping.tidy()
+    assert len(asked) == 10
+    await keeping.tidy()
+    assert len(asked) == 10, "a round that found nothing old is followed by a pause"
+    await clock.advance(EVERY)
+    await keeping.tidy()
+    assert len(asked) == 20
+
+
+async def test_jobs_that_are_not_old_yet_keep_a_round_from_nothing_else(
+    store: MemoryStore, clock: ManualClock, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store.pools.create(pool(PAPERS, PoolKind.JOBS))
+    asked: Counter[Prunable] = Counter()
+
+    async def endless(pool_id: PoolId, what: Prunable, age: timedelta) -> Pruned:
+        asked[what] += 1
+        return Pruned(rows=0, more=what is Prunable.DONE)
+
+    async def nothing(duration: timedelta) -> None: ...
+
+    monkeypatch.setattr(store.upkeep, "prune_some", endless)
+    monkeypatch.setattr(clock, "sleep", nothing)
+
+    await keeping.tidy()
+    await keeping.tidy()
+
+    assert (asked[Prunable.DONE], asked[Prunable.LOGS]) == (IDLE_STEPS, 1)
+
+
 async def test_a_store_that_is_away_is_no_error(
     store: MemoryStore, keeping: Housekeeping, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -137,6 +229,7 @@ async def test_a_store_that_is_away_is_no_error(
 )
 def test_ages_are_read(text: str, kept: Retention) -> None:
     assert read_retention(text) == kept
+    assert read_retention(write_retention(kept), FOR_EVER) == kept
 
 
 @pytest.mark.parametrize("text", ["job=7d", "jobs", "jobs=7", "jobs=-1d", "7d", "jobs=7d;logs=1d"])

@@ -17,6 +17,7 @@ import pytest
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import JobStatus, NewJob, Outcome, Verdict
 from drumbeat.core.pool import PoolId, PoolKind, pool
+from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.desk import PoolDesk
 from drumbeat.pool.observe import observe
@@ -194,6 +195,24 @@ async def test_sqlite_makes_no_more_steps_with_a_long_history(tmp_path: Path, mo
 
     for found in (full, analysed):
         assert {name: many for name, many in found.items() if many > 3 * empty[name] + 20} == {}, (empty, found)
+
+
+async def test_sqlite_passes_jobs_that_are_not_old_yet_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "drumbeat.db"
+    async with counting_steps(monkeypatch) as steps, open_store(f"sqlite:///{path}?synchronous=normal", create=True) as store:
+        await begin(store)
+        fill_file(path)
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE jobs SET finished_at = CAST(unixepoch() AS INTEGER) * 1000000 WHERE status = 'done'")
+        connection.close()
+        pages: list[int] = []
+        while len(pages) <= FINISHED / 500:
+            steps[0] = 0
+            step = await store.upkeep.prune_some(POOL, Prunable.DONE, timedelta(days=1))
+            pages.append(steps[0])
+            assert (step.rows, step.more) == (0, len(pages) <= FINISHED / 500)
+
+    assert max(pages) < 2 * pages[0]
 
 
 # PostgreSQL

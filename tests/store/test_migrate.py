@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.core.errors import StoreError, StoreNotReady
-from drumbeat.core.job import JobStatus
+from drumbeat.core.job import JobId, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import open_store
@@ -118,9 +118,10 @@ async def test_what_is_missing_is_applied_in_order(url: str, offer: Callable[...
         await store.pools.create(pool("p", PoolKind.FLEET))
     offer(SECOND, "INSERT INTO drumbeat.second VALUES (2);")
 
-    with pytest.raises(StoreNotReady, match=f"found tables of version {LATEST}; run: drumbeat store migrate"):
-        async with open_store(url):
-            pass
+    for create in (False, True):
+        with pytest.raises(StoreNotReady, match=f"found tables of version {LATEST}; run: drumbeat store migrate"):
+            async with open_store(url, create=create):
+                pass
     async with open_store(url, check_version=False) as store:
         assert "run: drumbeat store migrate" in (await store.upkeep.check()).problems[0]
         assert await store.upkeep.migrate() == [LATEST + 1, LATEST + 2]
@@ -210,8 +211,8 @@ async def test_views_are_made_anew_by_every_migration(url: str, offer: Callable[
     await sql.close()
     offer(SECOND)
 
-    async with open_store(url, create=True):
-        pass
+    async with open_store(url, check_version=False) as store:
+        await store.upkeep.migrate()
 
     assert "work_pool" in await tables(url)
 
@@ -260,6 +261,23 @@ async def test_jobs_and_workers_of_before_they_were_counted_are_counted(url: str
     assert (counts.done, counts.poisoned, counts.cancelled, counts.ready) == (3, 2, 1, 1)
     assert (len(again), later.done, later.poisoned, later.cancelled, later.ready) == (2, 3, 0, 1, 3)
     assert (home.last_worker, [row.worker_id for row in newest]) == (10, ["worker-x", "by-hand-77"])
+
+
+async def test_counts_that_are_wrong_are_never_below_zero_and_are_put_right(url: str) -> None:
+    async with open_store(url, create=True) as store:
+        home = await store.pools.create(pool("p", PoolKind.JOBS))
+        await store.queue.push(home.pool_id, [NewJob(payload=n, job_id=JobId(str(n))) for n in range(3)])
+        await store.jobs.cancel([JobId("0"), JobId("1")])
+        sql = await looking(url)
+        await sql.run("UPDATE job_counts SET jobs = -7")
+        await sql.run("INSERT INTO job_counts (pool_id, status, part, jobs) VALUES ('p', 'done', 77, 5)")
+        await sql.close()
+        wrong = await store.jobs.counts(home.pool_id)
+        await store.upkeep.migrate()
+        right = await store.jobs.counts(home.pool_id)
+
+    assert (wrong.done, wrong.cancelled) == (5, 0)
+    assert (right.done, right.cancelled, right.ready) == (0, 2, 1)
 
 
 async def test_jobs_of_before_holders_had_pools_keep_their_holder(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

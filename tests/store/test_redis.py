@@ -577,6 +577,9 @@ async def test_a_store_of_the_first_layout_finds_its_ended_workers_and_unfinishe
         await database.command(b"HDEL", database.key(home + "pool"), b"last_numbered")
         await database.command(b"SET", database.key("version"), 1)
 
+    with pytest.raises(StoreNotReady, match="found keys of version 1; run: drumbeat store migrate"):
+        async with open_store(url, create=True):
+            pass
     async with open_store(url, check_version=False) as store:
         assert isinstance(store, RedisStore)
         assert [*await store.upkeep.migrate()] == [2]

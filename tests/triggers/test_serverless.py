@@ -115,7 +115,7 @@ async def test_a_body_that_is_not_base64_is_refused() -> None:
 
 
 def test_the_cron_job_runs_the_beat_with_the_store_from_a_secret() -> None:
-    made = cron_job(CLOUD, "registry/drumbeat:1", "stores", ["pool", "check", "papers"])
+    made = cron_job(CLOUD, "registry/drumbeat:1", "stores", ["pool", "check", "papers"], {"DRUMBEAT_RETENTION": "off"})
 
     spec = made["spec"]
     (container,) = spec["jobTemplate"]["spec"]["template"]["spec"]["containers"]
@@ -123,6 +123,7 @@ def test_the_cron_job_runs_the_beat_with_the_store_from_a_secret() -> None:
     assert (spec["schedule"], spec["timeZone"], spec["concurrencyPolicy"]) == ("*/5 * * * *", "Etc/UTC", "Allow")
     assert (container["image"], container["command"]) == ("registry/drumbeat:1", ["drumbeat", "pool", "check", "papers"])
     assert container["env"][0]["valueFrom"]["secretKeyRef"] == {"name": "stores", "key": "DRUMBEAT_STORE"}
+    assert container["env"][1:] == [{"name": "DRUMBEAT_RETENTION", "value": "off"}]
 
 
 def test_a_cron_job_needs_a_schedule() -> None:

@@ -39,7 +39,9 @@ def push(
     pool: PoolArgument,
     payload: Annotated[str, typer.Argument(metavar="JSON", help="The payload; - reads JSON lines from standard input.")],
     job_type: Annotated[str | None, typer.Option("--type", help="Which handler it is for.")] = None,
-    job_id: Annotated[str | None, typer.Option("--id", help="Its id: pushed twice, it is there once.")] = None,
+    job_id: Annotated[
+        str | None, typer.Option("--id", help="Its id: pushed twice, it is there once, until retention deletes it.")
+    ] = None,
     priority: Annotated[int | None, typer.Option("--priority", help="Higher first. Else 0.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Not before so long from now, such as 10m.")] = None,
     run_at: Annotated[str | None, typer.Option("--at", help="Not before this moment, such as 2026-12-24T18:00:00Z.")] = None,

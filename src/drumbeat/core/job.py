@@ -76,7 +76,7 @@ class NewJob:
 
     payload: Any  #: plain JSON
     type: str = ""  #: which handler it is for
-    job_id: JobId | None = None  #: chosen by the pusher: pushing it twice is pushing it once
+    job_id: JobId | None = None  #: chosen by the pusher: pushing it twice is pushing it once, until retention deletes it
     priority: int = 0  #: higher first; equal ones in the order of their pushing
     delay: timedelta = timedelta()  #: not before so long from now, by the store's clock
     run_at: datetime | None = None  #: not before this moment

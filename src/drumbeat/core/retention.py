@@ -83,6 +83,13 @@ def read_retention(text: str, base: Retention | None = None) -> Retention:
     return replace(base or USUAL, **given)
 
 
+def write_retention(kept: Retention) -> str:
+    """The text that ``read_retention`` reads as the same."""
+    if kept == FOR_EVER:
+        return "off"
+    return ",".join(f"{each.name}={_written_age(getattr(kept, each.name))}" for each in fields(Retention))
+
+
 def retention_of(pool: Pool, usual: Retention) -> Retention:
     """What a pool keeps: by its own policy, or else as usual. Raises InvalidSettings."""
     own = pool.policy.get(IN_POLICY)
@@ -91,6 +98,14 @@ def retention_of(pool: Pool, usual: Retention) -> Retention:
     if not isinstance(own, str):
         raise InvalidSettings(f"pool {pool.pool_id}, retention: expected text such as jobs=7d,logs=1d, got {own!r}")
     return read_retention(own, usual)
+
+
+def _written_age(age: timedelta | None) -> str:
+    """In the largest unit that fits."""
+    if age is None:
+        return "never"
+    found = next((unit for unit in reversed(_UNITS) if not age % timedelta(**{_UNITS[unit]: 1})), "m")
+    return f"{age // timedelta(**{_UNITS[found]: 1})}{found}"
 
 
 def _age(part: str, text: str) -> timedelta:

@@ -9,7 +9,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_pool, pool_loop
-from drumbeat.pool.due import due_in, is_watched
+from drumbeat.pool.due import is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.spawn.interface import InstanceState, Spawner
@@ -97,13 +97,13 @@ class Checker:
         await self.watch_for_later(pool_id)
 
     async def watch_for_later(self, pool_id: PoolId) -> None:
-        """Where nothing is ready but jobs come due later, have a process watch for them, unless one does. Never raises for a
-        store, nor for a process that cannot be started."""
+        """Where jobs come due later, have a process watch for them, unless one does: those that are ready may be jobs that
+        nobody may claim now. Never raises for a store, nor for a process that cannot be started."""
         if self._watch is None:
             return
         try:
-            due = await due_in(self._store, pool_id)
-            if due is not None and due > timedelta() and not await is_watched(self._store, pool_id):
+            due = await when_due(self._store, pool_id)
+            if due.next_in is not None and not await is_watched(self._store, pool_id):
                 await self._watch(pool_id)
         except DrumbeatError as exc:
             log.warning("jobs of %s come due later, and nobody watches for them: %s", pool_id, exc)

@@ -1,4 +1,4 @@
-"""Watching for jobs that come due while nobody works on their pool: retries and delayed jobs start workers without cron.
+"""Watching for jobs that come due later: retries and delayed jobs start workers without cron.
 
 Whoever watches a pool holds a lease of its own, so one process does it for all; it lasts for as long as jobs are pending there.
 """
@@ -12,32 +12,35 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, Fenced
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId
-from drumbeat.core.worker import Health, Holder, WorkerId, judge
+from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.model import PoolPolicy
-from drumbeat.store.interface import Claiming, Store
+from drumbeat.store.interface import Claiming, Due, Store
 
 log = logging.getLogger(__name__)
 
 LOOK_EVERY = timedelta(seconds=15)  #: a sleep is never longer: a job may be pushed that comes due before the others
 HELD = timedelta(seconds=60)  #: how long the lease lasts unless renewed
 _AGAIN = (timedelta(seconds=2), timedelta(minutes=10))  #: between wakes that start nobody: the first, the longest
+_SHORTEST_WAIT = timedelta(milliseconds=100)
 _NOBODY = Holder(pool_id=PoolId(""), worker_id=WorkerId(""))
+_NEVER = Due(is_ready=False, next_in=None)
 _MOST_FAILURES = 20  #: looks in a row that the store does not answer, until a watch is given up
 
 
-async def due_in(store: Store, pool_id: PoolId) -> timedelta | None:
-    """How long until workers of a pool have something to claim; zero: now. None: nothing is pending for them, or the pool is
-    gone, or a fleet's: that one looks by itself."""
+async def when_due(store: Store, pool_id: PoolId) -> Due:
+    """When workers of a pool have something to claim. Never, where nothing is pending for them, or the pool is gone, or a
+    fleet's: that one looks by itself."""
     home = await store.pools.find(pool_id)
     if home is None or home.is_scaled:
-        return None
+        return _NEVER
     policy = PoolPolicy.from_json(home.policy)
-    due = await store.jobs.due_in(
+    due = await store.jobs.due(
         Claiming(pool_id=pool_id, holder=_NOBODY, lease=timedelta(), capabilities=policy.capabilities, types=policy.types)
     )
-    if due is None or home.paused_until is None:
+    paused = timedelta() if home.paused_until is None else home.paused_until - await store.now()
+    if due.wait is None or paused <= timedelta():
         return due
-    return max(due, home.paused_until - await store.now())
+    return Due(is_ready=False, next_in=max(due.wait, paused))
 
 
 async def is_watched(store: Store, pool_id: PoolId) -> bool:
@@ -46,8 +49,34 @@ async def is_watched(store: Store, pool_id: PoolId) -> bool:
     return lease is not None and lease.expires_at > await store.now()
 
 
+class _Pace:
+    """When a pool is woken: as soon as a job comes due, then after longer and longer pauses for as long as one is."""
+
+    def __init__(self, now: timedelta) -> None:
+        self._pause = _AGAIN[0]
+        self._last = now - _AGAIN[0]  #: wake
+        self._again = now  #: the next wake
+        self._next: timedelta | None = None  #: when the next job comes due
+
+    def is_time(self, due: Due, now: timedelta) -> bool:
+        came_due = self._next is not None and now >= self._next
+        self._next = None if due.next_in is None else now + due.next_in
+        if came_due or not due.is_ready:
+            self._pause, self._again = _AGAIN[0], min(self._again, self._last + _AGAIN[0])
+        if not due.is_ready or now < self._again:
+            return False
+        self._last, self._again = now, now + self._pause
+        self._pause = min(self._pause * 2, _AGAIN[1])
+        return True
+
+    def wait(self, due: Due, now: timedelta) -> timedelta:
+        """How long until the next look."""
+        ends = [each - now for each in (self._again if due.is_ready else None, self._next) if each is not None]
+        return min(max(min(ends, default=LOOK_EVERY), _SHORTEST_WAIT), LOOK_EVERY)
+
+
 class DueWatch:
-    """Wakes pools whose jobs have come due while nobody works on them."""
+    """Wakes pools whose jobs have come due. Workers may be there: a check weighs by itself whether they have room."""
 
     def __init__(self, store: Store, clock: Clock, owner: str, wake: Callable[[PoolId], Awaitable[object]]) -> None:
         """``wake`` has workers started for a pool, as a trigger does; ``owner`` is unique to this process."""
@@ -70,25 +99,28 @@ class DueWatch:
                 return
             finally:
                 await self._store.leases.release(lease)
-            if self._is_over(until) or await due_in(self._store, pool_id) is None:
+            if self._is_over(until) or not await self._is_pending(pool_id):
                 return  # what was pushed before the lease was let go is seen by this last look, what comes later by others
+
+    async def _is_pending(self, pool_id: PoolId) -> bool:
+        return (await when_due(self._store, pool_id)).wait is not None
 
     def _is_over(self, until: timedelta | None) -> bool:
         return until is not None and self._clock.elapsed() >= until
 
     async def _while_pending(self, pool_id: PoolId, lease: Lease, until: timedelta | None) -> None:
-        failures, pause, not_before = 0, _AGAIN[0], self._clock.elapsed()
+        failures, pace = 0, _Pace(self._clock.elapsed())
         while not self._is_over(until):
             wait = LOOK_EVERY
             try:
                 await self._store.leases.renew(lease, HELD)
-                due = await due_in(self._store, pool_id)
-                if due is None:
+                due = await when_due(self._store, pool_id)
+                if due.wait is None:
                     return
-                if due <= timedelta() and self._clock.elapsed() >= not_before:
-                    pause = _AGAIN[0] if await self._is_worked_on(pool_id) else await self._woken(pool_id, pause)
-                    not_before = self._clock.elapsed() + pause
-                wait = due if due > timedelta() else pause
+                if pace.is_time(due, self._clock.elapsed()):
+                    log.info("jobs of pool %s have come due; checking it", pool_id)
+                    await self._wake(pool_id)
+                wait = pace.wait(due, self._clock.elapsed())
                 failures = 0
             except Fenced:
                 raise
@@ -97,18 +129,7 @@ class DueWatch:
                 if failures >= _MOST_FAILURES:
                     raise
                 log.warning("%s; pool %s is watched further", exc, pool_id)
-            await self._clock.sleep(min(wait, LOOK_EVERY))
-
-    async def _woken(self, pool_id: PoolId, pause: timedelta) -> timedelta:
-        """Have workers started; how long to leave them before the next try."""
-        log.info("jobs of pool %s have come due and nobody works on them", pool_id)
-        await self._wake(pool_id)
-        return min(pause * 2, _AGAIN[1])
-
-    async def _is_worked_on(self, pool_id: PoolId) -> bool:
-        home, now = await self._store.pools.get(pool_id), await self._store.now()
-        live = await self._store.workers.list(pool_id, live=True)
-        return any(judge(worker, now, home.thresholds) is Health.HEALTHY for worker in live)
+            await self._clock.sleep(wait)
 
     async def keep(self, pools: Callable[[], Awaitable[Collection[PoolId]]], place: str) -> None:
         """Watch those of some pools where jobs are pending, until cancelled. Of the processes in one ``place`` one does it."""
@@ -120,7 +141,7 @@ class DueWatch:
                     lease = await self._turn(lease, place)
                     for pool_id in await pools() if lease else ():
                         task = watching.get(pool_id)
-                        if (task is None or task.done()) and await due_in(self._store, pool_id) is not None:
+                        if (task is None or task.done()) and await self._is_pending(pool_id):
                             watching[pool_id] = group.create_task(self._try_to_watch(pool_id))
                 except DrumbeatError as exc:
                     log.warning("%s; jobs that come due are looked for later", exc)

@@ -21,8 +21,9 @@ _LAST_PORT = 65_535
 def open_store(url: str, *, create: bool = False, check_version: bool = True) -> Store:
     """The store at a URL, to be entered with ``async with``.
 
-    ``create`` makes a missing file and missing tables; else a store without them is refused. With ``check_version`` off tables
-    are taken as they are.
+    ``create`` makes a missing file, and tables where there are none; else a store without them is refused. One with older
+    tables is always refused: programs of that version may be using them. With ``check_version`` off tables are taken as they
+    are.
     Raises InvalidSettings when the URL is not one of ours.
     """
     scheme = _SCHEME.match(url)

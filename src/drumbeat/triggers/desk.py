@@ -43,6 +43,7 @@ class Surroundings:
     owner: str  #: unique to this process
     variables: Mapping[str, str]  #: the environment; secrets are in it
     for_children: Mapping[str, str]  #: what a checker that is started needs in its environment
+    public_variables: Mapping[str, str]  #: those of them that anybody may read, but for the store
     public_store: str | None  #: the store's URL if it holds no password
     state_dir: Path
     keep_due: KeepDue | None = None  #: watches pools for jobs that come due, until cancelled
@@ -139,7 +140,8 @@ class TriggerDesk:
     def manifest(self, name: str, image: str, secret: str) -> str:
         """A Kubernetes CronJob for a trigger with a schedule, as YAML."""
         trigger = self.get(name)
-        return yaml.safe_dump(cron_job(trigger, image, secret, _command(trigger.firing())), sort_keys=False)
+        made = cron_job(trigger, image, secret, _command(trigger.firing()), self._around.public_variables)
+        return yaml.safe_dump(made, sort_keys=False)
 
     async def serve(self, host: str, port: int, ready: Callable[[str], None], stop: asyncio.Event) -> None:
         """Keep schedules and listen for webhooks until told to stop."""
@@ -161,7 +163,7 @@ class TriggerDesk:
             group.create_task(self.keep_due())
 
     async def keep_due(self) -> None:
-        """Start workers for jobs that come due while nobody works on their pool, in pools that have a trigger; until cancelled.
+        """Start workers for jobs that come due later, in pools that have a trigger; until cancelled.
 
         Retries and delayed jobs need no cron as long as one such process runs anywhere.
         """

@@ -81,8 +81,11 @@ def _body(event: Mapping[str, Any]) -> bytes:
         raise InvalidInput(f"body: expected base64, as the event says: {exc}") from exc
 
 
-def cron_job(trigger: Trigger, image: str, secret: str, arguments: Sequence[str]) -> Mapping[str, Any]:
-    """A Kubernetes CronJob that runs a trigger's beat; the store's URL comes from a secret of the cluster.
+def cron_job(
+    trigger: Trigger, image: str, secret: str, arguments: Sequence[str], variables: Mapping[str, str] | None = None
+) -> Mapping[str, Any]:
+    """A Kubernetes CronJob that runs a trigger's beat; the store's URL comes from a secret of the cluster, ``variables`` are
+    written down as they are.
 
     Raises InvalidInput for a trigger without a schedule.
     """
@@ -90,11 +93,12 @@ def cron_job(trigger: Trigger, image: str, secret: str, arguments: Sequence[str]
         raise InvalidInput(f"trigger {trigger.name} has no schedule; expected one, for a CronJob to keep")
     parse_schedule(trigger.schedule)
     name = kubernetes_name(trigger.name)
+    store = {"name": "DRUMBEAT_STORE", "valueFrom": {"secretKeyRef": {"name": secret, "key": "DRUMBEAT_STORE"}}}
     container = {
         "name": "beat",
         "image": image,
         "command": ["drumbeat", *arguments],
-        "env": [{"name": "DRUMBEAT_STORE", "valueFrom": {"secretKeyRef": {"name": secret, "key": "DRUMBEAT_STORE"}}}],
+        "env": [store, *({"name": each, "value": value} for each, value in (variables or {}).items())],
     }
     pod = {"restartPolicy": "Never", "containers": [container]}
     job = {"backoffLimit": 0, "template": {"spec": pod}}

@@ -1,5 +1,6 @@
 """What every store must do with jobs and workers once many have ended: count them right, and find the others among them."""
 
+import asyncio
 import random
 from collections import Counter
 from dataclasses import dataclass, field
@@ -73,6 +74,24 @@ class CountsContract(Given):
         await store.pools.delete(pools[0].pool_id)
         again = await store.pools.create(pools[0])
         await self.expect_counted(store, [again])
+
+    async def test_counts_are_right_when_jobs_end_while_the_store_is_migrated_again(self, store: Store) -> None:
+        pools = [await store.pools.create(new_pool()) for _ in range(4)]
+
+        async def work(pool: Pool) -> None:
+            for _ in range(10):
+                await pushed(store, pool, 1, 2)
+                jobs = await store.queue.claim(claiming(pool, limit=2))
+                await store.queue.settle(holder(pool), [verdict(job) for job in jobs])
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work(pool)) for pool in pools]
+            while not all(task.done() for task in tasks):
+                await store.upkeep.migrate()
+                await asyncio.sleep(0)
+
+        await self.expect_counted(store, pools)
+        assert {(await store.jobs.counts(pool.pool_id)).done for pool in pools} == {20}
 
     async def expect_counted(self, store: Store, pools: list[Pool]) -> None:
         for pool in pools:

@@ -11,7 +11,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.counting import CountsContract
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, new_pool, unique
 from drumbeat.store.contract.given_jobs import claimed, claiming, failed, holder, pushed, verdict
-from drumbeat.store.interface import Store
+from drumbeat.store.interface import Due, Store
 
 
 class JobsContract(CountsContract):
@@ -267,21 +267,35 @@ class JobsContract(CountsContract):
 
     async def test_how_long_until_a_job_comes_due(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         plain, able = claiming(pool), claiming(pool, types=("t",), capabilities=("gpu",))
-        assert (await store.jobs.due_in(plain), await store.jobs.due_in(able)) == (None, None)
+        nothing = Due(is_ready=False, next_in=None)
+        assert (await store.jobs.due(plain), await store.jobs.due(able)) == (nothing, nothing)
         await pushed(store, pool, *range(105), delay=10 * MINUTE)
         await pushed(store, pool, 1, delay=30 * MINUTE, type="t", capability="gpu")
 
-        soon, later = await store.jobs.due_in(plain), await store.jobs.due_in(able)
+        soon, later = (await store.jobs.due(plain)).wait, (await store.jobs.due(able)).wait
 
         assert soon is not None
         assert later is not None
         assert (9 * MINUTE < soon <= 10 * MINUTE, 29 * MINUTE < later <= 30 * MINUTE) == (True, True)
         await elapse(11 * MINUTE)
-        assert await store.jobs.due_in(plain) == timedelta()
+        assert await store.jobs.due(plain) == Due(is_ready=True, next_in=None)
         await store.queue.claim(claiming(pool, limit=105))
-        assert await store.jobs.due_in(plain) is None
+        assert await store.jobs.due(plain) == nothing
         await elapse(20 * MINUTE)
-        assert (await store.jobs.due_in(able), await store.jobs.due_in(plain)) == (timedelta(), None)
+        assert (await store.jobs.due(able), await store.jobs.due(plain)) == (Due(is_ready=True, next_in=None), nothing)
+
+    async def test_what_comes_due_later_is_told_beside_what_is_ready(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+        await pushed(store, pool, 1)
+        await pushed(store, pool, 2, delay=10 * MINUTE)
+        await pushed(store, pool, 3, delay=30 * MINUTE)
+
+        first = await store.jobs.due(claiming(pool))
+        await elapse(11 * MINUTE)
+        second = await store.jobs.due(claiming(pool))
+
+        assert (first.is_ready, second.is_ready) == (True, True)
+        assert 9 * MINUTE < (first.next_in or 0 * MINUTE) <= 10 * MINUTE
+        assert 18 * MINUTE < (second.next_in or 0 * MINUTE) <= 19 * MINUTE
 
     async def test_a_requeued_job_keeps_the_delay_it_was_pushed_with(self, store: Store, pool: Pool, elapse: Elapse) -> None:
         later, failed_once = *await pushed(store, pool, 1, delay=10 * MINUTE), *await pushed(store, pool, 2)

@@ -29,7 +29,7 @@ from drumbeat.store.interface.control import (
     Pools,
     Workers,
 )
-from drumbeat.store.interface.jobs import Claiming, Jobs, Queue, Renewed, Settled
+from drumbeat.store.interface.jobs import Claiming, Due, Jobs, Queue, Renewed, Settled
 from drumbeat.store.interface.record import Beats, Logs, Samples
 from drumbeat.store.interface.store import Store, StoreReport, Traits, Upkeep
 
@@ -41,6 +41,7 @@ __all__ = [
     "Change",
     "Claiming",
     "Connections",
+    "Due",
     "Events",
     "ExecutionOrder",
     "Executions",

@@ -30,6 +30,19 @@ class Claiming:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """When pending jobs come due."""
+
+    is_ready: bool  #: one is due now
+    next_in: timedelta | None  #: how long until the first of the others comes due; None: there are no others
+
+    @property
+    def wait(self) -> timedelta | None:
+        """How long until a job is due; None: none is pending."""
+        return timedelta() if self.is_ready else self.next_in
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
     """What became of some verdicts, and the jobs that were claimed with the same breath."""
 
@@ -184,8 +197,8 @@ class Jobs(Protocol):
         """
         ...
 
-    async def due_in(self, claiming: Claiming) -> timedelta | None:
-        """How long until a pending job that this worker could claim comes due; zero: one is ready. None: none is pending."""
+    async def due(self, claiming: Claiming) -> Due:
+        """Whether a job is due that this worker could claim but for limits of groups, and when the next comes due."""
         ...
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:

@@ -35,7 +35,8 @@ class Upkeep(Protocol):
     """Schema and housekeeping."""
 
     async def migrate(self) -> Sequence[int]:
-        """Bring the schema up to date; safe from several processes at once. Answers with the versions applied."""
+        """Bring the schema up to date, and count finished jobs again; safe from several processes at once. Answers with the
+        versions applied."""
         ...
 
     async def check(self) -> StoreReport:

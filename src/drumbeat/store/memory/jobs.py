@@ -11,7 +11,7 @@ from drumbeat.core.job import ENDED, UNFINISHED, Attempt, Job, JobCounts, JobId,
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import Claiming, Due
 from drumbeat.store.memory.ready import JobRows
 from drumbeat.store.memory.state import Table, operation
 from drumbeat.store.memory.upkeep import MemoryUpkeep
@@ -142,13 +142,13 @@ class MemoryJobs(Table):
         return max(min(ends) - now, timedelta()) if ends else None
 
     @operation
-    def due_in(self, claiming: Claiming) -> timedelta | None:
+    def due(self, claiming: Claiming) -> Due:
         now = self.state.now()
         pending = [job for job in self._rows(claiming.pool_id).jobs.values() if job.status is JobStatus.PENDING]
         waits = [
             max((job.not_before or now) - now, timedelta()) for job in pending if claiming.could_have(job.type, job.capability)
         ]
-        return min(waits, default=None)
+        return Due(is_ready=timedelta() in waits, next_in=min(filter(None, waits), default=None))
 
     @operation
     def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:

@@ -10,7 +10,7 @@ from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import Claiming, Due
 from drumbeat.store.job_ids import job_id_of
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.redis.database import RedisDatabase
@@ -103,9 +103,9 @@ class RedisJobs:
         left = await self._database.run("job_overdue", *claiming_words(claiming))
         return None if left is None else timedelta(microseconds=int(left))
 
-    async def due_in(self, claiming: Claiming) -> timedelta | None:
-        left = await self._database.run("job_due", *claiming_words(claiming))
-        return None if left is None else timedelta(microseconds=int(left))
+    async def due(self, claiming: Claiming) -> Due:
+        is_ready, left = await self._database.run("job_due", *claiming_words(claiming))
+        return Due(is_ready=bool(is_ready), next_in=None if left is None else timedelta(microseconds=int(left)))
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         words = ("every",) if job_ids is None else ("named", *dict.fromkeys(job_ids))

@@ -69,7 +69,7 @@ class RedisStore:
         refuse_newer(self._database.location, version)
         if version >= LATEST or not self._check_version:
             return
-        if self._create:
+        if self._create and not version:
             await migrate(self._database)
         else:
             found = f"keys of version {version}" if version else "no keys of Drumbeat"

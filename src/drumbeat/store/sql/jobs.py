@@ -11,7 +11,7 @@ from drumbeat.core.job import ENDED, Attempt, Job, JobCounts, JobId, JobStatus, 
 from drumbeat.core.pool import PoolId
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.store.interface import Claiming
+from drumbeat.store.interface import Claiming, Due
 from drumbeat.store.job_ids import number_of
 from drumbeat.store.pruning import prune_all
 from drumbeat.store.sql.database import Database, RingingQueue, Row, Script, Trial
@@ -79,7 +79,7 @@ class SqlJobs:
             delayed=row["delayed"],
             claimed=row["claimed"],
             oldest_ready=moment(min(waiting, default=None)),
-            **{status: int(row[status] or 0) for status in ENDED},
+            **{status: max(int(row[status] or 0), 0) for status in ENDED},
         )
 
     async def ahead(self, job: Job, most: int = 10_000) -> int:
@@ -134,12 +134,11 @@ class SqlJobs:
         left = [row["lease_until"] - row["now"] for row in rows if claiming.could_have(row["type"], row["capability"])]
         return timedelta(microseconds=max(min(left), 0)) if left else None
 
-    async def due_in(self, claiming: Claiming) -> timedelta | None:
+    async def due(self, claiming: Claiming) -> Due:
         needs = {"types": dump([*claiming.types]), "capabilities": dump([*claiming.capabilities])}
         [row] = await self._database.read("find_next_due", {"pool_id": claiming.pool_id, **needs})
-        if row["ready"]:
-            return timedelta()
-        return None if row["next_due"] is None else timedelta(microseconds=max(row["next_due"] - row["now"], 0))
+        left = None if row["next_due"] is None else timedelta(microseconds=row["next_due"] - row["now"])
+        return Due(is_ready=bool(row["ready"]), next_in=left)
 
     async def requeue(self, pool_id: PoolId, job_ids: Sequence[JobId] | None = None) -> Sequence[JobId]:
         requeued = await self._database.transact(_requeue(pool_id, job_ids))

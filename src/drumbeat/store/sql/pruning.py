@@ -43,8 +43,10 @@ class SqlPruning:
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         if what in JOBS:
             return await self._jobs(pool_id, what, older_than)
-        now = instant((await self._database.read("now"))[0]["now"])
-        values = {"pool_id": pool_id, "age": to_us(older_than), "limit": _ROWS[what], "billed_since": at_us(billed_since(now))}
+        values: dict[str, object] = {"pool_id": pool_id, "age": to_us(older_than), "limit": _ROWS[what]}
+        if what is Prunable.WORKERS:
+            now = instant((await self._database.read("now"))[0]["now"])
+            values["billed_since"] = at_us(billed_since(now))
         rows = await self._database.write(f"prune_{what}", values)
         return Pruned(rows=len(rows), more=bool(rows))
 

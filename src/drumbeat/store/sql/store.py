@@ -80,7 +80,7 @@ class SqlStore:
         refuse_newer(self._database.location, version)
         if version >= LATEST or not self._check_version:
             return
-        if self._create:
+        if self._create and not version:
             await self._database.transact(migrate())
         else:
             found = f"tables of version {version}" if version else "no tables of Drumbeat"

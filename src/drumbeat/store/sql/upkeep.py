@@ -9,7 +9,7 @@ from drumbeat.core.retention import RECORDS, Prunable, Pruned
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import Told
 from drumbeat.store.pruning import prune_all
-from drumbeat.store.sql.database import Database
+from drumbeat.store.sql.database import Database, Script
 from drumbeat.store.sql.migrate import LATEST, find_version, migrate
 from drumbeat.store.sql.pruning import SqlPruning
 from drumbeat.store.sql.rows import instant, to_us
@@ -50,7 +50,7 @@ class SqlUpkeep:
 
     async def migrate(self) -> Sequence[int]:
         refuse_newer(self._database.location, await self._database.transact(find_version()))
-        return await self._database.transact(migrate())
+        return await self._database.transact(_migrate_and_recount())
 
     async def check(self) -> StoreReport:
         version = await self._database.transact(find_version())
@@ -86,6 +86,14 @@ class SqlUpkeep:
 
     async def prune_some(self, pool_id: PoolId, what: Prunable, older_than: timedelta) -> Pruned:
         return await self._pruning.prune_some(pool_id, what, older_than)
+
+
+def _migrate_and_recount() -> Script[list[int]]:
+    """Finished jobs are counted again: programs of an older version that went on meanwhile did not count theirs."""
+    applied = yield from migrate()
+    yield "lock_counts", {}
+    yield "recount_ended", {}
+    return applied
 
 
 def refuse_newer(location: str, version: int) -> None:

@@ -554,12 +554,17 @@ SELECT @now AS now,
 SELECT 1 AS expired FROM drumbeat.jobs @by(jobs_claimed) WHERE status = 'claimed' AND lease_until <= @now LIMIT 1;
 
 -- name: find_next_due
--- Whether a job is ready that a worker with these types and capabilities could claim, and when the next such comes due.
+-- Whether a job is due that a worker with these types and capabilities could claim, and when the next such comes due.
 SELECT @now AS now,
        EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 0
                   AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
+                  AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities))))
+       OR EXISTS (SELECT 1 FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+                  AND j.not_before <= @now
+                  AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
                   AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))) AS ready,
        (SELECT j.not_before FROM drumbeat.jobs j WHERE j.pool_id = :pool_id AND j.status = 'pending' AND j.delayed = 1
+           AND j.not_before > @now
            AND (CAST(:types AS TEXT) = '[]' OR j.type IN (SELECT value FROM @texts(:types)))
            AND (j.capability IS NULL OR j.capability IN (SELECT value FROM @texts(:capabilities)))
          ORDER BY j.not_before LIMIT 1) AS next_due;
@@ -703,6 +708,12 @@ UPDATE drumbeat.jobs
             SELECT o.seq FROM drumbeat.jobs o WHERE o.pool_id = :pool_id AND o.unique_key = jobs.unique_key
                AND o.unique_key IS NOT NULL AND o.status IN ('pending', 'claimed') LIMIT 1) IS NULL)
 RETURNING seq;
+
+-- name: recount_ended
+DELETE FROM drumbeat.job_counts;
+INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs)
+SELECT j.pool_id, j.status, 0, COUNT(*) FROM drumbeat.jobs j @by(jobs_ended)
+ WHERE j.status IN ('done', 'poisoned', 'cancelled') GROUP BY j.pool_id, j.status;
 
 -- name: list_prunable
 -- Ended jobs in the order of their pushing: whether each ended long enough ago, and whether it was pushed after that, as were all

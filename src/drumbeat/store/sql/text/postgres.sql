@@ -383,6 +383,10 @@ SELECT 1;
 INSERT INTO drumbeat.job_counts (pool_id, status, part, jobs) VALUES (:pool_id, :status, pg_backend_pid(), CAST(:jobs AS bigint))
 ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = job_counts.jobs + excluded.jobs;
 
+-- name: lock_counts
+-- Held until commit: whoever has counted a job has committed it, and whoever has not counts it afterwards.
+LOCK TABLE drumbeat.job_counts IN EXCLUSIVE MODE;
+
 -- name: fold_counts
 -- The rows of connections, most of which are closed by now, become one. A row that is just being written is left; who folds waits
 -- for nobody but another that folds, and that one waits for nobody.

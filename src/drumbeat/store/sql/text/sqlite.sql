@@ -238,6 +238,10 @@ ON CONFLICT (pool_id, status, part) DO UPDATE SET jobs = jobs + excluded.jobs;
 -- There is but one row.
 SELECT 1;
 
+-- name: lock_counts
+-- The writer's transaction has taken the file's lock already.
+SELECT 1;
+
 -- name: list_jobs
 -- Each state is read by its own index, so that a few jobs are found among any number of finished ones; a state that was not asked
 -- for is not read at all. Ready jobs lie by priority: from one priority straight to the next, of each the first by number.
@@ -290,6 +294,14 @@ SELECT j.* FROM jobs j
  WHERE j.seq IN (SELECT seq FROM (SELECT seq FROM ready UNION ALL SELECT seq FROM delayed UNION ALL SELECT seq FROM claimed
                                   UNION ALL SELECT seq FROM ended) ORDER BY seq LIMIT :limit)
  ORDER BY j.seq;
+
+-- name: list_prunable
+-- As the portable one; but (status, seq) > (…) would be no seek here: every page would pass all rows before it.
+SELECT j.seq, CASE WHEN j.finished_at < @now - :age THEN 1 ELSE 0 END AS is_old,
+       CASE WHEN j.created_at >= @now - :age THEN 1 ELSE 0 END AS is_young
+  FROM jobs j INDEXED BY jobs_ended
+ WHERE j.pool_id = :pool_id AND j.status = :status AND j.status IN ('done', 'poisoned', 'cancelled') AND j.seq > :after
+ ORDER BY j.seq LIMIT :limit;
 
 -- name: list_unreaped_workers
 SELECT * FROM workers
