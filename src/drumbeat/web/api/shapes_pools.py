@@ -116,7 +116,7 @@ class NewJob(JobOptions):
     """A job to be pushed."""
 
     payload: JsonValue
-    job_id: Key | None = Field(default=None, description="Pushed twice, it is there once.")
+    job_id: Key | None = Field(default=None, description="Pushed twice, it is there once, until retention deletes it.")
     unique_key: Key | None = Field(default=None, description="While one of this key is unfinished, this is that one.")
 
 
