@@ -20,7 +20,7 @@ from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.hands import Hands
 from drumbeat.runtime.lease import Leadership
 from drumbeat.runtime.sight import look
-from drumbeat.spawn.interface import InstanceState, ListsPools, Spawner
+from drumbeat.spawn.interface import LAUNCHED, InstanceState, ListsPools, Spawner
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -96,6 +96,8 @@ class Sweep:
 
     async def _unknown(self, pool_id: PoolId) -> None:
         """Instances of a pool that the store does not have. Where they may be another store's they are only told of."""
+        if pool_id.startswith(LAUNCHED):
+            return
         running = [one for one in await self.spawner.list(pool_id) if one.state is not InstanceState.EXITED]
         for one in running:
             if self.spawner.traits.owns_all:
