@@ -11,6 +11,7 @@ from bystanders import add_bystanders, bystanders
 from drumbeat.control_plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
+from drumbeat.core.recovery import LINGER
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import VARIABLES
@@ -49,6 +50,7 @@ class Scene:
     async def open(self) -> "Scene":
         for name in POOLS:
             await self._fill(name)
+        await self.clock.advance(LINGER)
         assert await self.store.leases.acquire(LED, "another", timedelta(hours=1))
         await add_bystanders(self.store)
         return self
@@ -62,6 +64,9 @@ class Scene:
         home = await self.store.pools.create(pool(name, PoolKind.FLEET, PRESETS[PoolKind.FLEET], **policy.to_json()))
         await active(self.store, home, W0)
         await moved(self.store, await joined(self.store, home, W1, 1), WorkerStatus.ERROR)
+
+    def sweep(self) -> Sweep:
+        return Sweep(store=self.store, spawner=self.spawner, clock=self.clock, owner=lambda: "a", place="here")
 
     def running(self) -> Mapping[PoolId, Sequence[WorkerId]]:
         return {name: self.spawner.running(name) for name in POOLS}
@@ -111,8 +116,21 @@ async def test_it_is_done_now_and_then_and_not_with_every_beat() -> None:
 
 async def test_a_provider_that_gives_no_list_fails_no_beat() -> None:
     scene = await Scene().open()
-    sweep = Sweep(store=scene.store, spawner=scene.spawner, clock=scene.clock, owner=lambda: "a", place="here")
+    sweep = scene.sweep()
     scene.spawner.faults.append(ListFails(times=9))
 
     assert await sweep.if_due(MINE) == {}
     assert scene.running()[FORGOTTEN] == [W0, W1, W2]
+
+
+async def test_a_worker_that_has_just_left_may_end_by_itself() -> None:
+    scene = await Scene().open()
+    await moved(scene.store, await scene.store.workers.get(FORGOTTEN, W0), WorkerStatus.TERMINATED)
+    sweep = scene.sweep()
+
+    await sweep.all_but(MINE)
+    at_once = scene.running()[FORGOTTEN]
+    await scene.clock.advance(LINGER)
+    await sweep.all_but(MINE)
+
+    assert (at_once, scene.running()[FORGOTTEN]) == ([W0], [])

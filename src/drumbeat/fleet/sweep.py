@@ -15,7 +15,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.recovery import EndStray, Reap, Recovery, Sight, recover
+from drumbeat.core.recovery import EndStray, Reap, Recovery, Sight, lingers, recover
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.hands import Hands
 from drumbeat.runtime.lease import Leadership
@@ -113,12 +113,15 @@ class Sweep:
 
 
 def decide(view: SweepView) -> Decision[Recovery]:
-    """End instances that no live row asks for. No worker is judged, and no row is closed."""
+    """End instances that no live row asks for, but for those of workers that have only just left.
+
+    No worker is judged, and no row is closed.
+    """
     running = {seen.worker_id for seen in view.sight.instances if seen.running}
     actions = [
         action
         for action in recover(view.sight).actions
-        if isinstance(action, EndStray) or (isinstance(action, Reap) and action.worker_id in running)
+        if isinstance(action, EndStray | Reap) and action.worker_id in running and not lingers(view.sight, action.worker_id)
     ]
     return Decision(
         actions=actions,
