@@ -15,7 +15,8 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.recovery import EndStray, Reap, Recovery, Sight, lingers, recover
+from drumbeat.core.recovery import EndStray, Reap, Sight, lingers, recover
+from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.hands import Hands
 from drumbeat.runtime.lease import Leadership
@@ -62,14 +63,32 @@ class Sweep:
         shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
         reports: dict[PoolId, BeatReport] = {}
         for pool_id in sorted({*shown} - {own}):
-            home = await self.store.pools.find(pool_id)
-            if home is None:
-                await self._unknown(pool_id)
-            elif decide(await self._look(home)).actions:
-                report = await self._pool(home)
-                if report.led:
-                    reports[pool_id] = report
+            report = await self._one(pool_id)
+            if report is not None and report.led:
+                reports[pool_id] = report
         return reports
+
+    async def _one(self, pool_id: PoolId) -> BeatReport | None:
+        """Sweep one pool. None: there was nothing to do."""
+        home = await self.store.pools.find(pool_id)
+        if home is None:
+            await self._unknown(pool_id)
+            return None
+        view = await self._look(home)
+        forgotten = decide(view).actions
+        if not forgotten:
+            return None
+        if self._is_ours(home, view.sight):
+            return await self._pool(home)
+        for action in forgotten:
+            _warn(action.worker_id, pool_id, "worker")
+        return None
+
+    def _is_ours(self, home: Pool, sight: Sight) -> bool:
+        """Whether this store started what is seen. Another store's pool of the same name may have, at a provider both use."""
+        traits = self.spawner.traits
+        chosen = home.policy.get("provider", FleetPolicy().provider)
+        return traits.owns_all or traits.name in {chosen, *(row.provider for row in sight.workers)}
 
     async def _pool(self, home: Pool) -> BeatReport:
         """One beat under the pool's own lease, unless another controller holds it."""
@@ -90,8 +109,7 @@ class Sweep:
             await loop.resign()
 
     async def _look(self, home: Pool) -> SweepView:
-        now = await self.store.now()
-        sight = await look(self.store, self.spawner, home, timedelta(), gone_since=now, clock=self.clock)
+        sight = await look(self.store, self.spawner, home, timedelta(), unreaped_only=True, clock=self.clock)
         return SweepView(now=sight.now, sight=sight)
 
     async def _unknown(self, pool_id: PoolId) -> None:
@@ -104,15 +122,20 @@ class Sweep:
                 log.warning("%s of pool %s runs, and this store has no such pool: it is ended", one.ref, pool_id)
                 await self.spawner.terminate(pool_id, one.worker_id)
             else:
-                log.warning(
-                    "%s of pool %s runs and may cost, and this store has no such pool; if no other store of yours has it, "
-                    "end it at the provider",
-                    one.ref,
-                    pool_id,
-                )
+                _warn(one.ref, pool_id, "pool")
 
 
-def decide(view: SweepView) -> Decision[Recovery]:
+def _warn(instance: str, pool_id: PoolId, missing: str) -> None:
+    log.warning(
+        "%s of pool %s runs and may cost, and this store has no such %s; if no other store of yours has it, "
+        "end it at the provider",
+        instance,
+        pool_id,
+        missing,
+    )
+
+
+def decide(view: SweepView) -> Decision[EndStray | Reap]:
     """End instances that no live row asks for, but for those of workers that have only just left.
 
     No worker is judged, and no row is closed.
