@@ -17,7 +17,7 @@ from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import VARIABLES
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.settings import Settings
-from drumbeat.spawn.fake import FakeSpawner, ListFails
+from drumbeat.spawn.fake import FakeSpawner, ListFails, TerminateRefused
 from drumbeat.spawn.interface import Order, Traits
 from drumbeat.store.contract.given import active, joined, moved
 from drumbeat.store.interface import PoolChange
@@ -169,3 +169,12 @@ async def test_a_pool_that_has_left_its_provider_is_swept_for_the_workers_it_had
     await scene.sweep().all_but(MINE)
 
     assert scene.running()[FORGOTTEN] == [W0]
+
+
+async def test_what_one_pool_fails_with_keeps_no_other_from_being_swept() -> None:
+    scene = await Scene(Owning).open()
+    scene.spawner.faults += [ListFails(), TerminateRefused(worker_id=W0)]
+
+    await scene.sweep().all_but(MINE)
+
+    assert scene.running() == {MINE: [W0, W1, W2], FORGOTTEN: [W0, W1, W2], LED: [W0, W1, W2], GONE: [W0]}

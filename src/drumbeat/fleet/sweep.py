@@ -13,9 +13,10 @@ from datetime import datetime, timedelta
 from drumbeat.core.beat import CHECK
 from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision
-from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.errors import DrumbeatError, SpawnError, StoreUnavailable
 from drumbeat.core.pool import Pool, PoolId
 from drumbeat.core.recovery import EndStray, Reap, Sight, lingers, recover
+from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.hands import Hands
@@ -63,10 +64,20 @@ class Sweep:
         shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
         reports: dict[PoolId, BeatReport] = {}
         for pool_id in sorted({*shown} - {own}):
-            report = await self._one(pool_id)
+            report = await self._tried(pool_id)
             if report is not None and report.led:
                 reports[pool_id] = report
         return reports
+
+    async def _tried(self, pool_id: PoolId) -> BeatReport | None:
+        """Sweep one pool; if its provider fails, the next pool is swept all the same. Raises StoreUnavailable."""
+        try:
+            return await self._one(pool_id)
+        except StoreUnavailable:
+            raise
+        except DrumbeatError as exc:
+            log.warning("failed to sweep pool %s for forgotten instances: %s; the next sweep tries again", pool_id, exc)
+            return None
 
     async def _one(self, pool_id: PoolId) -> BeatReport | None:
         """Sweep one pool. None: there was nothing to do."""
@@ -120,9 +131,15 @@ class Sweep:
         for one in running:
             if self.spawner.traits.owns_all:
                 log.warning("%s of pool %s runs, and this store has no such pool: it is ended", one.ref, pool_id)
-                await self.spawner.terminate(pool_id, one.worker_id)
+                await self._end(pool_id, one.worker_id)
             else:
                 _warn(one.ref, pool_id, "pool")
+
+    async def _end(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        try:
+            await self.spawner.terminate(pool_id, worker_id)
+        except SpawnError as exc:
+            log.warning("failed to end %s of pool %s: %s; the next sweep tries again", worker_id, pool_id, exc)
 
 
 def _warn(instance: str, pool_id: PoolId, missing: str) -> None:
