@@ -140,7 +140,8 @@ class FleetDesk:
 
     async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
         """Exempt a live worker from capacity, or end the exemption. An exempt worker is watched like any other, but it does not
-        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime``.
+        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime`` or a money
+        ceiling would be passed.
 
         Raises NotFound, InvalidInput.
         """
