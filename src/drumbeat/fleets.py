@@ -7,7 +7,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -76,6 +76,19 @@ async def beat_once(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
     if report.led:
         await plane.tidy()
     return report
+
+
+async def beat_each(plane: ControlPlane, names: Sequence[str], **told: Any) -> Mapping[str, Mapping[str, Any]]:
+    """One beat of each fleet, as a trigger reports it. A fleet that cannot be beaten is reported with its error."""
+    return {name: outcome_of(await _beat_anyway(plane, name, **told)) for name in names}
+
+
+async def _beat_anyway(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
+    try:
+        return await beat_once(plane, name, **told)
+    except DrumbeatError as exc:
+        log.warning("failed to beat the fleet %s: %s; the other fleets are beaten all the same", name, exc)
+        return BeatReport(led=False, error=str(exc) or type(exc).__name__)
 
 
 def _sweep(plane: ControlPlane, spawner: Spawner) -> Sweep:

@@ -17,6 +17,7 @@ from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import VARIABLES
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner, SpawnFails
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
 from drumbeat.triggers.model import Firing, Machine
 from simulate.virtual_time import VirtualClock, run_virtually
@@ -135,6 +136,18 @@ def test_a_trigger_without_a_pool_beats_every_fleet_and_tells_what_failed() -> N
     assert fired(Firing(trigger="t", machine=Machine.FLEET), fleets) == {MINE: False, **dict.fromkeys(OTHERS, True)}
     (note,) = run_virtually(fleets.store.notes.list("trigger/"))
     assert (note.value["ok"], "mine: failed: Spawn: worker worker-0: no capacity" in note.value["outcome"]) == (False, True)
+
+
+def test_a_fleet_that_cannot_be_beaten_keeps_no_other_from_its_beat() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> dict[str, tuple[bool, bool]]:
+        await fleets.make()
+        await fleets.store.pools.change(MINE, PoolChange(policy={"max_workers": -1}))
+        reports = await fleets.plane.fired(Firing(trigger="t", machine=Machine.FLEET))
+        return {name: (report["led"], "max_workers" in str(report["error"])) for name, report in reports.items()}
+
+    assert run_virtually(story()) == {MINE: (False, True), **dict.fromkeys(OTHERS, (True, False))}
 
 
 def test_a_trigger_of_a_pool_that_is_no_fleet_is_refused() -> None:
