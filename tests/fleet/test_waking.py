@@ -15,6 +15,7 @@ from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import VARIABLES
+from drumbeat.pool.beats import PATIENCE
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner, SpawnFails
 from drumbeat.store.interface import PoolChange
@@ -148,6 +149,51 @@ def test_a_fleet_that_cannot_be_beaten_keeps_no_other_from_its_beat() -> None:
         return {name: (report["led"], "max_workers" in str(report["error"])) for name, report in reports.items()}
 
     assert run_virtually(story()) == {MINE: (False, True), **dict.fromkeys(OTHERS, (True, False))}
+
+
+def test_a_beat_that_is_fired_waits_for_the_one_that_acts() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> bool:
+        await fleets.make()
+        lease = await fleets.store.leases.acquire(MINE, "another beat", MINUTE)
+        assert lease is not None
+        async with asyncio.TaskGroup() as group:
+            fired = group.create_task(fleets.plane.beat_fleet(MINE))
+            await fleets.clock.sleep(PATIENCE / 2)
+            await fleets.store.leases.release(lease)
+        return fired.result().led
+
+    assert run_virtually(story())
+
+
+def test_a_beat_that_is_fired_leaves_the_fleet_to_its_daemon() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> tuple[bool, timedelta]:
+        await fleets.make()
+        async with fleets.beating():
+            await fleets.clock.sleep(POLICY.every * 1.5)
+            began = fleets.clock.elapsed()
+            report = await fleets.plane.beat_fleet(MINE)
+            waited = fleets.clock.elapsed() - began
+        return report.led, waited
+
+    led, waited = run_virtually(story())
+    assert (led, waited < PATIENCE / 2) == (False, True)
+
+
+def test_a_beat_that_is_fired_does_not_wait_for_ever() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> tuple[bool, timedelta]:
+        await fleets.make()
+        assert await fleets.store.leases.acquire(MINE, "another beat", MINUTE)
+        report = await fleets.plane.beat_fleet(MINE)
+        return report.led, fleets.clock.elapsed()
+
+    led, waited = run_virtually(story())
+    assert (led, PATIENCE <= waited < PATIENCE * 1.1) == (False, True)
 
 
 def test_a_trigger_of_a_pool_that_is_no_fleet_is_refused() -> None:
