@@ -339,14 +339,13 @@ class ControlPlane:
         await self.checker(firing).watch_for_later(pool_id)
 
     async def _beat_fleets(self, firing: "Firing") -> Mapping[str, Any]:
-        """A beat of one fleet, or of each."""
-        from drumbeat.fleets import outcome_of
+        """A beat of one fleet, or of each: then one that cannot be beaten is reported, and the next is beaten."""
+        from drumbeat.fleets import beat_each, outcome_of
 
-        named = (
-            [firing.pool_id] if firing.pool_id else [each.pool_id for each in await self.store.pools.list() if each.is_scaled]
-        )
         told = {} if firing.max_workers is None else {"max_workers": firing.max_workers}
-        return {name: outcome_of(await self.beat_fleet(name, **told)) for name in named}
+        if firing.pool_id:
+            return {firing.pool_id: outcome_of(await self.beat_fleet(firing.pool_id, **told))}
+        return await beat_each(self, [each.pool_id for each in await self.store.pools.list() if each.is_scaled], **told)
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
         """The same for a checker that was sent by a push: work that is added from here on sends another."""

@@ -7,26 +7,31 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from drumbeat.control_plane import ControlPlane, process_name
-from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.errors import DrumbeatError, StoreError
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.fleet import keeping
 from drumbeat.fleet.keeping import FleetKept
-from drumbeat.fleet.model import FleetPolicy
+from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 from drumbeat.fleet.settings import load_thresholds
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.fleet.waking import PushWaker
+from drumbeat.pool.beats import PATIENCE
 from drumbeat.pool.work import Mode, WorkPlan, plan_of
-from drumbeat.runtime.beat import BeatReport
+from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.spawn.interface import Spawner
+from drumbeat.store import Store
 
 log = logging.getLogger(__name__)
+
+_LOOK_AGAIN = timedelta(milliseconds=100)
+_RESIGNS_WITHIN = timedelta(seconds=1)  #: from a single beat to the release of its lease
 
 
 async def keep_fleet(
@@ -69,13 +74,51 @@ async def beat_once(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
     async with plane.fleet_spawner(name, policy.provider) as spawner:
         loop = plane.fleet_loop(PoolId(name), spawner, policy.every)
         try:
-            report = await loop.beat()
+            report = await _beat_in_turn(plane, PoolId(name), loop)
         finally:
             await loop.resign()
         await _sweep(plane, spawner).if_due(PoolId(name))
     if report.led:
         await plane.tidy()
     return report
+
+
+async def _beat_in_turn(plane: ControlPlane, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
+    """A beat after the one that another process makes now, which may not have seen what this one is sent for.
+
+    Not led: another process is at it for longer than PATIENCE, or keeps beating and will look again by itself.
+    """
+    deadline = plane.clock.elapsed() + PATIENCE
+    while True:
+        report = await loop.beat()
+        is_over = report.led or report.error is not None or plane.clock.elapsed() >= deadline
+        if is_over or await _is_kept_beating(plane.store, pool_id):
+            return report
+        await plane.clock.sleep(_LOOK_AGAIN)
+
+
+async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
+    """Whether the leader kept its lease after a beat, as a daemon does; a process that beats once lets it go."""
+    try:
+        lease, last, now = await store.leases.find(pool_id), await store.beats.last(pool_id), await store.now()
+    except StoreError:
+        return False
+    if lease is None or last is None or lease.expires_at <= now:
+        return False
+    return lease.epoch == last.epoch and now - last.at > _RESIGNS_WITHIN
+
+
+async def beat_each(plane: ControlPlane, names: Sequence[str], **told: Any) -> Mapping[str, Mapping[str, Any]]:
+    """One beat of each fleet, as a trigger reports it. A fleet that cannot be beaten is reported with its error."""
+    return {name: outcome_of(await _beat_anyway(plane, name, **told)) for name in names}
+
+
+async def _beat_anyway(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
+    try:
+        return await beat_once(plane, name, **told)
+    except DrumbeatError as exc:
+        log.warning("failed to beat the fleet %s: %s; the other fleets are beaten all the same", name, exc)
+        return BeatReport(led=False, error=str(exc) or type(exc).__name__)
 
 
 def _sweep(plane: ControlPlane, spawner: Spawner) -> Sweep:

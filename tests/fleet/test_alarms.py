@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
-from drumbeat.fleet.model import FleetState, FleetView
+from drumbeat.fleet.model import BreakerState, FleetPolicy, FleetState, FleetView
 from drumbeat.fleet.outcome import with_outcome
-from fleet.given import job, queued, ready_worker, seconds
+from fleet.given import NOW, job, queued, ready_worker, seconds, worker
 
 
 def after(before: int | None, ready: int) -> FleetView:
@@ -86,3 +87,23 @@ def test_one_that_they_cannot_keep_is_told_with_what_is_heeded() -> None:
 
 def test_what_was_ready_is_known_to_the_next_beat() -> None:
     assert decide(queued(ready=7)).summary["state"]["ready"] == 7
+
+
+REST = FleetPolicy().breaker_rest.total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("opened_ago", "ready", "trial", "alarms"),
+    [(0, 0, None, 1), (REST - 1, 0, None, 1), (REST, 0, None, 0), (REST, 9, None, 1), (REST, 0, "worker-0", 1)],
+    ids=["it opens", "it rests", "nobody is missed", "a worker is wanted", "one is on trial"],
+)
+def test_an_open_breaker_is_an_alarm_while_it_holds_anybody_back(
+    opened_ago: float, ready: int, trial: str | None, alarms: int
+) -> None:
+    breaker = BreakerState(opened_at=NOW - seconds(opened_ago), faults=6, starts=6, trial=WorkerId(trial) if trial else None)
+    here = (worker(0, status=WorkerStatus.SPAWNING, silent=1),) if trial else ()
+
+    found = decide(queued(*here, ready=ready, state=FleetState(breaker=breaker, ready=ready))).summary.get("alarms", [])
+
+    assert len(found) == alarms
+    assert all(f"the breaker opened at {breaker.opened_at:%Y-%m-%d %H:%M:%S}" in each for each in found)

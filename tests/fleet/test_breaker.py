@@ -77,7 +77,7 @@ def test_an_open_breaker_tells_how_many_failed_how_the_last_did_and_what_to_do()
 
     told = decide(seen).summary
 
-    opened = "the breaker opened at 12:00:00: 6 of 6 workers failed, last worker-4 error: no CUDA device"
+    opened = "the breaker opened at 2026-01-01 12:00:00: 6 of 6 workers failed, last worker-4 error: no CUDA device"
     assert told["alarms"] == [opened]
     assert [limit["reason"] for limit in told["limits"] if limit["name"] == "breaker"] == [
         f"{opened}; one is tried at 12:05:00, or with: drumbeat fleet retry p"

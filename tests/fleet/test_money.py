@@ -9,9 +9,9 @@ import pytest
 from drumbeat.core.recovery import Seen
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
-from drumbeat.fleet.model import AskToDrain, FleetView, Provider, Spawn, Spending
+from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, Provider, Spawn, Spending
 from drumbeat.fleet.money import Tariff, affordable, burn, granule_left, paid_until, spend
-from fleet.given import NOW, job, queued, ready_worker, seconds, worker
+from fleet.given import NOW, job, queued, ready_worker, seconds, view, worker
 
 HOURLY = timedelta(hours=1)
 BY_SECOND = Tariff(price=2.0, granule=seconds(1))
@@ -177,3 +177,26 @@ def test_an_instance_without_a_row_is_reserved_for_until_it_is_gone(ceiling: dic
     seen = priced(ready=90, max_workers=50, **ceiling)
 
     assert affordable(replace(seen, instances=(stray, over)), ())[0] == affordable(seen, ())[0] - 1
+
+
+EXEMPT = {"capacity_exempt": True}
+
+
+@pytest.mark.parametrize(("spent", "leave"), [(9.4, []), (9.5, [0]), (9.7, [0, 2]), (10.0, [0, 2, 1])])
+def test_the_exempt_are_asked_to_leave_once_they_alone_would_pass_a_ceiling(spent: float, leave: list[int]) -> None:
+    rows = [ready_worker(0, age=60), *(ready_worker(n, age=60, meta=EXEMPT) for n in (1, 2))]
+    seen = priced(*rows, ready=9, max_per_day=10.0, spent=Spending(day=spent), min_workers=1)
+
+    asked = [each for each in decide(seen).actions if isinstance(each, AskToDrain)]
+
+    assert [each.worker_id for each in asked] == [f"worker-{n}" for n in leave]
+
+
+def test_an_exempt_worker_without_a_queue_is_bound_by_the_hours_ceiling_too() -> None:
+    rows = [ready_worker(n, age=60, meta=EXEMPT) for n in range(3)]
+    seen = view(*rows, policy=FleetPolicy(workers=0, price_per_hour=1.0, max_per_hour=2.0))
+
+    (asked,) = decide(seen).actions
+
+    assert isinstance(asked, AskToDrain)
+    assert "the ceiling per hour" in asked.reason

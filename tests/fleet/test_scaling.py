@@ -25,7 +25,7 @@ from drumbeat.fleet.model import (
     SpawnCause,
     Wanted,
 )
-from fleet.given import NOW, idle_for, is_over, job, queued, ready_worker, runs, seconds, worker
+from fleet.given import NOW, idle_for, is_over, job, queued, ready_worker, runs, seconds, view, worker
 
 SPAWNING, LOST = WorkerStatus.SPAWNING, WorkerStatus.LOST
 SOON = NOW + timedelta(minutes=1)
@@ -187,6 +187,13 @@ SCENARIOS: list[tuple[str, FleetView, tuple[int, int]]] = [
     ("who is quiet for want of work still counts (C74)", queued(ready_worker(0, silent=301), min_workers=1), (0, 0)),
     ("the exempt count for nothing", queued(*crew(2, meta={"capacity_exempt": True}, age=60), ready=6), (2, 0)),
     ("and leave when they are old", queued(*crew(1, meta={"capacity_exempt": True}, age=7201)), (0, 1)),
+    ("without a queue too", view(*crew(1, meta={"capacity_exempt": True}, age=7201)), (0, 1)),
+    (
+        "and while another starts, which takes nobody's place",
+        queued(*crew(1, meta={"capacity_exempt": True}, age=7201), worker(1, status=SPAWNING), min_workers=1),
+        (0, 1),
+    ),
+    ("where there is no queue age alone ends no other", view(*crew(1, age=7201), wanted=1), (0, 0)),
 ]
 
 

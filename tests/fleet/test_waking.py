@@ -15,8 +15,10 @@ from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import VARIABLES
+from drumbeat.pool.beats import PATIENCE
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner, SpawnFails
+from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
 from drumbeat.triggers.model import Firing, Machine
 from simulate.virtual_time import VirtualClock, run_virtually
@@ -135,6 +137,63 @@ def test_a_trigger_without_a_pool_beats_every_fleet_and_tells_what_failed() -> N
     assert fired(Firing(trigger="t", machine=Machine.FLEET), fleets) == {MINE: False, **dict.fromkeys(OTHERS, True)}
     (note,) = run_virtually(fleets.store.notes.list("trigger/"))
     assert (note.value["ok"], "mine: failed: Spawn: worker worker-0: no capacity" in note.value["outcome"]) == (False, True)
+
+
+def test_a_fleet_that_cannot_be_beaten_keeps_no_other_from_its_beat() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> dict[str, tuple[bool, bool]]:
+        await fleets.make()
+        await fleets.store.pools.change(MINE, PoolChange(policy={"max_workers": -1}))
+        reports = await fleets.plane.fired(Firing(trigger="t", machine=Machine.FLEET))
+        return {name: (report["led"], "max_workers" in str(report["error"])) for name, report in reports.items()}
+
+    assert run_virtually(story()) == {MINE: (False, True), **dict.fromkeys(OTHERS, (True, False))}
+
+
+def test_a_beat_that_is_fired_waits_for_the_one_that_acts() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> bool:
+        await fleets.make()
+        lease = await fleets.store.leases.acquire(MINE, "another beat", MINUTE)
+        assert lease is not None
+        async with asyncio.TaskGroup() as group:
+            fired = group.create_task(fleets.plane.beat_fleet(MINE))
+            await fleets.clock.sleep(PATIENCE / 2)
+            await fleets.store.leases.release(lease)
+        return fired.result().led
+
+    assert run_virtually(story())
+
+
+def test_a_beat_that_is_fired_leaves_the_fleet_to_its_daemon() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> tuple[bool, timedelta]:
+        await fleets.make()
+        async with fleets.beating():
+            await fleets.clock.sleep(POLICY.every * 1.5)
+            began = fleets.clock.elapsed()
+            report = await fleets.plane.beat_fleet(MINE)
+            waited = fleets.clock.elapsed() - began
+        return report.led, waited
+
+    led, waited = run_virtually(story())
+    assert (led, waited < PATIENCE / 2) == (False, True)
+
+
+def test_a_beat_that_is_fired_does_not_wait_for_ever() -> None:
+    fleets = Fleets(VirtualClock())
+
+    async def story() -> tuple[bool, timedelta]:
+        await fleets.make()
+        assert await fleets.store.leases.acquire(MINE, "another beat", MINUTE)
+        report = await fleets.plane.beat_fleet(MINE)
+        return report.led, fleets.clock.elapsed()
+
+    led, waited = run_virtually(story())
+    assert (led, PATIENCE <= waited < PATIENCE * 1.1) == (False, True)
 
 
 def test_a_trigger_of_a_pool_that_is_no_fleet_is_refused() -> None:

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
+from drumbeat.core.recovery import LINGER
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.pool.decide import LINGER, MOST_REAPED, SHOW_WITHIN, decide, decide_recovery
+from drumbeat.pool.decide import MOST_REAPED, SHOW_WITHIN, decide, decide_recovery
 from drumbeat.pool.model import (
     Action,
     EndOverdue,

@@ -60,7 +60,8 @@ def exempt(
 ) -> None:
     """Exempt a worker from capacity, such as a worker of a test: it does not count as one of the wanted workers.
 
-    It is watched like any other, not drained as surplus, and drained once it is older than the policy's exempt_max_lifetime.
+    It is watched like any other, and not drained as surplus. It is drained once it is older than the policy's
+    exempt_max_lifetime, or if a money ceiling would be passed.
     """
     row = with_control_plane(store, lambda plane: plane.fleet(pool).exempt(worker, exempt=not off))
     _tell_names([row.worker_id], "counts as capacity again" if off else "exempt from capacity", as_json=as_json)

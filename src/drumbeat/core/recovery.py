@@ -5,12 +5,13 @@ Every capability recovers first and in the same way, before it decides anything 
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import LIVE, TERMINAL, Health, Worker, WorkerId, WorkerStatus, judge, silence
 
 _LATE = 1.5  #: heartbeats that are awaited before one is missing
+LINGER = timedelta(seconds=30)  #: a worker that says it has left is given this long to end its process
 ASKED_AT = "asked_at"  #: of a row's notes: when its instance was asked for once more
 
 
@@ -201,6 +202,16 @@ def end_strays(sight: Sight) -> list[EndStray]:
     asked_for = {worker.worker_id for worker in sight.workers if worker.reaped_at is None or worker.status in LIVE}
     strays = [seen.worker_id for seen in sight.instances if seen.running and seen.worker_id not in asked_for]
     return [EndStray(worker_id=worker_id, reason="it runs without a live row") for worker_id in dict.fromkeys(strays)]
+
+
+def lingers(sight: Sight, worker_id: WorkerId) -> bool:
+    """Whether a worker has just left by itself, and its process may be about to end: ending it would cut its last words."""
+    left = {WorkerStatus.TERMINATED, WorkerStatus.ERROR}
+    return any(seen.worker_id == worker_id and seen.running for seen in sight.instances) and any(
+        row.worker_id == worker_id and row.status in left and row.ended_at is not None and sight.now - row.ended_at < LINGER
+        for row in sight.workers
+        if not row.meta.get("drain_timed_out")
+    )
 
 
 def may_run(sight: Sight) -> list[Worker]:

@@ -97,7 +97,7 @@ def breaker_leave(view: FleetView, breaker: BreakerState) -> Leave:
 def why_open(breaker: BreakerState) -> str:
     """Since when no worker is started, how many had failed and how the last did."""
     counted = f"{breaker.faults} of {breaker.starts} workers failed" if breaker.starts else "too many workers failed"
-    return f"the breaker opened at {breaker.opened_at:%H:%M:%S}: {counted}" + (
+    return f"the breaker opened at {breaker.opened_at:%Y-%m-%d %H:%M:%S}: {counted}" + (
         f", last {breaker.error}" if breaker.error else ""
     )
 

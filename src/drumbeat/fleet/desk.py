@@ -25,6 +25,8 @@ from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
 _PAGE = 50  #: beats in memory at once: of a large fleet each holds much
+_CHECKS = 20  #: beats of checkers that are passed over one by one
+_JUST = timedelta(microseconds=1)
 _BY_HAND = "by hand"
 
 
@@ -93,13 +95,27 @@ class FleetDesk:
         return found
 
     async def _last_beat(self, at: datetime | None) -> Beat | None:
-        """The fleet's last beat that is not later; those of checkers are passed over."""
-        beats = self._store.beats
-        found = await beats.last(self._pool_id, before=at)
-        if found is not None and not is_fleets(found):
-            found = await beats.last(self._pool_id, before=at, seen=True)
-        while found is not None and not is_fleets(found):
-            found = await beats.last(self._pool_id, before=found.at - timedelta(microseconds=1), seen=True)
+        """The fleet's last beat that is not later, a failed one too; those of checkers are passed over."""
+        found = await self._store.beats.last(self._pool_id, before=at)
+        if found is None or is_fleets(found):
+            return found
+        both = (await self._last_seen(at, is_fleets), await self._last_before(found))
+        return max((each for each in both if each), key=lambda beat: beat.n, default=None)
+
+    async def _last_before(self, check: Beat) -> Beat | None:
+        """The fleet's last beat before that of a checker; None if there are many of checkers between the two."""
+        found: Beat | None = check
+        for _ in range(_CHECKS):
+            if found is None or is_fleets(found):
+                return found
+            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST)
+        return None
+
+    async def _last_seen(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
+        """The last beat that saw something, is not later and fits."""
+        found = await self._store.beats.last(self._pool_id, before=at, seen=True)
+        while found is not None and not fits(found):
+            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST, seen=True)
         return found
 
     async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
@@ -140,7 +156,8 @@ class FleetDesk:
 
     async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
         """Exempt a live worker from capacity, or end the exemption. An exempt worker is watched like any other, but it does not
-        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime``.
+        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime`` or a money
+        ceiling would be passed.
 
         Raises NotFound, InvalidInput.
         """
@@ -171,8 +188,12 @@ class FleetDesk:
         return await self._spent(_provider(spawner))
 
     async def last_beat(self) -> Beat | None:
-        """The fleet's last beat; those of checkers are passed over."""
+        """The fleet's last beat, a failed one too; those of checkers are passed over."""
         return await self._last_beat(None)
+
+    async def last_decision(self) -> Beat | None:
+        """The fleet's last beat that decided something; those that failed before they could are passed over."""
+        return await self._last_seen(None, lambda beat: is_fleets(beat) and "state" in beat.summary)
 
     async def spent_by(self, last: Beat | None) -> Spent:
         """Money, by the provider's prices as a beat saw them: no provider is asked."""

@@ -71,10 +71,14 @@ def burn(workers: Sequence[Worker], at: Tariff) -> float:
     return sum(at.of(worker) for worker in workers if worker.reaped_at is None and _was_billed(worker))
 
 
-def affordable(view: FleetView, staying: Sequence[Worker]) -> tuple[int, str]:
-    """How many of ``staying`` and of new workers together may be, and which ceiling says so."""
+def affordable(view: FleetView, staying: Sequence[Worker], uncounted: Sequence[Worker] = ()) -> tuple[int, str]:
+    """How many of ``staying`` and of new workers together may be, and which ceiling says so.
+
+    Nothing is reserved for ``uncounted``: they are asked to leave before any of ``staying``.
+    """
     at = tariff(view.policy, view.provider)
-    found = [_within(view, staying, at, ceiling) for ceiling in ceilings(view)]
+    leaving = _leaving(view, (*staying, *uncounted))
+    found = [_within(view, staying, leaving, at, ceiling) for ceiling in ceilings(view)]
     most, name = min(found, default=(inf, ""))
     return (int(most), name) if isfinite(most) else (1_000_000_000, "")
 
@@ -100,9 +104,11 @@ def _longest(view: FleetView) -> timedelta:
     return _until_gone(view) + view.provider.usual_start
 
 
-def _within(view: FleetView, staying: Sequence[Worker], at: Tariff, ceiling: Ceiling) -> tuple[float, str]:
+def _within(
+    view: FleetView, staying: Sequence[Worker], leaving: Sequence[Worker], at: Tariff, ceiling: Ceiling
+) -> tuple[float, str]:
     """How many workers one ceiling allows: of those here so many that any of them may be the ones kept, then new ones."""
-    leaving, span, strays = _leaving(view, staying), _until_gone(view), _strays(view)
+    span, strays = _until_gone(view), _strays(view)
     costs = sorted((_to_come(view.now, at, worker, ceiling, span) for worker in staying), reverse=True)
     gone = sum(_to_come(view.now, at, worker, ceiling, span) for worker in leaving)
     gone += strays * at.price * (_unpaid(ceiling, span, timedelta(), at.granule) / HOUR)

@@ -13,14 +13,16 @@ from datetime import datetime, timedelta
 from drumbeat.core.beat import CHECK
 from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision
-from drumbeat.core.errors import DrumbeatError
+from drumbeat.core.errors import DrumbeatError, SpawnError, StoreUnavailable
 from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.recovery import EndStray, Reap, Recovery, Sight, recover
+from drumbeat.core.recovery import EndStray, Reap, Sight, lingers, recover
+from drumbeat.core.worker import WorkerId
+from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.hands import Hands
 from drumbeat.runtime.lease import Leadership
 from drumbeat.runtime.sight import look
-from drumbeat.spawn.interface import InstanceState, ListsPools, Spawner
+from drumbeat.spawn.interface import LAUNCHED, InstanceState, ListsPools, Spawner
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -62,14 +64,42 @@ class Sweep:
         shown = await self.spawner.pools() if isinstance(self.spawner, ListsPools) else ()
         reports: dict[PoolId, BeatReport] = {}
         for pool_id in sorted({*shown} - {own}):
-            home = await self.store.pools.find(pool_id)
-            if home is None:
-                await self._unknown(pool_id)
-            elif decide(await self._look(home)).actions:
-                report = await self._pool(home)
-                if report.led:
-                    reports[pool_id] = report
+            report = await self._tried(pool_id)
+            if report is not None and report.led:
+                reports[pool_id] = report
         return reports
+
+    async def _tried(self, pool_id: PoolId) -> BeatReport | None:
+        """Sweep one pool; if its provider fails, the next pool is swept all the same. Raises StoreUnavailable."""
+        try:
+            return await self._one(pool_id)
+        except StoreUnavailable:
+            raise
+        except DrumbeatError as exc:
+            log.warning("failed to sweep pool %s for forgotten instances: %s; the next sweep tries again", pool_id, exc)
+            return None
+
+    async def _one(self, pool_id: PoolId) -> BeatReport | None:
+        """Sweep one pool. None: there was nothing to do."""
+        home = await self.store.pools.find(pool_id)
+        if home is None:
+            await self._unknown(pool_id)
+            return None
+        view = await self._look(home)
+        forgotten = decide(view).actions
+        if not forgotten:
+            return None
+        if self._is_ours(home, view.sight):
+            return await self._pool(home)
+        for action in forgotten:
+            _warn(action.worker_id, pool_id, "worker")
+        return None
+
+    def _is_ours(self, home: Pool, sight: Sight) -> bool:
+        """Whether this store started what is seen. Another store's pool of the same name may have, at a provider both use."""
+        traits = self.spawner.traits
+        chosen = home.policy.get("provider", FleetPolicy().provider)
+        return traits.owns_all or traits.name in {chosen, *(row.provider for row in sight.workers)}
 
     async def _pool(self, home: Pool) -> BeatReport:
         """One beat under the pool's own lease, unless another controller holds it."""
@@ -90,33 +120,48 @@ class Sweep:
             await loop.resign()
 
     async def _look(self, home: Pool) -> SweepView:
-        now = await self.store.now()
-        sight = await look(self.store, self.spawner, home, timedelta(), gone_since=now, clock=self.clock)
+        sight = await look(self.store, self.spawner, home, timedelta(), unreaped_only=True, clock=self.clock)
         return SweepView(now=sight.now, sight=sight)
 
     async def _unknown(self, pool_id: PoolId) -> None:
         """Instances of a pool that the store does not have. Where they may be another store's they are only told of."""
+        if pool_id.startswith(LAUNCHED):
+            return
         running = [one for one in await self.spawner.list(pool_id) if one.state is not InstanceState.EXITED]
         for one in running:
             if self.spawner.traits.owns_all:
                 log.warning("%s of pool %s runs, and this store has no such pool: it is ended", one.ref, pool_id)
-                await self.spawner.terminate(pool_id, one.worker_id)
+                await self._end(pool_id, one.worker_id)
             else:
-                log.warning(
-                    "%s of pool %s runs and may cost, and this store has no such pool; if no other store of yours has it, "
-                    "end it at the provider",
-                    one.ref,
-                    pool_id,
-                )
+                _warn(one.ref, pool_id, "pool")
+
+    async def _end(self, pool_id: PoolId, worker_id: WorkerId) -> None:
+        try:
+            await self.spawner.terminate(pool_id, worker_id)
+        except SpawnError as exc:
+            log.warning("failed to end %s of pool %s: %s; the next sweep tries again", worker_id, pool_id, exc)
 
 
-def decide(view: SweepView) -> Decision[Recovery]:
-    """End instances that no live row asks for. No worker is judged, and no row is closed."""
+def _warn(instance: str, pool_id: PoolId, missing: str) -> None:
+    log.warning(
+        "%s of pool %s runs and may cost, and this store has no such %s; if no other store of yours has it, "
+        "end it at the provider",
+        instance,
+        pool_id,
+        missing,
+    )
+
+
+def decide(view: SweepView) -> Decision[EndStray | Reap]:
+    """End instances that no live row asks for, but for those of workers that have only just left.
+
+    No worker is judged, and no row is closed.
+    """
     running = {seen.worker_id for seen in view.sight.instances if seen.running}
     actions = [
         action
         for action in recover(view.sight).actions
-        if isinstance(action, EndStray) or (isinstance(action, Reap) and action.worker_id in running)
+        if isinstance(action, EndStray | Reap) and action.worker_id in running and not lingers(view.sight, action.worker_id)
     ]
     return Decision(
         actions=actions,

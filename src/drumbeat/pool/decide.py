@@ -8,13 +8,12 @@ from math import ceil
 
 from drumbeat.core.beat import CHECK
 from drumbeat.core.decision import Decision
-from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, may_run, never_started, recover
+from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, lingers, may_run, never_started, recover
 from drumbeat.core.recovery import end_strays as strays
-from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.pool.breaker import allowed, held_until, trouble
 from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJobs, Spawn, no_handler, worker_name
 
-LINGER = timedelta(seconds=30)  #: a worker that says it has left is given this long to end its process
 SHOW_WITHIN = timedelta(seconds=10)  #: a new row without an instance is started again only after this long
 MOST_REAPED = 50  #: in one beat
 MAKES_ROOM = "makes_room"  #: in a beat's summary: the next beat may start workers that this one could not
@@ -94,7 +93,7 @@ def mend(view: PoolView) -> Mending:
     closing = [action for action in recovered.actions if isinstance(action, Closing)]
     over = {action.worker.worker_id for action in closing} | {row.worker_id for row in view.workers if not row.is_live}
     released, expired = release(view, over), expire(view, over)
-    last = [action for action in recovered.actions if isinstance(action, Reap) and not _lingers(view, action.worker_id)]
+    last = [action for action in recovered.actions if isinstance(action, Reap) and not lingers(view.sight, action.worker_id)]
     return Mending(
         first=(*closing, *released, *expired, *end_strays(view, recovered)),
         last=tuple(last[:MOST_REAPED]),
@@ -132,7 +131,7 @@ def expire(view: PoolView, over: set[WorkerId]) -> list[ExpireLeases]:
 def end_strays(view: PoolView, recovered: Recovered) -> list[EndStray]:
     """Instances nobody asks for, but for those of workers that have only just left."""
     strays = [action for action in recovered.actions if isinstance(action, EndStray)]
-    return [action for action in strays if not _lingers(view, action.worker_id)]
+    return [action for action in strays if not lingers(view.sight, action.worker_id)]
 
 
 def weigh(view: PoolView, mending: Mending) -> Need:
@@ -156,8 +155,8 @@ def weigh(view: PoolView, mending: Mending) -> Need:
 
 def running(view: PoolView) -> int:
     """How many workers may run. One that has left by itself is as good as gone: it makes room for the next while it ends."""
-    rows = [row for row in may_run(view.sight) if row.is_live or not _lingers(view, row.worker_id)]
-    return len(rows) + sum(not _lingers(view, stray.worker_id) for stray in strays(view.sight))
+    rows = [row for row in may_run(view.sight) if row.is_live or not lingers(view.sight, row.worker_id)]
+    return len(rows) + sum(not lingers(view.sight, stray.worker_id) for stray in strays(view.sight))
 
 
 def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> int:
@@ -241,16 +240,6 @@ def _summary(view: PoolView, mending: Mending, need: Need) -> dict[str, int]:
 def _held(claims: Iterable[Claim]) -> Counter[WorkerId]:
     """Jobs by holder, those beyond their lease too: whoever does not renew it is hardly free for another."""
     return Counter(claim.worker_id for claim in claims)
-
-
-def _lingers(view: PoolView, worker_id: WorkerId) -> bool:
-    """Whether a worker has just left by itself, and its process may be about to end: ending it would cut its last words."""
-    left = {WorkerStatus.TERMINATED, WorkerStatus.ERROR}
-    return any(seen.worker_id == worker_id and seen.running for seen in view.instances) and any(
-        row.worker_id == worker_id and row.status in left and row.ended_at is not None and view.now - row.ended_at < LINGER
-        for row in view.workers
-        if not row.meta.get("drain_timed_out")
-    )
 
 
 def _is_paused(view: PoolView) -> bool:

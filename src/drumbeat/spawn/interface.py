@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, runtime_checkable
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
+LAUNCHED = "launched-"  #: begins the pool name of processes that are no workers: they have no row, and end by themselves
 VOLUME_PATH = "DRUMBEAT_VOLUME_PATH"  #: in a worker's environment: where its volume is mounted; it then tells how full it is
 VOLUME_ID = "DRUMBEAT_VOLUME_ID"  #: and what its provider calls that volume, if it is one that can be expanded
 

@@ -13,11 +13,12 @@ import yaml
 from adapters.flatmachines.given import run, seed_file
 from drumbeat.adapters.flatmachines import DrumbeatWorkBackend, Launch, Origin, open_session, run_machine
 from drumbeat.adapters.flatmachines.runner import load_factory, main, read_arguments
-from drumbeat.adapters.flatmachines.spawning import Wish, spawn_workers
+from drumbeat.adapters.flatmachines.spawning import Wish, launch, spawn_workers
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import JobId, JobStatus
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId, WorkerStatus
+from drumbeat.fleet.sweep import Sweep
 from drumbeat.settings import Settings
 from drumbeat.store.memory import MemoryStore
 
@@ -319,3 +320,19 @@ async def test_a_worker_that_was_given_up_counts_for_the_cap_while_its_process_r
             await spawner.terminate(PoolId("papers"), WorkerId(third[0]))
 
     assert (len(second), len(third)) == (0, 1)
+
+
+async def test_a_launched_machine_is_not_swept_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Idle, "command", lambda *given: (sys.executable, "-c", "import time; time.sleep(600)"))
+    settings = Settings(store=f"sqlite:///{tmp_path}/jobs.sqlite", state_dir=tmp_path / "state")
+    async with open_session(settings=settings) as session:
+        desk = session.desk()
+        await launch(desk, Idle(), "reader", {}, "the-child", "the-parent")
+        plane = await desk.registration.place.plane()
+        async with plane.local_spawner(survive=True) as spawner:
+            sweep = Sweep(store=plane.store, spawner=spawner, clock=plane.clock, owner=lambda: "a", place="here")
+            await sweep.all_but(PoolId("papers"))
+            (launched,) = await spawner.pools()
+            await spawner.terminate(launched, WorkerId("the-child"))
+
+    assert launched == "launched-reader"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from drumbeat.core.beat import CHECK, NewBeat
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import SpawnCause
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
@@ -124,3 +125,26 @@ async def test_a_beat_whose_start_was_refused_has_failed(tmp_path: Path) -> None
 
     assert figures['drumbeat_last_beat_failed{pool="well"}'] == 1
     assert (figures['drumbeat_spawns_failed{pool="well"}'], figures['drumbeat_alarms{pool="well"}']) == (1, 1)
+
+
+async def test_a_beat_that_saw_nothing_hides_no_trouble(tmp_path: Path) -> None:
+    """Its summary is empty; and a checker that comes after it saw nothing of the fleet."""
+    async with web(tmp_path, WebSettings()) as made:
+        store = made.plane.store
+        await store.pools.create(pool(WELL, PoolKind.FLEET, **POLICY.to_json()))
+        for _ in range(2):
+            await beat(made, WELL, SpawnFails(reason="HTTP 401", cause=SpawnCause.AUTH, times=9))
+        lease = await store.leases.acquire(WELL, "another", timedelta(minutes=1))
+        assert lease is not None
+        failed = NewBeat(owner="another", epoch=lease.epoch, view=None, error="observe: no answer")
+        row = await store.beats.append(WELL, failed, fence=lease.fence)
+        check = NewBeat(owner="another", epoch=lease.epoch, view=None, summary={"kind": CHECK})
+        await store.beats.append(WELL, check, fence=lease.fence)
+        async with made.client() as client:
+            figures = read((await client.get("/metrics")).text)
+
+    told = {name: figures[f'drumbeat_{name}{{pool="well"}}'] for name in ("last_beat", "last_beat_failed", "provider_faults")}
+    assert told == {"last_beat": row.n, "last_beat_failed": 1, "provider_faults": 1}
+    assert figures['drumbeat_spawns_failed_total{pool="well"}'] == 1
+    assert figures['drumbeat_alarms{pool="well"}'] == 1
+    assert 'drumbeat_burn_per_hour{pool="well"}' in figures

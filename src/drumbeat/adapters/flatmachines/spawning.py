@@ -16,7 +16,7 @@ from drumbeat.core.job import JobStatus
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.spawn.interface import InstanceState, Order, Spawner
+from drumbeat.spawn.interface import LAUNCHED, InstanceState, Order, Spawner
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ async def launch(desk: Desk, origin: Origin, machine: str, given: Mapping[str, A
     """Run a machine in a process of its own, and do not wait for it. It is no worker: no row is made for it."""
     plane = await desk.registration.place.plane()
     command = origin.command(machine, given, execution_id, parent)
-    name = PoolId(f"launched-{machine}")
+    name = PoolId(f"{LAUNCHED}{machine}")
     async with plane.local_spawner(survive=True) as spawner:
         await spawner.spawn(Order(pool_id=name, worker_id=WorkerId(execution_id), slot=0, group_count=1, command=command))
 

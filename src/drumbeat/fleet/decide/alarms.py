@@ -6,15 +6,23 @@ What became of the actions is not known yet when a beat is decided: see outcome.
 from collections.abc import Iterator
 
 from drumbeat.fleet.breaker import why_left_alone, why_open
-from drumbeat.fleet.model import FleetState, FleetView
+from drumbeat.fleet.decide.crew import Crew
+from drumbeat.fleet.model import BreakerState, FleetState, FleetView, Verdict
 from drumbeat.fleet.model.policy import least_silence
 
 SPIKE = 10  #: a queue that grew to so many times what it was; or from nothing to more than so many jobs
 
 
-def alarms(view: FleetView, state: FleetState) -> list[str]:
+def alarms(view: FleetView, crew: Crew, verdict: Verdict, state: FleetState) -> list[str]:
     """A sentence for each."""
-    return [*_unlisted(view), *_breaker(state), *_backoff(view, state), *_jump(view), *_too_strict(view)]
+    is_short = verdict.desired > len(crew.staying) or any(limit.name == "breaker" for limit in verdict.limits)
+    return [
+        *_unlisted(view),
+        *_breaker(view, state.breaker, is_short=is_short),
+        *_backoff(view, state),
+        *_jump(view),
+        *_too_strict(view),
+    ]
 
 
 def _unlisted(view: FleetView) -> Iterator[str]:
@@ -22,9 +30,13 @@ def _unlisted(view: FleetView) -> Iterator[str]:
         yield f"the provider gave no list of its instances: {view.unlisted}"
 
 
-def _breaker(state: FleetState) -> Iterator[str]:
-    if state.breaker.opened_at is not None:
-        yield why_open(state.breaker)
+def _breaker(view: FleetView, breaker: BreakerState, *, is_short: bool) -> Iterator[str]:
+    """An open breaker, while it rests or has one on trial; afterwards only while workers are missing."""
+    if breaker.opened_at is None:
+        return
+    rests = view.now < breaker.opened_at + view.policy.breaker_rest
+    if rests or breaker.trial is not None or is_short:
+        yield why_open(breaker)
 
 
 def _backoff(view: FleetView, state: FleetState) -> Iterator[str]:

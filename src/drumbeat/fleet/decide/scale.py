@@ -11,7 +11,7 @@ from drumbeat.fleet.decide.crew import Crew, has_queue, unstarted
 from drumbeat.fleet.decide.guard import Guarded
 from drumbeat.fleet.decide.knowledge import restart
 from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, PolicyName, Spawn
-from drumbeat.fleet.money import by_paid_time, granule_left, tariff
+from drumbeat.fleet.money import affordable, by_paid_time, granule_left, tariff
 
 USUAL = FleetPolicy()
 
@@ -80,6 +80,24 @@ def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_n
 
 
 def drain(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
+    """Workers beyond what is wanted, and exempt ones beyond what may be spent."""
+    return [*_drain_surplus(view, crew, guarded), *_drain_exempt(view, crew)]
+
+
+def _drain_exempt(view: FleetView, crew: Crew) -> list[AskToDrain]:
+    """Exempt workers that would pass a money ceiling even if all others left."""
+    if not crew.exempt:
+        return []
+    allowed, name = affordable(view, crew.exempt, crew.staying)
+    within = view.policy.limits(view.thresholds).drain_within
+    reason = f"{len(crew.exempt)} exempt workers are here, {allowed} are within the ceiling per {name}"
+    return [
+        AskToDrain(worker_id=worker.worker_id, within=_grace(crew, worker, within), reason=reason)
+        for worker in sorted(crew.exempt, key=by_paid_time(view))[: max(len(crew.exempt) - allowed, 0)]
+    ]
+
+
+def _drain_surplus(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
     """Workers beyond what is wanted. A fixed fleet gives up its highest slots; others only who has nothing to do."""
     desired, here = guarded.verdict.desired, len(crew.staying)
     if here <= desired:
@@ -166,14 +184,19 @@ def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
 
 
 def rotate(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
-    """One worker at a time that is too old, or was made under another contract. It waits until the last one is replaced."""
-    if not crew.sure or crew.starting or not has_queue(view) or (crew.outgoing and guarded.room <= 0):
+    """One worker at a time that is too old, or was made under another contract; of a fleet without a queue only exempt ones."""
+    if not crew.sure:
         return []
-    ages = view.policy.max_lifetime is not None or view.policy.contract is not None
-    idle_first = [*crew.exempt, *crew.idle, *crew.busy] if ages else crew.exempt
+    idle_first = [*crew.exempt, *crew.idle, *crew.busy] if _may_replace(view, crew, guarded) else crew.exempt
     within = view.policy.limits(view.thresholds).drain_within
     old = [(worker, why) for worker in idle_first if (why := _outdated(view, worker, exempt=worker in crew.exempt))]
     return [AskToDrain(worker_id=worker.worker_id, within=within, reason=why) for worker, why in old[:1]]
+
+
+def _may_replace(view: FleetView, crew: Crew, guarded: Guarded) -> bool:
+    """Whether age or contract may end a worker that counts: not before the last one is replaced."""
+    ages = view.policy.max_lifetime is not None or view.policy.contract is not None
+    return ages and has_queue(view) and not crew.starting and not (crew.outgoing and guarded.room <= 0)
 
 
 def _outdated(view: FleetView, worker: Worker, *, exempt: bool) -> str | None:

@@ -39,7 +39,7 @@ def summary(view: FleetView, crew: Crew, verdict: Verdict, actions: Sequence[Act
         "limits": plain(verdict.limits),
         "state": plain(state),
     }
-    if found := alarms(view, state):
+    if found := alarms(view, crew, verdict, state):
         told["alarms"] = found
     if view.unlisted is not None:
         told["provider_error"] = view.unlisted

@@ -92,7 +92,9 @@ async def _workers(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]
 
 
 async def _beats(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
-    last, name = await plane.store.beats.last(pool.pool_id), {"pool": str(pool.pool_id)}
+    """Of a fleet its own last beat, not that of a checker in its pool."""
+    name = {"pool": str(pool.pool_id)}
+    last = await (plane.fleet(pool.pool_id).last_beat() if pool.is_scaled else plane.store.beats.last(pool.pool_id))
     if last is None:
         return []
     return [

@@ -26,14 +26,17 @@ FLEET_HELP = {
 
 
 async def fleet_lines(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
-    """A fleet's own figures. Before its first beat there is only its money."""
-    last = await plane.fleet(pool.pool_id).last_beat()
+    """A fleet's own figures, by its last decision: a beat that failed to look tells nothing of them.
+
+    Before its first decision there is only its money.
+    """
+    last = await plane.fleet(pool.pool_id).last_decision()
     seen = [] if last is None else _decided(str(pool.pool_id), last, now)
     return [*seen, *await _money(plane, pool, last)]
 
 
 def _decided(name: str, last: Beat, now: datetime) -> list[Line]:
-    """What the last beat wanted, and what kept it from getting it."""
+    """What the last decision wanted, and what kept it from getting it."""
     summary, state = last.summary, last.summary.get("state") or {}
     breaker, backoff = state.get("breaker") or {}, state.get("backoff") or {}
     failed = summary.get("spawns_failed", 0)

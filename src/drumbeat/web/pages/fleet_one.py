@@ -44,7 +44,7 @@ async def spent(house: House, pool_id: str) -> Spent | None:
     """What a fleet costs, by the provider's prices as the last beat saw them; None where its policy cannot be read."""
     desk = house.plane.fleet(pool_id)
     try:
-        return await desk.spent_by(await desk.last_beat())
+        return await desk.spent_by(await desk.last_decision())
     except DrumbeatError:
         return None
 
