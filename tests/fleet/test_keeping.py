@@ -57,27 +57,6 @@ async def test_a_fleet_changes_only_in_what_is_told(plane: ControlPlane) -> None
     assert plan_of(found.pool).handlers == {"": "command:cat"}
 
 
-@pytest.mark.parametrize("most", ["0", "1"])
-async def test_a_maximum_that_is_lowered_for_a_while_lowers_the_minimum_no_longer(plane: ControlPlane, most: str) -> None:
-    await plane.keep_fleet(NAME, {"policy": "queue_cover"})
-
-    await plane.keep_fleet(NAME, {"max_workers": most})
-    meanwhile = await kept(plane)
-    await plane.heed_environment(NAME)
-    await plane.keep_fleet(NAME, {"max_workers": "5"})
-
-    assert (meanwhile.min_workers, (await kept(plane)).min_workers) == (int(most), FleetPolicy().min_workers)
-
-
-async def test_a_minimum_that_was_set_stays(plane: ControlPlane) -> None:
-    await plane.keep_fleet(NAME, {"policy": "queue_cover", "min_workers": "1"})
-
-    await plane.keep_fleet(NAME, {"max_workers": "3"})
-    await plane.keep_fleet(NAME, {"max_workers": "5"})
-
-    assert (await kept(plane)).min_workers == 1
-
-
 async def test_what_is_told_to_be_none_is_dropped(plane: ControlPlane) -> None:
     await plane.keep_fleet(NAME, PRICED)
 

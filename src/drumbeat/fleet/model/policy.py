@@ -129,17 +129,10 @@ class FleetPolicy:
         return told if told is not None else _USUAL_CALM[name] if by_queue else timedelta()
 
     def to_json(self) -> dict[str, Any]:
-        """What differs from the usual, and always what a fixed fleet is: plain JSON, times in seconds.
-
-        A minimum that a low maximum has lowered is left out: it is the usual one again once the maximum is raised.
-        """
-        always, never = {"workers", "target", "ramp"}, {"min_workers"} if self._has_lowered_minimum else set()
+        """What differs from the usual, and always what a fixed fleet is: plain JSON, times in seconds."""
+        always = {"workers", "target", "ramp"}
         kept = [each for each in fields(self) if each.name in always or getattr(self, each.name) != _usual(each)]
-        return {_json_name(each): _plain(getattr(self, each.name)) for each in kept if each.name not in never}
-
-    @property
-    def _has_lowered_minimum(self) -> bool:
-        return self.min_workers == self.max_workers < FleetPolicy().min_workers
+        return {_json_name(each): _plain(getattr(self, each.name)) for each in kept}
 
     @classmethod
     def usual_json(cls) -> dict[str, Any]:
