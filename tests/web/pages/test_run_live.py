@@ -53,7 +53,7 @@ async def page(browser: Browser, conducting: Served) -> AsyncIterator[Page]:
 async def test_a_run_is_made_from_a_template_watched_live_and_read_afterwards(page: Page) -> None:
     await opened(page, "/runs", "Runs")
     await page.get_by_role("button", name="New run").click()
-    await page.get_by_role("combobox", name="template").last.click()
+    await page.get_by_role("dialog").get_by_role("combobox", name="template").click()
     await page.get_by_role("option", name=SHORT).click()
     await page.get_by_role("button", name="Make it").click()
     await expect(page.get_by_role("heading", name=SHORT, level=1)).to_be_visible()
