@@ -2,11 +2,14 @@
 
 from dataclasses import replace
 
-from drumbeat.core.worker import WorkerStatus
+import pytest
+
+from drumbeat.core.recovery import ASKED_AT
+from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.decide.crew import judge_crew
-from drumbeat.fleet.model import AskToDrain, FleetState, MarkLost, Provider, Reap, Spawn, Warn
-from fleet.given import NOW, idle_for, job, queued, ready_worker, runs, worker
+from drumbeat.fleet.model import AskToDrain, FleetState, MarkLost, Provider, Reap, Seen, Spawn, Warn
+from fleet.given import NOW, idle_for, job, queued, ready_worker, runs, seconds, worker
 
 
 def test_a_worker_that_starts_is_neither_idle_nor_busy_and_one_that_leaves_is_none_of_them() -> None:
@@ -52,3 +55,44 @@ def test_where_the_provider_gave_no_list_whatever_hangs_on_it_comes_last() -> No
 
     assert [type(each) for each in known] == [Reap, AskToDrain, AskToDrain]
     assert [type(each) for each in partial] == [AskToDrain, Reap]
+
+
+def closed_before_it_was_seen(asked: float, **fields: object) -> Worker:
+    """A worker whose creation got no answer, closed since: by hand, or because its time to drain was over."""
+    created = {"created_at": NOW - seconds(asked), "heartbeat_at": None, "heartbeat_count": 0, **fields}
+    return worker(0, status=WorkerStatus.TERMINATED, **created)
+
+
+SLOW = Provider(name="runpod", unique_names=False, settle=seconds(180))
+
+
+@pytest.mark.parametrize(
+    ("row", "instances", "is_reaped"),
+    [
+        (closed_before_it_was_seen(30), (), False),
+        (closed_before_it_was_seen(300, meta={ASKED_AT: (NOW - seconds(30)).isoformat()}), (), False),
+        (closed_before_it_was_seen(180), (), True),
+        (closed_before_it_was_seen(30), runs(0), True),
+        (closed_before_it_was_seen(30, provider_ref="pod-7"), (), True),
+        (closed_before_it_was_seen(30, heartbeat_at=NOW), (), True),
+        (closed_before_it_was_seen(30, meta={"spawn_failed": True}), (), True),
+    ],
+    ids=["it may turn up", "asked for again", "it would be there", "it is there", "it was seen", "it was heard", "refused"],
+)
+def test_a_creation_without_an_answer_is_not_given_up_while_its_instance_may_turn_up(
+    row: Worker, instances: tuple[Seen, ...], is_reaped: bool
+) -> None:
+    seen = queued(row, ready=9, instances=instances, provider=SLOW, max_workers=2)
+
+    actions = decide(seen).actions
+
+    assert [each.worker_id for each in actions if isinstance(each, Reap)] == (["worker-0"] if is_reaped else [])
+    refused = bool(row.meta.get("spawn_failed"))
+    assert len([each for each in actions if isinstance(each, Spawn)]) == (2 if refused else 1)
+
+
+def test_such_a_creation_counts_where_names_are_unique_as_well() -> None:
+    slow = replace(SLOW, unique_names=True)
+    seen = queued(closed_before_it_was_seen(30), ready=9, instances=(), provider=slow, max_workers=1)
+
+    assert not [each for each in decide(seen).actions if isinstance(each, Spawn)]

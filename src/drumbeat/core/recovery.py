@@ -38,6 +38,7 @@ class Sight:
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
     unique_names: bool = True  #: no two instances of a worker at the provider
     provider: str = ""  #: whose instances these are
+    settle: timedelta = timedelta()  #: so long may an instance that was asked for be in no list
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +110,7 @@ def recover(sight: Sight) -> Recovered:
     some_are_strays = len(shown) > len(live) - len(absent)
     some_leave = any(not stays(worker) for worker in unusual)
     return Recovered(
-        actions=(*closing, *reap(ended), *(end_strays(sight) if some_are_strays else ())),
+        actions=(*closing, *reap(sight, ended), *(end_strays(sight) if some_are_strays else ())),
         living=living,
         staying=tuple([worker for worker in living if stays(worker)]) if some_leave else living,
         ended=ended,
@@ -187,11 +188,22 @@ def end_overdue(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     ]
 
 
-def reap(ended: Sequence[Worker]) -> list[Reap]:
-    """Ended workers whose instances are not known to be gone."""
+def reap(sight: Sight, ended: Sequence[Worker]) -> list[Reap]:
+    """Ended workers whose instances are not known to be gone; not yet those whose instance may turn up later."""
+    shown = {seen.worker_id for seen in sight.instances}
     return [
-        Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}") for worker in ended if worker.reaped_at is None
+        Reap(worker_id=worker.worker_id, reason=f"it ended as {worker.status}")
+        for worker in ended
+        if worker.reaped_at is None and (worker.worker_id in shown or not may_turn_up(sight, worker))
     ]
+
+
+def may_turn_up(sight: Sight, worker: Worker) -> bool:
+    """Whether an instance that nobody has seen yet may appear: its creation got no answer, and lists may be late."""
+    was_seen = bool(worker.provider_ref) or worker.heartbeat_at is not None
+    if was_seen or worker.meta.get("spawn_failed"):
+        return False
+    return sight.now - asked_at(worker, sight.now) < sight.settle
 
 
 def end_strays(sight: Sight) -> list[EndStray]:
@@ -225,14 +237,14 @@ def may_run(sight: Sight) -> list[Worker]:
         return rows
     running = {seen.worker_id for seen in sight.instances if seen.running}
     over = {seen.worker_id for seen in sight.instances} - running
-    return [row for row in rows if row.worker_id in running or not _is_over(row, over, sight.provider)]
+    return [row for row in rows if row.worker_id in running or not _is_over(row, over, sight)]
 
 
-def _is_over(row: Worker, over: Set[WorkerId], provider: str) -> bool:
+def _is_over(row: Worker, over: Set[WorkerId], sight: Sight) -> bool:
     """Whether a worker that is not seen running is surely gone. Nothing is known of another provider's."""
-    if provider and row.provider and row.provider != provider:
+    if sight.provider and row.provider and row.provider != sight.provider:
         return False
-    return row.worker_id in over or row.status in TERMINAL
+    return row.worker_id in over or (row.status in TERMINAL and not may_turn_up(sight, row))
 
 
 def never_started(sight: Sight, staying: Sequence[Worker]) -> list[Worker]:

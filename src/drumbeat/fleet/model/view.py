@@ -243,4 +243,5 @@ class FleetView:
             unlisted=self.unlisted,
             unique_names=self.provider.unique_names,
             provider=self.provider.name,
+            settle=self.provider.settle,
         )
