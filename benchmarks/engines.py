@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import kit  # noqa: F401  (makes the tests' servers importable)
-from drumbeat.bench.drive import drive_url, prepare_url
 from drumbeat.bench.model import DriveRequest
+from drumbeat.bench.worker.drive import drive_url, prepare_url
 from drumbeat.core.clock import SystemClock
 from kit.report import Report, parser, print_table, say
 from servers.mariadb import MariaDbServer

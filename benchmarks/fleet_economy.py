@@ -20,8 +20,8 @@ from statistics import fmean
 from typing import Any
 
 import kit  # noqa: F401
-from drumbeat.fleet.laboratory import policy_for, simulate_once
 from drumbeat.fleet.simulate import Load, Outcome, Surroundings, simulate
+from drumbeat.fleet.simulate_files import policy_for, simulate_once
 from kit.fleet_hindsight import cheapest
 from kit.fleet_loads import loads
 from kit.fleet_rivals import DaskLike, HpaLike, KedaLike

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import kit  # noqa: F401  (makes the tests' servers importable)
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool

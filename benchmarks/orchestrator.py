@@ -21,8 +21,8 @@ from typing import Any
 import msgspec
 
 import kit  # noqa: F401  (makes the tests' servers importable)
+from drumbeat.bench.control.orchestrator import OrchestratorService
 from drumbeat.bench.model import GuardrailMode, Guardrails, LoadMode, QpsPlan, RunPlan, Scaling, ScalingMode
-from drumbeat.bench.orchestrator import OrchestratorService
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.run import Run, RunId
 from drumbeat.runtime.beat import BeatReport

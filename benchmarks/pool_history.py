@@ -32,7 +32,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable, Pruned
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.beats import Beating, beat_once, pool_loop
-from drumbeat.pool.desk import PoolDesk
+from drumbeat.pool.service import PoolDesk
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Claiming, Upkeep

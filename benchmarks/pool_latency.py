@@ -21,7 +21,7 @@ from pathlib import Path
 import drumbeat
 import kit  # noqa: F401
 from drumbeat.core.job import JobStatus
-from drumbeat.pool.desk import PoolDesk
+from drumbeat.pool.service import PoolDesk
 from kit.report import Report, median, parser, percentile, print_table, say
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer

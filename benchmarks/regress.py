@@ -26,8 +26,8 @@ from typing import Any
 
 import kit  # noqa: F401  (makes the tests' servers importable)
 from bench.recorded import noise, record_of
-from drumbeat.bench.compare import Change, compared
 from drumbeat.bench.model import RunRecord
+from drumbeat.bench.results.compare import Change, compared
 from drumbeat.core.run import Phase
 from kit.report import Report, parser, print_table, say
 from kit.runs import BUSY_HOST, conduct, open_plane, prepared

@@ -29,12 +29,12 @@ from typing import Any
 import psutil
 
 import kit  # noqa: F401  (makes the tests' servers importable)
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.offline import prepare
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import WorkerId
-from drumbeat.offline import prepare
 from drumbeat.settings import Settings
 from drumbeat.store.interface import Heartbeat
 from kit.long_run import histograms, long_run, sample

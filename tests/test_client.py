@@ -19,7 +19,7 @@ import pytest
 
 import drumbeat
 from drumbeat.client import BlockingConnection
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, JobEnded, NotFound, StaleWrite
 from drumbeat.core.job import JobStatus
 from drumbeat.core.worker import ExitCode

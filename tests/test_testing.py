@@ -7,7 +7,7 @@ import pytest
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobStatus, Outcome
-from drumbeat.pool.context import JobContext
+from drumbeat.pool.worker.context import JobContext
 from drumbeat.testing import pool
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import drumbeat
 from drumbeat.adapters.flatmachines.machine_files import load_machine
-from drumbeat.bench.template.parse import parse, read, with_settings
+from drumbeat.bench.templates.parse import parse, read, with_settings
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import DEEPEST, MOST_VALUES
 from drumbeat.fleet.settings import load_policy

@@ -15,7 +15,7 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import MEASUREMENT, LoadRunner
 from drumbeat.bench.driver.session import address_of
 from drumbeat.bench.driver.tally import figures
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 from drumbeat.core.clock import SystemClock
 from kit.drive_child import point_select
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import psutil
 
-from drumbeat.bench.drive import DriveSettings, Watcher, drive
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.model import KeyValue, Kind, Load, Operation, Statement, ValueType
 from drumbeat.bench.targets.postgres import PostgresTarget
+from drumbeat.bench.worker.drive import DriveSettings, Watcher, drive
 from drumbeat.core.clock import SystemClock
 
 ACCOUNTS = 100_000

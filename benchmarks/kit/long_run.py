@@ -8,9 +8,9 @@ from random import Random
 
 import msgspec
 
-from drumbeat.bench.conclusion import described, whole_run
 from drumbeat.bench.model import ControllerState, Ending, RunPlan
-from drumbeat.bench.record import read_record
+from drumbeat.bench.results.conclusion import described, whole_run
+from drumbeat.bench.results.record import read_record
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.pool import PoolId, PoolKind, pool

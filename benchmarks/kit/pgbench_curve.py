@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from math import log
 
-from drumbeat.bench.modes.stability import WORTH
+from drumbeat.bench.control.modes.stability import WORTH
 from servers.postgres import PostgresServer, installation
 
 Curve = Sequence[tuple[int, float]]  #: clients, transactions a second

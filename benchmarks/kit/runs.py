@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from drumbeat.bench.model import RunRecord
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.offline import prepare
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.run import RunStatus
-from drumbeat.offline import prepare
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.settings import Settings
 

@@ -12,7 +12,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.job import NO_BACKOFF, UNFINISHED, Attempt, Job, JobId, JobStatus, NewJob, Outcome

@@ -15,13 +15,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.job import JobStatus, Token, Verdict
 from drumbeat.core.worker import Holder
-from drumbeat.pool.context import JobContext
-from drumbeat.pool.handlers import describe
-from drumbeat.pool.work import Mode, plan_of
+from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.handlers import describe
+from drumbeat.pool.worker.options import Mode, plan_of
 from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Claiming, Queue, Renewed, Settled

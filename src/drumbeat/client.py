@@ -10,16 +10,16 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self, cast
 
-from drumbeat.control_plane import ControlPlane, WorkDone, open_control_plane, process_name, push_on
+from drumbeat.composition.plane import ControlPlane, WorkDone, open_control_plane, process_name, push_on
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, NewJob, RateLimit
 from drumbeat.core.pool import PoolId
-from drumbeat.pool.context import JobContext, JobFailure
-from drumbeat.pool.desk import PoolDesk, PoolStatus
-from drumbeat.pool.handlers import Handler, describe, load
-from drumbeat.pool.pushing import job_from_line, new_job
-from drumbeat.pool.work import ExecutorKind, Mode, WorkPlan, parse_handlers
+from drumbeat.pool.job_options import job_from_line, new_job
+from drumbeat.pool.service import PoolDesk, PoolStatus
+from drumbeat.pool.worker.context import JobContext, JobFailure
+from drumbeat.pool.worker.handlers import Handler, describe, load
+from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, parse_handlers
 from drumbeat.settings import load_settings
 from drumbeat.store.interface import Store
 

@@ -14,10 +14,10 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Job, JobStatus, Outcome, Verdict
 from drumbeat.core.worker import WorkerId
-from drumbeat.pool.attempt import Attempts, Held
-from drumbeat.pool.context import JobContext
-from drumbeat.pool.desk import FOREVER, PoolDesk
-from drumbeat.pool.handlers import Handler, describe, load
+from drumbeat.pool.service import FOREVER, PoolDesk
+from drumbeat.pool.worker.attempt import Attempts, Held
+from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.handlers import Handler, describe, load
 from drumbeat.store.interface import Claiming, Store
 from drumbeat.store.memory import MemoryStore
 

@@ -12,8 +12,8 @@ from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.model import Load, Operation, Statement
 from drumbeat.bench.targets.open import open_target
-from drumbeat.bench.values import Draw
-from drumbeat.bench.workload import BenchWorkload, Final
+from drumbeat.bench.values.draw import Draw
+from drumbeat.bench.worker.workload import BenchWorkload, Final
 from drumbeat.core.clock import SystemClock
 from drumbeat.runtime.worker import Measurement
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from bench.standard.given import empty_file
-from drumbeat.bench.config import load_of
-from drumbeat.bench.connections import ConnectionDesk
-from drumbeat.bench.creation import prepared
+from bench.workloads.standard.given import empty_file
+from drumbeat.bench.control.create import prepared
 from drumbeat.bench.model import LoadMode, Prices, ScalingMode
-from drumbeat.bench.modes.capacity import HostCapacity
-from drumbeat.bench.prepare import prepare
-from drumbeat.bench.standard import standard
+from drumbeat.bench.model.capacity import HostCapacity
+from drumbeat.bench.targets.connections import ConnectionDesk
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.template import TemplateDocument, parse, plan_of, with_settings
-from drumbeat.bench.vault import Vault
+from drumbeat.bench.targets.vault import Vault
+from drumbeat.bench.templates import TemplateDocument, parse, plan_of, with_settings
+from drumbeat.bench.workloads.config import load_of
+from drumbeat.bench.workloads.prepare import prepare
+from drumbeat.bench.workloads.standard import standard
 from drumbeat.store.memory import MemoryStore
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ from bench.driver.fakes import CLASSES, LOAD, FakeDatabase, engine_of
 from drumbeat.bench.driver.executions import ExecutionFile
 from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.samples import Classify
-from drumbeat.bench.workload import BenchWorkload, Final
+from drumbeat.bench.worker.workload import BenchWorkload, Final
 from drumbeat.core.clock import SystemClock
 
 QPS = 200.0

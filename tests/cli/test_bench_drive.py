@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from cli.given import invoke, ran
-from drumbeat import offline
 from drumbeat.bench.driver.tally import figures
 from drumbeat.bench.model import DriveOutcome
+from drumbeat.composition import offline
 from drumbeat.core.histogram import Histogram
 
 

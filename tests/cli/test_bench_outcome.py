@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from bench.recorded import record, rich, search
-from drumbeat.bench.desk import BenchDesk
 from drumbeat.bench.model import Failure, Latency, Measured, Objective, RunRecord, ms
 from drumbeat.bench.model.plan import ALL_KINDS
+from drumbeat.bench.service import BenchDesk
 from drumbeat.cli.bench_outcome import form_of, print_outcome
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus

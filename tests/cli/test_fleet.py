@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.given import Said, drumbeat, eventually, invoke, ran
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId

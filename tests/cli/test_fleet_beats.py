@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.cli.fleet_beats import _beat_by, _beat_on, _Course, _Teller
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId

@@ -13,8 +13,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cli.given import Said, invoke
-from drumbeat.cli.arriving import arriving
 from drumbeat.cli.main import app
+from drumbeat.cli.stdin_lines import arriving
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound
 
 

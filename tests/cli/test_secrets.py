@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from cli.given import FAST, Said, drumbeat, ran
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy

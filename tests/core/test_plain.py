@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.adapters.flatmachines.machine_files import load_machine
 from drumbeat.adapters.flatmachines.runner import read_arguments
-from drumbeat.bench.template.parse import read
+from drumbeat.bench.templates.parse import read
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.plain import DEEPEST, read_json, shown
 from drumbeat.pool.payload import as_json
@@ -61,7 +61,7 @@ def test_brackets_in_text_do_not_count() -> None:
 
 
 def test_what_a_program_prints_is_text_where_it_is_nested_too_deep() -> None:
-    from drumbeat.pool.command import _result
+    from drumbeat.pool.worker.command import _result
 
     assert _result(bytearray(b"[" * 100_000)) == "[" * 100_000
 

@@ -13,8 +13,8 @@ from PIL import Image
 from playwright.async_api import Browser, Error, Page
 
 from docs.pages import ROOT
-from drumbeat import offline
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition import offline
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.run import RunId
 from drumbeat.settings import Settings
 from web.pages.browsing import DESK, PHONE, browsing, chromium, opened

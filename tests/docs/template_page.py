@@ -7,8 +7,8 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from drumbeat.bench.template import TemplateDocument
-from drumbeat.bench.value_sources import documented
+from drumbeat.bench.templates import TemplateDocument
+from drumbeat.bench.workloads.value_sources import documented
 
 PAGE = Path(__file__).parents[2] / "docs" / "templates.md"
 MARK = "<!-- From here on written by: python tests/docs/template_page.py -->\n"

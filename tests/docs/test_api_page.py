@@ -2,17 +2,17 @@
 
 from docs.api_page import MARK, operations, reference, schema
 from docs.pages import page, quoted, rows, section
-from drumbeat.bench.watch import MOST_LOGS
+from drumbeat.bench.results.watch import MOST_LOGS
 from drumbeat.web.api.once import KEPT_FOR, KEY, REPLAYED
-from drumbeat.web.attempts import WINDOW, WRONG_AT_MOST
+from drumbeat.web.auth import POLICY_VIOLATION
 from drumbeat.web.bodies import LARGEST, LARGEST_HOOK
 from drumbeat.web.feeds import BROKEN, FIRST_LOGS, GONE, KEPT_LOGS, UNAVAILABLE
 from drumbeat.web.feeds_pool import POOL_UPDATE
 from drumbeat.web.feeds_run import RUN_UPDATE
-from drumbeat.web.gate import POLICY_VIOLATION
+from drumbeat.web.login_attempts import WINDOW, WRONG_AT_MOST
 from drumbeat.web.sessions import COOKIE, LIFETIME
 from drumbeat.web.settings import READ_TOKEN_VARIABLE, SHORTEST_TOKEN, TOKEN_VARIABLE
-from drumbeat.web.simulating import MOST_BEATS, MOST_JOBS
+from drumbeat.web.simulations import MOST_BEATS, MOST_JOBS
 from drumbeat.web.stream import GOING_AWAY, LONGEST_MESSAGE, NORMAL, NOT_TEXT, TOO_LONG, TRY_LATER
 
 

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import get_args
 
 from docs.pages import page, quoted, rows, section
-from drumbeat.bench.compare import changes
-from drumbeat.bench.compare.changes import Bounds
+from drumbeat.bench.control.modes.stability import Outcome
+from drumbeat.bench.control.orchestrator import BRISKLY, EVERY, LEASE
 from drumbeat.bench.model import Action, GuardrailMode, LoadMode, ScalingMode
 from drumbeat.bench.model.verdict import Gate, RunVerdict
-from drumbeat.bench.modes.stability import Outcome
-from drumbeat.bench.orchestrator import BRISKLY, EVERY, LEASE
-from drumbeat.bench.report import FORMATS
-from drumbeat.bench.values import VIRTUAL_SLOTS
+from drumbeat.bench.results.compare import changes
+from drumbeat.bench.results.compare.changes import Bounds
+from drumbeat.bench.results.report import FORMATS
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.cli.bench_outcome import form_of
 from drumbeat.core.pool import PRESETS, PoolKind
 from drumbeat.core.run import RUN_ENDED, Phase, RunStatus

@@ -7,9 +7,9 @@ import pytest
 
 from docs.pages import page, rows, section
 from docs.template_page import MARK, fields, reference
-from drumbeat.bench.modes.capacity import HostCapacity
-from drumbeat.bench.template import parse, plan_of
-from drumbeat.bench.value_sources import SOURCES
+from drumbeat.bench.model.capacity import HostCapacity
+from drumbeat.bench.templates import parse, plan_of
+from drumbeat.bench.workloads.value_sources import SOURCES
 
 EXAMPLES = re.findall(r"```yaml\n(.*?)```", page("templates"), re.DOTALL)
 HOST = HostCapacity(cpu_cores=4, memory_gb=16)

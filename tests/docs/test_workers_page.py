@@ -9,10 +9,10 @@ from drumbeat.core.event import EventType, Scope
 from drumbeat.core.log import LONGEST_MESSAGE
 from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
 from drumbeat.core.worker import ExitCode, Health, WorkerStatus
-from drumbeat.runtime.conduct import RECONCILE_EVERY
-from drumbeat.runtime.line import FIRST_PAUSE, LONGEST_PAUSE
+from drumbeat.runtime.event_handler import RECONCILE_EVERY
 from drumbeat.runtime.logs import CAPACITY, FLUSH_EVERY
 from drumbeat.runtime.sampling import MOST_KEPT
+from drumbeat.runtime.store_connection import FIRST_PAUSE, LONGEST_PAUSE
 from drumbeat.store.interface import BATCH
 
 TEXT = page("workers")

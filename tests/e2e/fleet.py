@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from bystanders import add_bystanders, bystanders
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.event import EventType
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus

@@ -21,7 +21,7 @@ from drumbeat.core.job import Attempt, Job, JobStatus, NewJob, Outcome
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.pool.work import WorkPlan
+from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
 
@@ -183,7 +183,7 @@ async def fought(seed: int, folder: Path) -> Toll:
 
 async def _prepare(battle: Battle, store: Store, url: str) -> None:
     from drumbeat.client import Mode, parse_handlers
-    from drumbeat.control_plane import ControlPlane
+    from drumbeat.composition.plane import ControlPlane
 
     plane = ControlPlane(Settings(store=url, state_dir=battle.folder / "state"), store, SystemClock())
     plan = WorkPlan(handlers=parse_handlers(["handlers:nap"]), mode=Mode.LOOP)

@@ -13,7 +13,7 @@ import asyncpg
 import pyarrow.parquet as pq
 import pytest
 
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.event import NewEvent, Target, set_phase, start, stop
 from drumbeat.core.histogram import merged
 from drumbeat.core.pool import PoolId, PoolKind, pool

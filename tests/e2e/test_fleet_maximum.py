@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from drumbeat.client import Mode, parse_handlers
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import Action, FleetPolicy, FleetView, PolicyName
-from drumbeat.pool.work import WorkPlan
+from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.runtime.beat import ControlLoop
 from drumbeat.settings import Settings
 from drumbeat.spawn.interface import InstanceState, Spawner

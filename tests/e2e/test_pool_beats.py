@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.job import Backoff, Job, JobStatus, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.pool.due import is_watched
+from drumbeat.pool.due_jobs import is_watched
 from drumbeat.settings import Settings
 from e2e.processes import PATIENCE, cleared_away, eventually
 

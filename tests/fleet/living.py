@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PoolId, Thresholds

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool

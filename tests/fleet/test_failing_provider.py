@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import SpawnCause
 from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool

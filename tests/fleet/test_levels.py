@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.fleet.decide.levels import BANDS, FORGOTTEN, LEVELS, Pace, cost_of_keeping, follow, least, worth
+from drumbeat.fleet.decide.keep_alive import BANDS, FORGOTTEN, LEVELS, Pace, cost_of_keeping, follow, least, worth
 from drumbeat.fleet.model import FleetState
 
 PACE = Pace(lag=120.0, every=30.0, service=20.0)

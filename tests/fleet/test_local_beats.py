@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bystanders import add_bystanders, bystanders
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerStatus

@@ -11,12 +11,12 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId
 from drumbeat.fleet.decide import decide, step
-from drumbeat.fleet.laboratory import policy_for, simulate_load
 from drumbeat.fleet.model import FleetView
 from drumbeat.fleet.recorded import recorded
 from drumbeat.fleet.replay import replay
 from drumbeat.fleet.settings import with_settings
 from drumbeat.fleet.simulate import Load, Surroundings, deciding
+from drumbeat.fleet.simulate_files import policy_for, simulate_load
 from drumbeat.runtime.beat import encode, encode_action
 
 WEEK = 7 * 24 * 3600.0

@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide, verdict
-from drumbeat.fleet.decide.guard import applies, bounds_at
+from drumbeat.fleet.decide.limits import applies, bounds_at
 from drumbeat.fleet.model import (
     AskToDrain,
     BackoffState,

@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.decide import step
-from drumbeat.fleet.decide.knowledge import service_time
+from drumbeat.fleet.decide.learned import service_time
 from drumbeat.fleet.model import AskToDrain, Finished, FleetState, FleetView, Held, ServiceTime
 from fleet.given import NOW, job, queued, ready_worker, seconds
 

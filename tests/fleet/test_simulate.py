@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.fleet.laboratory import policy_for, simulate_load
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.simulate import Load, Orders, Outcome, Surroundings, World, course, oracle_seconds, simulate
 from drumbeat.fleet.simulate.course import flaps
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
 from drumbeat.fleet.simulate.values import percentile
+from drumbeat.fleet.simulate_files import policy_for, simulate_load
 
 HOUR = 3600.0
 

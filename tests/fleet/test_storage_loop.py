@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.model import FleetPolicy

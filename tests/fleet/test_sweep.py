@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bystanders import add_bystanders, bystanders
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.core.recovery import LINGER

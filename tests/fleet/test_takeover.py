@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 from drumbeat.runtime.beat import ControlLoop

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from drumbeat.pool.context import JobContext, JobFailure
+from drumbeat.pool.worker.context import JobContext, JobFailure
 
 
 class Paper(BaseModel):

@@ -9,7 +9,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound, StoreUnavailable
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, pool

@@ -8,9 +8,9 @@ import pytest
 from drumbeat.core.job import JobStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.breaker import LONGEST, SHORTEST, TRIES, allowed, held_until, streak, trouble
-from drumbeat.pool.desk import PoolDesk
 from drumbeat.pool.explain import Why
 from drumbeat.pool.model import Streak
+from drumbeat.pool.service import PoolDesk
 from drumbeat.store.interface import Change
 from pool.seen import NOW, POOL, seconds
 from pool.stage import Stage

@@ -10,7 +10,7 @@ from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome, RateLimit
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.pool.explain import Facts, Why, explain
-from drumbeat.pool.facts import read_facts
+from drumbeat.pool.explain_inputs import read_facts
 from pool.working import Shop, seconds
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

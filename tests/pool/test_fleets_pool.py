@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import CHECK
 from drumbeat.core.decision import Decision
 from drumbeat.core.job import JobStatus

@@ -13,9 +13,9 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, RateLimit
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.pool import payload
+from drumbeat.pool.job_options import job_from_line, new_job, new_jobs, one_job
 from drumbeat.pool.payload import as_json
-from drumbeat.pool.pushing import job_from_line, new_job, new_jobs, one_job
-from drumbeat.pool.work import ExecutorKind, Mode, WorkPlan, parse_handlers, plan_of
+from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, parse_handlers, plan_of
 from pool.examples import Paper
 
 flat = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()

@@ -11,11 +11,11 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import Job, JobStatus
 from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
 from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
-from drumbeat.pool.desk import PoolDesk
-from drumbeat.pool.handlers import describe
-from drumbeat.pool.work import Mode, WorkPlan
-from drumbeat.pool.worker import job_workload
-from drumbeat.pool.workload import JobWorkload
+from drumbeat.pool.service import PoolDesk
+from drumbeat.pool.worker.assemble import job_workload
+from drumbeat.pool.worker.handlers import describe
+from drumbeat.pool.worker.options import Mode, WorkPlan
+from drumbeat.pool.worker.workload import JobWorkload
 from drumbeat.runtime.worker import WorkerLife
 from drumbeat.store.interface import Joining
 from drumbeat.store.memory import MemoryStore

@@ -17,7 +17,7 @@ from drumbeat.core.worker import Worker
 from drumbeat.runtime import disk as disk_module
 from drumbeat.runtime.disk import LOOK_EVERY, DiskProbe, find_disk
 from drumbeat.runtime.probe import Probe, Reading
-from drumbeat.runtime.sight import with_gpus
+from drumbeat.runtime.snapshot import with_gpus
 from drumbeat.runtime.worker import WorkerLife
 from drumbeat.spawn.interface import Instance, InstanceState
 from drumbeat.store import Store, open_store

@@ -12,8 +12,8 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.event import EventType, NewEvent, Scope, Target
 from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
-from drumbeat.runtime import orders
-from drumbeat.runtime.orders import Wanted, come_due
+from drumbeat.runtime import instructions
+from drumbeat.runtime.instructions import Wanted, come_due
 from drumbeat.runtime.probe import Reading
 from runtime.given import BENCH, ME, POOL, FakeWorkload, World, seconds
 
@@ -315,7 +315,7 @@ async def test_an_appointment_is_waited_for_without_spinning(
         looks.append(wanted)
         return come_due(wanted, now)
 
-    monkeypatch.setattr(orders, "come_due", look)
+    monkeypatch.setattr(instructions, "come_due", look)
     async with world.working(workload):
         await world.tell(event.set_phase("MEASUREMENT", world.clock.now() + seconds(30)))
         await world.passes(29)

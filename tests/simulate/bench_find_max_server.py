@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from drumbeat.bench.control.modes.find_max import steer
 from drumbeat.bench.model import Figures, FindMaxState, Finish, ModeView, RunPlan, Steer
-from drumbeat.bench.modes.find_max import steer
 from drumbeat.core.run import RunId, Step
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -6,10 +6,10 @@ from random import Random
 
 import msgspec
 
+from drumbeat.bench.control.modes import qps
+from drumbeat.bench.control.modes.allocate import allocate
 from drumbeat.bench.model import Figures, Finish, ModeView, QpsState, RunPlan
 from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
-from drumbeat.bench.modes import qps
-from drumbeat.bench.modes.allocate import allocate
 from drumbeat.core.run import RunId, Step
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)

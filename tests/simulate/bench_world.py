@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from bystanders import add_bystanders, bystanders
+from drumbeat.bench.control.orchestrator import OrchestratorService
 from drumbeat.bench.model import Action, Probe, RunPlan, RunView
-from drumbeat.bench.orchestrator import OrchestratorService
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.histogram import Histogram, bucket_of

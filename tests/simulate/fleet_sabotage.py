@@ -9,9 +9,9 @@ import pytest
 from drumbeat.core.lease import Fence
 from drumbeat.core.recovery import never_started
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.decide.crew import Crew
+from drumbeat.fleet.decide.classify import Crew
 from drumbeat.fleet.model import FleetView
-from drumbeat.runtime.hands import Hands
+from drumbeat.runtime.recovery import Hands
 from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.spawner import RunPodSpawner
 from drumbeat.spawn.runpod.watch import Found, Watch

@@ -12,7 +12,7 @@ from math import ceil
 from pathlib import Path
 from random import Random
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.job import JobStatus, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
+from drumbeat.bench.control.orchestrator import OrchestratorService
 from drumbeat.bench.model import FindMaxPlan, LoadMode, LostPolicy, OnWorkerLost, QpsPlan, RunPlan, Scaling, ScalingMode
-from drumbeat.bench.orchestrator import OrchestratorService
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.event import Event, EventType, Scope
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind

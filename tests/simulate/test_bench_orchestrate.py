@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
-from drumbeat.bench.creation import capacity
-from drumbeat.bench.desk import BenchDesk
+from drumbeat.bench.control.create import capacity
 from drumbeat.bench.model import RunPlan, Scaling, ScalingMode
+from drumbeat.bench.service import BenchDesk
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.run import Phase, RunStatus
 from simulate.bench_world import World, simulated

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 import pytest
 
-from drumbeat.bench.decide import decide
+from drumbeat.bench.control.decide import decide
 from drumbeat.bench.model import (
     FindMaxPlan,
     GuardrailMode,

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from bystanders import add_bystanders, bystanders
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.job import NewJob
 from drumbeat.fleet.replay import Replay
 from drumbeat.settings import Settings

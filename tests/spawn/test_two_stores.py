@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId

@@ -19,8 +19,8 @@ from drumbeat.core.job import JobStatus, NewJob, Outcome, Verdict
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
-from drumbeat.pool.desk import PoolDesk
 from drumbeat.pool.observe import observe
+from drumbeat.pool.service import PoolDesk
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Claiming, Joining

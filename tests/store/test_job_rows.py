@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.sql.floor import GROUND, LEAST, MOST, Floor, risen
+from drumbeat.store.sql.claim_cursor import GROUND, LEAST, MOST, Floor, risen
 from drumbeat.store.sql.job_rows import COLUMNS, job_of
 from drumbeat.store.sql.queries import migration_texts
 

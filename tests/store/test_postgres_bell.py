@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from drumbeat.core.pool import PoolId
-from drumbeat.store.sql import postgres_bell
+from drumbeat.store.sql import postgres_notify
 from drumbeat.store.sql.database import Rows, Values
-from drumbeat.store.sql.postgres_bell import PostgresBell, channel_of
+from drumbeat.store.sql.postgres_notify import PostgresBell, channel_of
 
 POOL = PoolId("p")
 CHANNEL = channel_of("s", POOL)
@@ -42,7 +42,7 @@ async def bell(lines: Lines) -> PostgresBell:
 async def test_of_many_words_at_once_the_first_is_said_at_once_and_one_more_later(
     bell: PostgresBell, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_bell, "QUIET", 60.0)
+    monkeypatch.setattr(postgres_notify, "QUIET", 60.0)
     words = [bell.word(POOL) for _ in range(5)]
 
     await bell.close()
@@ -54,9 +54,9 @@ async def test_of_many_words_at_once_the_first_is_said_at_once_and_one_more_late
 async def test_a_word_that_was_put_off_is_said_within_the_next_statement_after_its_moment(
     bell: PostgresBell, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_bell, "QUIET", 0.0)
+    monkeypatch.setattr(postgres_notify, "QUIET", 0.0)
     first = bell.word(POOL)
-    monkeypatch.setattr(postgres_bell, "QUIET", 60.0)
+    monkeypatch.setattr(postgres_notify, "QUIET", 60.0)
     again, put_off = bell.word(POOL), bell.word(POOL)
     bell._next[CHANNEL] = 0.0
 

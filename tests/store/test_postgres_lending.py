@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.store.sql.postgres_lending import Lending
+from drumbeat.store.sql.postgres_connection_cache import Lending
 
 
 class Gone(Exception):

@@ -12,7 +12,7 @@ from drumbeat.store import open_store
 from drumbeat.store.contract.given_jobs import claiming, pushed
 from drumbeat.store.interface import Store
 from drumbeat.store.sql.database import Rows, Values
-from drumbeat.store.sql.postgres_line import OFTEN, Express, Line
+from drumbeat.store.sql.postgres_push_fastpath import OFTEN, Express, Line
 from servers.postgres import PostgresServer
 
 

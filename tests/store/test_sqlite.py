@@ -18,7 +18,7 @@ from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.interface import Claiming
-from drumbeat.store.sql.sqlite_bell import SqliteBell
+from drumbeat.store.sql.sqlite_notify import SqliteBell
 from store.timeshift import shift_statements
 
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import httpx
 
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.offline import prepare
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Result, RunStatus, Step, StepType
 from drumbeat.core.worker import WorkerStatus
-from drumbeat.offline import prepare
 from drumbeat.settings import Settings
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
 from drumbeat.store.interface import RunChange
 from drumbeat.web.app import make_app
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.server import house_of
 from drumbeat.web.settings import WebSettings
 
@@ -134,7 +134,7 @@ async def ended_run(made: Web, name: str, *, operations: int = 15, errors: int =
 
 async def fleet(made: Web, name: str = "fleet") -> None:
     """One with a worker at work."""
-    from drumbeat.offline import fleet_policy
+    from drumbeat.composition.offline import fleet_policy
 
     await made.plane.scale_pool(
         name, fleet_policy(None, {"policy": "lag_aware", "min_workers": "0", "max_workers": "1", "price_per_hour": "2"})

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from drumbeat.control_plane import open_control_plane
+from drumbeat.composition.plane import open_control_plane
 from drumbeat.core.pool import PoolId
 from drumbeat.settings import Settings
 from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, sign

@@ -10,14 +10,14 @@ from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from drumbeat import offline
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, ms
 from drumbeat.cli import bench_examples, bench_prices, bench_results, bench_runs, bench_templates
 from drumbeat.cli.live import sparkline
 from drumbeat.cli.options import JsonOption, refuse_nan, run
 from drumbeat.cli.render import Columns, console, errors, show_json, table
 from drumbeat.cli.worker import worker
-from drumbeat.control_plane import until_stopped
+from drumbeat.composition import offline
+from drumbeat.composition.plane import until_stopped
 
 app = typer.Typer(no_args_is_help=True, help="Load on a database: prepare its tables, drive it, read how it bends.")
 app.command("worker")(worker)

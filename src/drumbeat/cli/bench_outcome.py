@@ -10,7 +10,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import BenchDesk
+    from drumbeat.composition.plane import BenchDesk
 
 _FORMS = {
     ".html": "html",

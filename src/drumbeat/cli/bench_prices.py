@@ -8,7 +8,7 @@ import typer
 from drumbeat.bench.model import Prices
 from drumbeat.cli.options import JsonOption, StoreOption, refuse_nan, with_control_plane
 from drumbeat.cli.render import say, show_json
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 
 app = typer.Typer()
 

@@ -11,12 +11,12 @@ from drumbeat.cli.bench_outcome import form_of, write
 from drumbeat.cli.bench_runs import RunArgument
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import BenchDesk
+    from drumbeat.composition.plane import BenchDesk
 
 app = typer.Typer()
 _LAST_GOOD = "last-good"

@@ -15,13 +15,13 @@ from drumbeat.cli.bench_templates import SetOption, read_document
 from drumbeat.cli.live import watched
 from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, control_plane, run, with_control_plane
 from drumbeat.cli.render import Columns, console, errors, say, show, show_json, table
-from drumbeat.control_plane import ControlPlane, on_stop_signals, until_stopped
+from drumbeat.composition.plane import ControlPlane, on_stop_signals, until_stopped
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
 if TYPE_CHECKING:
     from drumbeat.bench.model import RunJudgement
-    from drumbeat.control_plane import BenchDesk
+    from drumbeat.composition.plane import BenchDesk
 
 app = typer.Typer()
 

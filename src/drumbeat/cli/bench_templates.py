@@ -15,10 +15,10 @@ from rich.syntax import Syntax
 
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, console, say, show, show_json, to_json
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.offline import template_schema
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Template
-from drumbeat.offline import template_schema
 
 app = typer.Typer(no_args_is_help=True, help="Templates: documents that runs are made from.")
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.text import Text
 
-from drumbeat import offline
 from drumbeat.bench.model import RunRecord
 from drumbeat.cli.bench_outcome import print_outcome, write
 from drumbeat.cli.bench_runs import conducted
 from drumbeat.cli.options import run
 from drumbeat.cli.render import console, say
-from drumbeat.control_plane import open_control_plane
+from drumbeat.composition import offline
+from drumbeat.composition.plane import open_control_plane
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.run import RunStatus, Step
 from drumbeat.settings import Settings

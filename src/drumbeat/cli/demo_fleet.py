@@ -16,7 +16,7 @@ from rich.text import Text
 
 from drumbeat.cli.options import run
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import Pool, Thresholds

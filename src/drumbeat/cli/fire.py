@@ -11,14 +11,14 @@ import sys
 from typing import TYPE_CHECKING
 
 from drumbeat.cli.forks import become, worker_modules
-from drumbeat.cli.opening import run
-from drumbeat.control_plane import forking, logging_to_stderr, open_control_plane
+from drumbeat.cli.session import run
+from drumbeat.composition.plane import forking, logging_to_stderr, open_control_plane
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import load_settings
 from drumbeat.triggers.model import Firing
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import Door
+    from drumbeat.composition.plane import Door
 
 
 def main() -> int:

@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from drumbeat.cli import fleet_beats, fleet_hands, fleet_reasons, fleet_simulate, fleet_watch
+from drumbeat.cli import fleet_beats, fleet_reasons, fleet_simulate, fleet_watch, fleet_workers
 from drumbeat.cli.fleet_beats import UNSEEN
 from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, PoolArgument, SetOption, parse_settings
-from drumbeat.cli.living import plan_changes
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_work import HandlerOption
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
-from drumbeat.control_plane import ControlPlane
+from drumbeat.cli.run_worker import plan_changes
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import FleetKept, FleetStatus
+    from drumbeat.composition.plane import FleetKept, FleetStatus
 
 app = typer.Typer(no_args_is_help=True, help="Workers of a pool: the right number, and why.")
 app.add_typer(fleet_beats.app)
-app.add_typer(fleet_hands.app)
+app.add_typer(fleet_workers.app)
 app.add_typer(fleet_reasons.app)
 app.add_typer(fleet_simulate.app)
 app.add_typer(fleet_watch.app)

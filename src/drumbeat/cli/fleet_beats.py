@@ -13,13 +13,13 @@ import typer
 
 from drumbeat.cli.fleet_options import PoolArgument, ProviderOption
 from drumbeat.cli.options import StoreOption, parse_age, with_control_plane
-from drumbeat.cli.outlet import Outlet, OutletHandler
+from drumbeat.cli.output import Outlet, OutletHandler
 from drumbeat.cli.render import show_json, to_json
-from drumbeat.control_plane import ControlPlane, logging_to_stderr, until_stopped
+from drumbeat.composition.plane import ControlPlane, logging_to_stderr, until_stopped
 from drumbeat.core.errors import DrumbeatError, InvalidSettings
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import BeatReport, FleetPolicy
+    from drumbeat.composition.plane import BeatReport, FleetPolicy
 
 app = typer.Typer()
 log = logging.getLogger(__name__)

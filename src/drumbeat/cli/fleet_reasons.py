@@ -10,12 +10,12 @@ from drumbeat.cli.fleet_beats import beat_settings
 from drumbeat.cli.fleet_options import PoolArgument, ProviderOption, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.render import say, show_json, text
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.offline import sentences
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
-from drumbeat.offline import sentences
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import Explanation
+    from drumbeat.composition.plane import Explanation
 
 app = typer.Typer()
 

@@ -9,7 +9,7 @@ import typer
 from drumbeat.cli.fleet_options import ExpectedServiceOption, FileOption, SetOption, parse_settings
 from drumbeat.cli.options import JsonOption, parse_age, refuse_nan
 from drumbeat.cli.render import say, show_json
-from drumbeat.offline import simulate_trace
+from drumbeat.composition.offline import simulate_trace
 
 app = typer.Typer()
 

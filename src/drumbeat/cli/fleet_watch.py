@@ -16,7 +16,7 @@ from rich.text import Text
 from drumbeat.cli.fleet_options import PoolArgument
 from drumbeat.cli.options import StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
-from drumbeat.control_plane import ControlPlane, until_stopped
+from drumbeat.composition.plane import ControlPlane, until_stopped
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
 from drumbeat.core.job import JobCounts, counted

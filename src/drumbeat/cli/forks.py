@@ -15,10 +15,10 @@ from drumbeat.triggers.model import FIRE
 
 _WORKER = (
     "drumbeat.cli.main",
-    "drumbeat.cli.living",
-    "drumbeat.lives",
-    "drumbeat.pool.worker",
-    "drumbeat.pool.desk",
+    "drumbeat.cli.run_worker",
+    "drumbeat.composition.workers",
+    "drumbeat.pool.worker.assemble",
+    "drumbeat.pool.service",
     "drumbeat.runtime.probe",
     "uvloop",
 )
@@ -52,7 +52,7 @@ def become(words: Sequence[str]) -> int:
 
 def serve(store: str | None, idle: timedelta | None) -> None:
     """Be the fork server of the state folder until told to stop. Raises AlreadyExists."""
-    from drumbeat.control_plane import serve_forks
+    from drumbeat.composition.plane import serve_forks
 
     settings = load_settings(os.environ, store=store)
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -8,7 +8,7 @@ import typer
 
 from drumbeat.cli.options import JsonOption, LimitOption, PoolArgument, StoreOption, with_control_plane
 from drumbeat.cli.render import Columns, say, sentence, show, show_json, text
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from drumbeat.cli import quick
+from drumbeat.cli import fast_start
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
 
 EXIT_INPUT = 1  #: what was asked cannot be done: bad input, nothing of that name, a store that is not ready
@@ -73,7 +73,7 @@ def _run() -> int:
 
 
 def _do() -> tuple[int, str]:
-    if (command := quick.command(sys.argv[1:])) is not None:
+    if (command := fast_start.command(sys.argv[1:])) is not None:
         return command(), ""
     from drumbeat.cli.commands import run
 

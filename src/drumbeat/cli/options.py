@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from drumbeat.cli.opening import control_plane, parse_age, run, settings_for, with_control_plane
+from drumbeat.cli.session import control_plane, parse_age, run, settings_for, with_control_plane
 from drumbeat.settings import STORE_VARIABLE
 
 __all__ = [

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 import typer
 
 from drumbeat.cli import pool_beats, pool_jobs, pool_push
-from drumbeat.cli.living import plan_changes
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import (
     CapabilityOption,
@@ -23,8 +22,9 @@ from drumbeat.cli.pool_work import (
     work,
 )
 from drumbeat.cli.render import say, show_json, text
+from drumbeat.cli.run_worker import plan_changes
 from drumbeat.client import Mode, PoolDesk, PoolStatus, WorkPlan
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import counted
 from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, with_heartbeat

@@ -8,7 +8,7 @@ import typer
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_forks import forkserver
 from drumbeat.cli.render import say, sentence, show_json
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.pool import PoolId
 from drumbeat.triggers.model import Firing, Machine
 

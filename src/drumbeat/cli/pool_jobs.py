@@ -10,7 +10,7 @@ from drumbeat.cli.options import JsonOption, LimitOption, StoreOption, parse_age
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import Columns, progress, say, show, show_json, text
 from drumbeat.client import Job, JobId, JobStatus
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Attempt, JobCounts, counted
 from drumbeat.core.pool import Pool, PoolKind

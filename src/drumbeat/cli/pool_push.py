@@ -8,13 +8,13 @@ from typing import IO, Annotated, Any
 
 import typer
 
-from drumbeat.cli.arriving import standard_input
 from drumbeat.cli.csv_rows import CsvRows
 from drumbeat.cli.options import JsonOption, StoreOption, parse_age, with_control_plane
 from drumbeat.cli.pool_work import PoolArgument
 from drumbeat.cli.render import errors, say, show_json
+from drumbeat.cli.stdin_lines import standard_input
 from drumbeat.client import JobId, NewJob, job_from_line, new_job
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.plain import too_deep
 from drumbeat.core.pool import PoolId

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from drumbeat.cli.living import be_job_worker
 from drumbeat.cli.options import JsonOption, StoreOption
+from drumbeat.cli.run_worker import be_job_worker
 from drumbeat.client import ExecutorKind
 
 PoolArgument = Annotated[str, typer.Argument(metavar="POOL", help="A pool of jobs.")]

@@ -11,7 +11,7 @@ import typer
 
 from drumbeat.cli.options import StoreOption, with_control_plane
 from drumbeat.cli.render import say
-from drumbeat.control_plane import ControlPlane, logging_to_stderr, until_stopped
+from drumbeat.composition.plane import ControlPlane, logging_to_stderr, until_stopped
 from drumbeat.core.errors import MissingExtra
 
 

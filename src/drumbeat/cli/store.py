@@ -7,7 +7,7 @@ import typer
 from drumbeat.cli.options import JsonOption, StoreOption, run, settings_for, with_control_plane
 from drumbeat.cli.options import parse_age as parse_age
 from drumbeat.cli.render import progress, say, show_json, text
-from drumbeat.control_plane import open_control_plane
+from drumbeat.composition.plane import open_control_plane
 from drumbeat.store.interface import StoreReport
 
 app = typer.Typer(no_args_is_help=True, help="Make, check, bring up to date and prune the store.")

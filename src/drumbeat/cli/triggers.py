@@ -12,7 +12,7 @@ import typer
 from drumbeat.cli.options import JsonOption, StoreOption, with_control_plane
 from drumbeat.cli.pool_beats import finish
 from drumbeat.cli.render import Columns, say, show, show_json
-from drumbeat.control_plane import ControlPlane, logging_to_stderr, until_stopped
+from drumbeat.composition.plane import ControlPlane, logging_to_stderr, until_stopped
 
 app = typer.Typer(no_args_is_help=True, help="Triggers: what wakes a beat when nobody is running.")
 

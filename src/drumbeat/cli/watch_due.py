@@ -6,8 +6,8 @@ import logging
 import os
 import sys
 
-from drumbeat.cli.opening import run
-from drumbeat.control_plane import logging_to_stderr, on_stop_signals, open_control_plane
+from drumbeat.cli.session import run
+from drumbeat.composition.plane import logging_to_stderr, on_stop_signals, open_control_plane
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import PoolId
 from drumbeat.settings import load_settings

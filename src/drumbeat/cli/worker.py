@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from drumbeat.cli.living import be_worker
+from drumbeat.cli.run_worker import be_worker
 
 
 def worker(

@@ -24,7 +24,7 @@ from drumbeat.fleet.model import (
     Spawn,
     Warn,
 )
-from drumbeat.runtime.hands import Hands
+from drumbeat.runtime.recovery import Hands
 from drumbeat.spawn.interface import ExpandsVolumes, ForgetsRefusals, Spawner
 from drumbeat.store.interface import Change, Store
 

@@ -9,8 +9,8 @@ from typing import Any
 from drumbeat.core.decision import Decision
 from drumbeat.fleet.breaker import backoff_leave, next_backoff
 from drumbeat.fleet.decide import decide, verdict
-from drumbeat.fleet.decide.guard import bounds_at
-from drumbeat.fleet.decide.knowledge import mean_service, spawn_lag
+from drumbeat.fleet.decide.learned import mean_service, spawn_lag
+from drumbeat.fleet.decide.limits import bounds_at
 from drumbeat.fleet.decide.storage import disks
 from drumbeat.fleet.model import Action, FleetView, Limit, Wish
 from drumbeat.fleet.money import burn, ceilings, tariff

@@ -27,7 +27,7 @@ from drumbeat.fleet.model import (
 from drumbeat.fleet.model.view import INTERVALS, usual_interval
 from drumbeat.fleet.money import Tariff, spend, tariff
 from drumbeat.fleet.queue import QueueLook
-from drumbeat.runtime.sight import last_look, look
+from drumbeat.runtime.snapshot import last_look, look
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 

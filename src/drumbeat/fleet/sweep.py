@@ -19,9 +19,9 @@ from drumbeat.core.recovery import EndStray, Reap, Sight, lingers, recover
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport, ControlLoop
-from drumbeat.runtime.hands import Hands
 from drumbeat.runtime.lease import Leadership
-from drumbeat.runtime.sight import look
+from drumbeat.runtime.recovery import Hands
+from drumbeat.runtime.snapshot import look
 from drumbeat.spawn.interface import LAUNCHED, InstanceState, ListsPools, Spawner
 from drumbeat.store.interface import Store
 

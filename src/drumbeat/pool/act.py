@@ -5,7 +5,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker
 from drumbeat.pool.model import Action, ExpireLeases, ReleaseJobs, Spawn
-from drumbeat.runtime.hands import Hands
+from drumbeat.runtime.recovery import Hands
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 

@@ -9,7 +9,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_pool, pool_loop
-from drumbeat.pool.due import is_watched, when_due
+from drumbeat.pool.due_jobs import is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.runtime.beat import BeatReport
 from drumbeat.spawn.interface import InstanceState, Spawner

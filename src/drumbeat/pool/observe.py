@@ -9,7 +9,7 @@ from drumbeat.core.recovery import Sight
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
 from drumbeat.pool.breaker import is_telling, streak
 from drumbeat.pool.model import Claim, PoolPolicy, PoolView, Streak
-from drumbeat.runtime.sight import look
+from drumbeat.runtime.snapshot import look
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 

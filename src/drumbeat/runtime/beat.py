@@ -17,7 +17,7 @@ from drumbeat.core.errors import DrumbeatError, Fenced, StoreError
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId
 from drumbeat.runtime.lease import Leadership
-from drumbeat.runtime.patience import Overtaken, answered, describe, next_due, pause, unless
+from drumbeat.runtime.timeouts import Overtaken, answered, describe, next_due, pause, unless
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from datetime import timedelta
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import Fenced, StoreError, StoreUnavailable
 from drumbeat.core.lease import Lease
-from drumbeat.runtime.patience import answered, pause
+from drumbeat.runtime.timeouts import answered, pause
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)

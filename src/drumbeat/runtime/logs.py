@@ -18,8 +18,8 @@ from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.log import LONGEST_MESSAGE, NewLog
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.runtime.line import FIRST_PAUSE, LONGEST_PAUSE
-from drumbeat.runtime.patience import answered, cut, describe, pause
+from drumbeat.runtime.store_connection import FIRST_PAUSE, LONGEST_PAUSE
+from drumbeat.runtime.timeouts import answered, cut, describe, pause
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)

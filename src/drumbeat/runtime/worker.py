@@ -10,12 +10,12 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, MissingExtra, NotFound, StoreUnavailable, WorkerGone
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import ExitCode, WorkerStatus
-from drumbeat.runtime.conduct import LONGEST_ERROR, Conduct, Senses
-from drumbeat.runtime.ending import End, Ending
-from drumbeat.runtime.line import Line
-from drumbeat.runtime.patience import Overtaken, answered, cut, describe, pause, unless
-from drumbeat.runtime.pulse import Pulse
+from drumbeat.runtime.event_handler import LONGEST_ERROR, Conduct, Senses
+from drumbeat.runtime.heartbeat import Pulse
 from drumbeat.runtime.sampling import Sampling
+from drumbeat.runtime.shutdown import End, Ending
+from drumbeat.runtime.store_connection import Line
+from drumbeat.runtime.timeouts import Overtaken, answered, cut, describe, pause, unless
 from drumbeat.runtime.workload import Doubting, DrainResult, Figures, Measurement, Workload
 from drumbeat.store.interface import Change, Joining, Store
 

@@ -4,9 +4,9 @@ from fastapi import FastAPI
 
 from drumbeat import __version__
 from drumbeat.web import api
-from drumbeat.web.gate import Gate
-from drumbeat.web.house import House
-from drumbeat.web.leaving import Leaving
+from drumbeat.web.app_state import House
+from drumbeat.web.auth import Gate
+from drumbeat.web.disconnects import Leaving
 from drumbeat.web.methods import Methods
 from drumbeat.web.problems import explain_errors
 from drumbeat.web.schema import describe

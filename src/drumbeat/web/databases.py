@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from drumbeat.bench.model import LoadMode
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.run import Template
 
 

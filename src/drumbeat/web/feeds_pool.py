@@ -6,7 +6,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.job import JobCounts
 from drumbeat.core.pool import Pool, PoolId, PoolKind

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from drumbeat.bench.model import Course, Watched
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.run import RUN_ENDED, Phase, RunId, RunStatus
 from drumbeat.web.feeds import Feed, Feeds, Told
 from drumbeat.web.snapshot import log_document, run_document

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from drumbeat.core.clock import Clock
-from drumbeat.web.attempts import Attempts
+from drumbeat.web.login_attempts import Attempts
 from drumbeat.web.problems import problem
 from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 

@@ -24,7 +24,7 @@ from drumbeat.core.errors import (
     SpawnError,
     StoreError,
 )
-from drumbeat.web.leaving import is_for_nobody
+from drumbeat.web.disconnects import is_for_nobody
 
 MEDIA_TYPE = "application/problem+json"
 _STATUS: Mapping[type[DrumbeatError], int] = {

@@ -8,7 +8,7 @@ from fastapi.openapi.utils import get_openapi
 from drumbeat.web.api.answers import EVERYWHERE, problems
 from drumbeat.web.api.once import KEY, KEY_PATTERN
 from drumbeat.web.api.shapes import Problem
-from drumbeat.web.gate import PROBES
+from drumbeat.web.auth import PROBES
 
 _REF = "#/components/schemas/{model}"
 _FASTAPIS = ("HTTPValidationError", "ValidationError")

@@ -10,13 +10,13 @@ from functools import partial
 
 import uvicorn
 
-from drumbeat.control_plane import ControlPlane, triggers_file
+from drumbeat.composition.plane import ControlPlane, triggers_file
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.web.app import make_app
-from drumbeat.web.arrival import most_connections, protocol_within
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.settings import WebSettings
+from drumbeat.web.slow_requests import most_connections, protocol_within
 
 log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from drumbeat.bench.model import Watched, WorkerSeen
 from drumbeat.core.log import Log
 from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunStatus
 from drumbeat.core.worker import WorkerStatus
-from drumbeat.web.snapshot_parts import bounds, decision, find_max, guardrails, objective, qps_controller
+from drumbeat.web.snapshot_sections import bounds, decision, find_max, guardrails, objective, qps_controller
 
 MOST_DECISIONS = 50
 _WORKING = frozenset({WorkerStatus.ACTIVE, WorkerStatus.DRAINING})

@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 
 from drumbeat.bench.model import RunJudgement, RunVerdict
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from drumbeat.control_plane import open_control_plane
+from drumbeat.composition.plane import open_control_plane
 from drumbeat.core.job import Job
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker

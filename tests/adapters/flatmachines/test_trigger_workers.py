@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from adapters.flatmachines.seed import CONFIG
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerStatus
-from drumbeat.pool.due import is_watched
+from drumbeat.pool.due_jobs import is_watched
 from drumbeat.settings import Settings
 from e2e.processes import eventually
 

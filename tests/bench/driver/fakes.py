@@ -15,7 +15,7 @@ from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT, Records
 from drumbeat.bench.driver.session_kinds import AsyncSessions, BlockingSessions, Failure, Sessions, Values
 from drumbeat.bench.model import ErrorClass, KeyValue, Load, NewKey, Operation, RandomText, Statement
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 
 CLASSES = {OK: None, FAILED: ErrorClass.DATABASE_ERROR, TIMED_OUT: ErrorClass.QUERY_TIMEOUT, LOST: ErrorClass.CONNECTION}
 LOOKUP = Operation(

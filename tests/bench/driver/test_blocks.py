@@ -20,7 +20,7 @@ from drumbeat.bench.model import (
     Value,
     ValueType,
 )
-from drumbeat.bench.values import VIRTUAL_SLOTS, Draw
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS, Draw
 
 NOW_US = 1_800_000_000_000_000
 

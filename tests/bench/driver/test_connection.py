@@ -3,13 +3,13 @@
 import pytest
 
 from drumbeat.bench.driver.connection import Place, Shared
+from drumbeat.bench.driver.operation_source import Supply
 from drumbeat.bench.driver.pacing import AT_ONCE, Gate
 from drumbeat.bench.driver.recorder import Ledger
 from drumbeat.bench.driver.records import FAILED, OK, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import Failure, Values
-from drumbeat.bench.driver.supply import Supply
 from drumbeat.bench.model import Load, NewKey, Operation, Statement
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 
 LOAD = Load(
     name="x",

@@ -16,7 +16,7 @@ from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, Records
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 
 WORK = Load(
     name="x",

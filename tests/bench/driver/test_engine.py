@@ -30,7 +30,7 @@ from drumbeat.bench.model import (
     Statement,
     ValueType,
 )
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from servers.postgres import PostgresServer
 

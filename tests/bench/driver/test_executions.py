@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from drumbeat.bench.drive import DriveSettings, drive
 from drumbeat.bench.driver import executions
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.records import FAILED, Records, empty
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
 from drumbeat.bench.targets.postgres import PostgresTarget
+from drumbeat.bench.worker.drive import DriveSettings, drive
 from drumbeat.core.clock import SystemClock
 
 FULL = Path("/dev/full")

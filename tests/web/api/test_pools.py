@@ -7,9 +7,9 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from drumbeat.composition.offline import fleet_policy
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
-from drumbeat.offline import fleet_policy
 from drumbeat.store.contract.given import joined, moved
 from web.given import Web, fleet
 

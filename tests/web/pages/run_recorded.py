@@ -9,7 +9,7 @@ import msgspec
 
 from drumbeat.bench.model import Objective, RunPlan, Scaling, ScalingMode
 from drumbeat.bench.model.plan import ALL_KINDS, Prices
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.log import NewLog

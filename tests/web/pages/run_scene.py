@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.offline import prepare
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.run import Run, RunId
-from drumbeat.offline import prepare
 from drumbeat.settings import Settings
 
 SHORT, LONG, SEARCH = "short and fixed", "long and fixed", "search within bounds"

@@ -8,13 +8,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.pool.work import WorkPlan
+from drumbeat.pool.worker.options import WorkPlan
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.contract.given import heartbeat, joined, moved
 from drumbeat.store.interface import RunChange

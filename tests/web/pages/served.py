@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cli.given import environment
-from drumbeat.control_plane import ControlPlane, open_control_plane
+from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.settings import Settings
 from servers.reaper import reaper
 

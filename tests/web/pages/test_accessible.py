@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, Page, expect
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from web.pages.browsing import browsing, check_accessible, check_accessible_light_and_dark, opened
 from web.pages.run_recorded import recorded
 from web.pages.served import Served, filled, serving

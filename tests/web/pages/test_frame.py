@@ -7,8 +7,8 @@ from nicegui import ui
 from playwright.async_api import Browser, Page, expect
 
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.web.pages import asking, frame
-from drumbeat.web.pages.naming import called, given
+from drumbeat.web.pages import actions, frame
+from drumbeat.web.pages.element_names import called, given
 from drumbeat.web.roles import Caller, Means, Role
 from web.pages.browsing import PHONE, browsing, check_accessible, check_fits, opened, picture, tab, tabbed_to
 from web.pages.served import Served
@@ -153,9 +153,9 @@ async def test_what_changes_something_is_done_for_operators_only_and_while_their
     async def deed() -> None:
         happened.append(True)
 
-    monkeypatch.setattr(asking, "caller", lambda: Caller(role=role, means=Means.SESSION, is_here=lambda: here))
-    monkeypatch.setattr(asking, "say", lambda words, *, wrong: said.append(words))
-    monkeypatch.setattr(asking, "show_out", lambda: said.append(asking.OVER))
-    await asking.guarded(deed)()
+    monkeypatch.setattr(actions, "caller", lambda: Caller(role=role, means=Means.SESSION, is_here=lambda: here))
+    monkeypatch.setattr(actions, "say", lambda words, *, wrong: said.append(words))
+    monkeypatch.setattr(actions, "show_out", lambda: said.append(actions.OVER))
+    await actions.guarded(deed)()
 
     assert (bool(happened), bool(said)) == (done, not done)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser, Page
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from web.pages.browsing import browsing, check_accessible, opened
 from web.pages.conftest import READ_TOKEN, TOKEN
 from web.pages.run_recorded import recorded

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 from playwright.async_api import Browser, BrowserContext, Page, expect
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.run import RunId, RunStatus
 from web.pages.browsing import (
     DESK,

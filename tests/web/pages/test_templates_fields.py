@@ -7,12 +7,12 @@ import pytest
 from nicegui import Client
 from nicegui.page import page
 
-from bench.template.seeds import EXAMPLES, in_the_seeds
+from bench.templates.seeds import EXAMPLES, in_the_seeds
 from drumbeat.bench.model import KeyValue, LoadMode, Now, Operation, PoolValue, SameAs, ScalingMode, Statement
-from drumbeat.bench.template import parse
+from drumbeat.bench.templates import parse
 from drumbeat.core.errors import InvalidInput
+from drumbeat.web.app_state import House
 from drumbeat.web.databases import database_of, type_of
-from drumbeat.web.house import House
 from drumbeat.web.pages.forms import named, problems
 from drumbeat.web.pages.templates_fields import (
     CEILING,

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.settings import Settings
 from drumbeat.store.memory import MemoryStore

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from bench.recorded import seconds
-from drumbeat.bench.curves import curves_of
 from drumbeat.bench.model import RunPlan
-from drumbeat.web.pages.extending import extension
+from drumbeat.bench.results.curves import curves_of
+from drumbeat.web.pages.incremental_charts import extension
 from drumbeat.web.pages.run_live.charts import CHARTS
 
 

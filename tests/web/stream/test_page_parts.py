@@ -19,7 +19,7 @@ from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import answer, throughput_by_level
 from drumbeat.web.pages.run_live.progress import Ticking, place_of, watch_face
 from drumbeat.web.pages.run_result.kinds import BARS, histogram_bars
-from drumbeat.web.pages.runs.wanted import Wanted, read_wanted
+from drumbeat.web.pages.runs.filters import Wanted, read_wanted
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 SECOND = timedelta(seconds=1)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from drumbeat.bench.model import LoadMode, QpsPlan, RunPlan
-from drumbeat.bench.watch import RunWatch
+from drumbeat.bench.results.watch import RunWatch
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.run import Run, RunStatus, Step, StepType

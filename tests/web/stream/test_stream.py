@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.run import RunStatus
 from drumbeat.store.memory import MemoryStore
 from drumbeat.web.app import make_app
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.server import house_of
 from drumbeat.web.settings import WebSettings
 from web.stream.scene import RUN, Scene

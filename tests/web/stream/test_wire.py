@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 import websockets
 
-from drumbeat.control_plane import open_control_plane
+from drumbeat.composition.plane import open_control_plane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.run import RunStatus
 from drumbeat.settings import Settings

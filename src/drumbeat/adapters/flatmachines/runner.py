@@ -24,7 +24,7 @@ from drumbeat.adapters.flatmachines.machine_files import find_inside, find_machi
 from drumbeat.adapters.flatmachines.session import Origin, Session, open_session
 from drumbeat.adapters.flatmachines.spawning import Wish, launch, spawn_workers, standing
 from drumbeat.adapters.flatmachines.translate import Setting, translate
-from drumbeat.control_plane import logging_to_stderr, on_stop_signals
+from drumbeat.composition.plane import logging_to_stderr, on_stop_signals
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound
 from drumbeat.core.plain import read_json, shown
 from drumbeat.core.pool import PoolId

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from drumbeat.adapters.flatmachines.heart import Heart, heart
-from drumbeat.adapters.flatmachines.place import Place
+from drumbeat.adapters.flatmachines.heartbeat import Heart, heart
+from drumbeat.adapters.flatmachines.lazy_store import Place
 from drumbeat.adapters.flatmachines.registration import DrumbeatRegistrationBackend, PoolWorkerRegistration
 from drumbeat.adapters.flatmachines.settings import thresholds_for
 from drumbeat.adapters.flatmachines.work import DrumbeatWorkBackend

@@ -8,7 +8,7 @@ from typing import Any
 
 from flatmachines import WorkItem
 
-from drumbeat.adapters.flatmachines.place import Place
+from drumbeat.adapters.flatmachines.lazy_store import Place
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import NO_BACKOFF, Job, JobId, NewJob, Outcome, Token, Verdict
 from drumbeat.core.pool import PoolId

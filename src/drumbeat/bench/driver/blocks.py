@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drumbeat.bench.driver import pgwire
-from drumbeat.bench.mix import cycle
 from drumbeat.bench.model import Load, Operation, RandomText, RandomUuid, Statement, Value, ValueType
-from drumbeat.bench.values import Draw, Drawn, Source
+from drumbeat.bench.values.draw import Draw, Drawn, Source
+from drumbeat.bench.values.mix import cycle
 
 OIDS = {
     ValueType.INT: 23,

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from drumbeat.bench.driver.operation_source import Supply
 from drumbeat.bench.driver.pacing import Gate
 from drumbeat.bench.driver.recorder import Recorder
 from drumbeat.bench.driver.records import OK, TIMED_OUT
 from drumbeat.bench.driver.session_kinds import Failure, Values
-from drumbeat.bench.driver.supply import Supply
 
 _now = time.monotonic_ns
 

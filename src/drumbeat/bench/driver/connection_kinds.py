@@ -6,7 +6,7 @@ import threading
 from queue import SimpleQueue
 
 from drumbeat.bench.driver.connection import Place
-from drumbeat.bench.driver.lanes import Lane
+from drumbeat.bench.driver.driver_thread import Lane
 from drumbeat.bench.driver.pacing import AT_ONCE, STOP
 from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.driver.session_kinds import AsyncSession, AsyncSessions, BlockingSession, BlockingSessions, Failure

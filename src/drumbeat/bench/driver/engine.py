@@ -20,20 +20,20 @@ import numpy as np
 
 from drumbeat.bench.driver.blocks import BlockMaker
 from drumbeat.bench.driver.cancels import Cancels
+from drumbeat.bench.driver.connection_slots import Places
 from drumbeat.bench.driver.core import Core, State
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
-from drumbeat.bench.driver.feeding import Feeder
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.pgwire import ServerSaid
-from drumbeat.bench.driver.places import Places
 from drumbeat.bench.driver.postgres_terms import classify, together
+from drumbeat.bench.driver.prefetch import Feeder
 from drumbeat.bench.driver.records import RECORD, TIMED_OUT, Records
 from drumbeat.bench.driver.samples import RecordSamples
 from drumbeat.bench.driver.session import Address, Session, open_session, statements_of
 from drumbeat.bench.driver.switching import quick_switching
 from drumbeat.bench.model import Load
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings
 
 log = logging.getLogger(__name__)

@@ -12,14 +12,14 @@ from datetime import timedelta
 from drumbeat.bench.driver.connection import Connection, Place, Shared, rest
 from drumbeat.bench.driver.connection_kinds import AsyncConnection, ThreadConnection
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
+from drumbeat.bench.driver.operation_source import Supply, Timestamp
 from drumbeat.bench.driver.pacing import Gate, Pacer
 from drumbeat.bench.driver.recorder import Ledger
 from drumbeat.bench.driver.records import LOST, Records
 from drumbeat.bench.driver.samples import Classify, ErrorSamples
 from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure, Sessions
-from drumbeat.bench.driver.supply import Supply, Timestamp
 from drumbeat.bench.model import Load
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0  #: seconds before a lost connection is replaced

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drumbeat.bench.driver.cost import ClientCost, CpuMeter
 from drumbeat.bench.driver.executions import ExecutionFile, ExecutionWriter
 from drumbeat.bench.driver.interface import Engine
-from drumbeat.bench.driver.little import Little
+from drumbeat.bench.driver.littles_law_check import Little
 from drumbeat.bench.driver.records import Records
 from drumbeat.bench.driver.tally import Tally
 from drumbeat.bench.model import Load

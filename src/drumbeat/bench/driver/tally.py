@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drumbeat.bench.driver.records import OK, Records
-from drumbeat.bench.mix import cycle
 from drumbeat.bench.model import Load
+from drumbeat.bench.values.mix import cycle
 from drumbeat.core.histogram import BUCKETS, Histogram
 
 _SUB_BITS = 6

@@ -16,7 +16,7 @@ from drumbeat.bench.targets.embedded import OwnConnection, check_path
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
 from drumbeat.bench.targets.placeholders import Script, Step, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
 if TYPE_CHECKING:

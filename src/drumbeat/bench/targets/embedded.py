@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
-from drumbeat.bench.driver.lanes import Lane
+from drumbeat.bench.driver.driver_thread import Lane
 from drumbeat.core.errors import InvalidSettings
 
 T = TypeVar("T")

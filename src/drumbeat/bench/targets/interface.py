@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 
 Statements = Mapping[str, Sequence[str]]  #: the SQL texts of each kind of operation
 NO_STATEMENTS: Statements = MappingProxyType({})

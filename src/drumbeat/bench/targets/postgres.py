@@ -17,7 +17,7 @@ from drumbeat.bench.driver.postgres_terms import classify
 from drumbeat.bench.driver.session import PASSWORD_VARIABLE, Address, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
 if TYPE_CHECKING:

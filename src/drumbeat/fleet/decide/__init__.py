@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from drumbeat.core.decision import Decision
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.fleet.decide.crew import Crew, judge_crew, note
-from drumbeat.fleet.decide.guard import Guarded, guard
-from drumbeat.fleet.decide.knowledge import remember
+from drumbeat.fleet.decide.classify import Crew, judge_crew, note
+from drumbeat.fleet.decide.learned import remember
+from drumbeat.fleet.decide.limits import Guarded, guard
+from drumbeat.fleet.decide.policy_input import scene
 from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn, trial_of
-from drumbeat.fleet.decide.scene import scene
 from drumbeat.fleet.decide.storage import watch_storage
 from drumbeat.fleet.decide.summary import summary, why_nothing
 from drumbeat.fleet.model import (

@@ -6,7 +6,7 @@ What became of the actions is not known yet when a beat is decided: see outcome.
 from collections.abc import Iterator
 
 from drumbeat.fleet.breaker import why_left_alone, why_open
-from drumbeat.fleet.decide.crew import Crew
+from drumbeat.fleet.decide.classify import Crew
 from drumbeat.fleet.model import BreakerState, FleetState, FleetView, Verdict
 from drumbeat.fleet.model.policy import least_silence
 

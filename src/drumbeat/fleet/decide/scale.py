@@ -7,9 +7,9 @@ from itertools import filterfalse, islice
 
 from drumbeat.core.recovery import next_number
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.decide.crew import Crew, has_queue, unstarted
-from drumbeat.fleet.decide.guard import Guarded
-from drumbeat.fleet.decide.knowledge import restart
+from drumbeat.fleet.decide.classify import Crew, has_queue, unstarted
+from drumbeat.fleet.decide.learned import restart
+from drumbeat.fleet.decide.limits import Guarded
 from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, PolicyName, Spawn
 from drumbeat.fleet.money import affordable, by_paid_time, granule_left, tariff
 

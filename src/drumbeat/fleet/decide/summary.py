@@ -9,7 +9,7 @@ from typing import Any
 
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.fleet.decide.alarms import alarms
-from drumbeat.fleet.decide.crew import Crew, has_queue
+from drumbeat.fleet.decide.classify import Crew, has_queue
 from drumbeat.fleet.model import (
     Action,
     AskToDrain,

@@ -23,8 +23,8 @@ from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, Step
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.store.memory.faults import Faults
-from drumbeat.store.memory.news import News
 from drumbeat.store.memory.ready import JobRows
+from drumbeat.store.memory.subscribers import News
 
 
 def plain(value: Any) -> Any:

@@ -19,9 +19,9 @@ from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import Traits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values, driven
-from drumbeat.store.sql.postgres_bell import PostgresBell, channel_of
-from drumbeat.store.sql.postgres_lending import Borrowed, Lending
-from drumbeat.store.sql.postgres_line import Express, Line
+from drumbeat.store.sql.postgres_connection_cache import Borrowed, Lending
+from drumbeat.store.sql.postgres_notify import PostgresBell, channel_of
+from drumbeat.store.sql.postgres_push_fastpath import Express, Line
 from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 

@@ -13,8 +13,8 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Settled
 from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
+from drumbeat.store.sql.claim_cursor import GROUND, Asking, Floor, risen
 from drumbeat.store.sql.database import Database, Row, Rows, Script
-from drumbeat.store.sql.floor import GROUND, Asking, Floor, risen
 from drumbeat.store.sql.job_rows import (
     are_plain,
     holder_values,
@@ -27,7 +27,7 @@ from drumbeat.store.sql.job_rows import (
 )
 from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
-from drumbeat.store.sql.postgres_line import Express
+from drumbeat.store.sql.postgres_push_fastpath import Express
 from drumbeat.store.sql.queue import Bell, SqlQueue
 from drumbeat.store.sql.rows import to_us
 

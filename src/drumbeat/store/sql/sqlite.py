@@ -24,7 +24,7 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, S
 from drumbeat.store.interface import Traits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
-from drumbeat.store.sql.sqlite_bell import SqliteBell
+from drumbeat.store.sql.sqlite_notify import SqliteBell
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
 T = TypeVar("T")

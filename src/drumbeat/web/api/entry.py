@@ -5,8 +5,8 @@ from typing import Annotated
 from fastapi import Depends, HTTPException
 from fastapi.requests import HTTPConnection
 
-from drumbeat.control_plane import ControlPlane
-from drumbeat.web.house import House
+from drumbeat.composition.plane import ControlPlane
+from drumbeat.web.app_state import House
 from drumbeat.web.roles import Caller
 
 PREFIX = "/api/v1"

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import Query
 from pydantic import Field
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.offline import sentences
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.pool import PoolId, PoolKind
-from drumbeat.offline import sentences
 from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import OPERATORS, PREFIX, InHouse, Plane
 from drumbeat.web.api.pools import worker_shape
@@ -18,10 +18,10 @@ from drumbeat.web.api.shapes import Body, Id, Moment, Shape
 from drumbeat.web.api.shapes_pools import PoolShape
 from drumbeat.web.api.shapes_runs import BeatShape, WorkerShape
 from drumbeat.web.problems import naming
-from drumbeat.web.simulating import HIGHEST_PRICE, LONGEST, LONGEST_JOB, LONGEST_LAG, MOST_JOBS, simulated
+from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST, LONGEST_JOB, LONGEST_LAG, MOST_JOBS, simulated
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import FleetDesk
+    from drumbeat.composition.plane import FleetDesk
 
 router = checked("fleet")
 

@@ -25,7 +25,7 @@ from drumbeat.web.api.shapes_pools import (
     Pushed,
     WholeJob,
 )
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 
 router = checked("jobs")
 

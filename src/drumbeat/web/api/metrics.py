@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import Response
 from fastapi.responses import PlainTextResponse
 
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import WorkerStatus, judge

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 
 from drumbeat.core.answer import Answer, KeptAnswer
 from drumbeat.core.errors import InvalidInput, Refused, StoreError
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import Query, Request, Response
 
 from drumbeat.client import WorkPlan
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import NotFound
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId, judge

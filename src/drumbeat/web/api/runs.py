@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import Query, Request, Response
 
 from drumbeat.bench.model import LoadMode, ScalingMode
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.web.api.answers import located, made, problems
@@ -18,11 +18,11 @@ from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Id, Limit, Moment, Offset, Page
 from drumbeat.web.api.shapes_runs import NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
+from drumbeat.web.app_state import House
 from drumbeat.web.databases import DatabaseType, database_of
-from drumbeat.web.house import House
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import BenchDesk
+    from drumbeat.composition.plane import BenchDesk
 
 router = checked("runs")
 

@@ -8,10 +8,10 @@ from fastapi.responses import StreamingResponse
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
 from drumbeat.web.api.entry import PREFIX, InHouse
+from drumbeat.web.app_state import House
 from drumbeat.web.feeds import Feed
 from drumbeat.web.feeds_pool import pool_feed
 from drumbeat.web.feeds_run import run_feed
-from drumbeat.web.house import House
 from drumbeat.web.stream import events, or_refused, stream
 
 router = APIRouter(tags=["streams"])

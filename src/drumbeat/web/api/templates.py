@@ -8,10 +8,10 @@ from fastapi import Header, HTTPException, Query, Response
 from pydantic import ConfigDict, Field
 
 from drumbeat.bench.model import LoadMode
-from drumbeat.control_plane import ControlPlane
+from drumbeat.composition.offline import template_schema
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput, StaleWrite
 from drumbeat.core.run import Template
-from drumbeat.offline import template_schema
 from drumbeat.web.api.answers import located, made, problems
 from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked

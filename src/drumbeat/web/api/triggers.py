@@ -13,11 +13,11 @@ from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, InHouse
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Shape
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.problems import problem
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import TriggerDesk
+    from drumbeat.composition.plane import TriggerDesk
 
 router = checked("triggers")
 

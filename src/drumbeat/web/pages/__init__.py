@@ -3,7 +3,7 @@
 from fastapi import FastAPI
 from nicegui import ui
 
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.pages import compare, fleet, overview, pools, run_live, runs, settings, templates, triggers
 from drumbeat.web.pages.frame import look
 

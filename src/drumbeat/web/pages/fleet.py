@@ -9,18 +9,18 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.pool import Pool
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.pages import fleet_one, fleet_policy, fleet_simulate
-from drumbeat.web.pages.asking import button
-from drumbeat.web.pages.fleet_seen import money, money_of
+from drumbeat.web.pages.actions import button
+from drumbeat.web.pages.auto_refresh import every
+from drumbeat.web.pages.components import Column, Filled, Table
+from drumbeat.web.pages.fleet_text import money, money_of
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty, heading, page
-from drumbeat.web.pages.parts import Column, Filled, Table
-from drumbeat.web.pages.renewing import every
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import FleetStatus
-    from drumbeat.web.pages.fleet_seen import Spent
+    from drumbeat.composition.plane import FleetStatus
+    from drumbeat.web.pages.fleet_text import Spent
 
 EVERY = 10.0
 _FIRST = "drumbeat fleet create render --policy lag_aware --set max_workers=6"

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 from nicegui import ui
 
-from drumbeat.web.pages.fleet_seen import Spent, money, money_of, share_of
-from drumbeat.web.pages.naming import called, given
-from drumbeat.web.pages.parts import Tile, tiles
+from drumbeat.web.pages.components import Tile, tiles
+from drumbeat.web.pages.element_names import called, given
+from drumbeat.web.pages.fleet_text import Spent, money, money_of, share_of
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import FleetStatus
+    from drumbeat.composition.plane import FleetStatus
 
 PERIODS = ("hour", "day", "month")
 _NEARLY_SPENT = 0.9  #: of a ceiling

@@ -11,17 +11,17 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import judge, silence
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, confirmed, say, told
-from drumbeat.web.pages.extending import GrowingChart
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, confirmed, say, told
+from drumbeat.web.pages.auto_refresh import every
+from drumbeat.web.pages.components import Column, Filled, Table, chart, chart_options
 from drumbeat.web.pages.fleet_money import Alarms, Money
-from drumbeat.web.pages.fleet_seen import BEATS, Spent, course, show_explanation
+from drumbeat.web.pages.fleet_text import BEATS, Spent, course, show_explanation
 from drumbeat.web.pages.frame import empty, heading, page, trail
-from drumbeat.web.pages.parts import Column, Filled, Table, chart, chart_options
-from drumbeat.web.pages.renewing import every
+from drumbeat.web.pages.incremental_charts import GrowingChart
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import Explanation, FleetStatus
+    from drumbeat.composition.plane import Explanation, FleetStatus
 
 EVERY = 3.0
 COUNTED_EVERY = 10.0  #: money asks providers

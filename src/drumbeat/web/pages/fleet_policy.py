@@ -11,8 +11,8 @@ from nicegui import ui
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, say
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, say
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading, page, trail
 

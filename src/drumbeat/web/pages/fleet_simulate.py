@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from nicegui import events, ui
 
+from drumbeat.composition.offline import trace_jobs
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import PolicyName
-from drumbeat.offline import trace_jobs
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import say, told
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import say, told
+from drumbeat.web.pages.components import Column, Series, Table, chart
 from drumbeat.web.pages.forms import Field, blame
 from drumbeat.web.pages.frame import heading, page, trail
-from drumbeat.web.pages.parts import Column, Series, Table, chart
-from drumbeat.web.simulating import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, Jobs, apart, simulated
+from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, Jobs, apart, simulated
 
 if TYPE_CHECKING:
-    from drumbeat.offline import Simulated
+    from drumbeat.composition.offline import Simulated
 
 LARGEST = 4 * 1024 * 1024  #: bytes of an uploaded trace
 _POINTS = 1500

@@ -7,8 +7,8 @@ from nicegui import ui
 from nicegui.elements.mixins.validation_element import ValidationElement
 
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.web.pages.asking import forget, may_change, refuse, say
-from drumbeat.web.pages.naming import called
+from drumbeat.web.pages.actions import forget, may_change, refuse, say
+from drumbeat.web.pages.element_names import called
 
 Made = TypeVar("Made")
 Field = ValidationElement[Any]

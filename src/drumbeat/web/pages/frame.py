@@ -11,11 +11,11 @@ from nicegui import Client, ui
 
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import public_url
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.login import LOGOUT
-from drumbeat.web.pages.asking import caller, show_out
-from drumbeat.web.pages.naming import called, given
-from drumbeat.web.pages.renewing import add_notice
+from drumbeat.web.pages.actions import caller, show_out
+from drumbeat.web.pages.auto_refresh import add_notice
+from drumbeat.web.pages.element_names import called, given
 from drumbeat.web.problems import status_of
 from drumbeat.web.roles import Means
 

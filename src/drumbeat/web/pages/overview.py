@@ -12,12 +12,12 @@ from drumbeat.core.job import JobCounts, counted
 from drumbeat.core.pool import Pool, PoolKind
 from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.auto_refresh import every
+from drumbeat.web.pages.components import Column, Filled, Table, Tile, lasting, tiles, words
 from drumbeat.web.pages.fleet_one import spent
-from drumbeat.web.pages.fleet_seen import money
+from drumbeat.web.pages.fleet_text import money
 from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
-from drumbeat.web.pages.parts import Column, Filled, Table, Tile, lasting, tiles, words
-from drumbeat.web.pages.renewing import every
 from drumbeat.web.pages.runs.listing import JudgedRun, run_columns
 from drumbeat.web.verdicts import verdict_words
 

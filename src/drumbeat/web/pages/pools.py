@@ -6,14 +6,14 @@ from nicegui import ui
 
 from drumbeat.core.job import counted
 from drumbeat.core.pool import PoolKind
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.pages import pools_job, pools_one
-from drumbeat.web.pages.asking import button, say
+from drumbeat.web.pages.actions import button, say
+from drumbeat.web.pages.auto_refresh import every
+from drumbeat.web.pages.components import Column, Filled, Table
 from drumbeat.web.pages.frame import heading, page
 from drumbeat.web.pages.overview import EVERY, Standing, no_pool, standing
-from drumbeat.web.pages.parts import Column, Filled, Table
 from drumbeat.web.pages.pools_push import push_form
-from drumbeat.web.pages.renewing import every
 
 _POOLS = (
     Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),

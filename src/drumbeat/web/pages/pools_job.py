@@ -6,10 +6,10 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, say
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, say
+from drumbeat.web.pages.components import Column, Table, badge, listing, words
 from drumbeat.web.pages.frame import heading, page, trail
-from drumbeat.web.pages.parts import Column, Table, badge, listing, words
 
 _ATTEMPTS = (
     Column(name="attempt", read=lambda attempt: attempt.n, number=True),

@@ -13,14 +13,14 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.job import Job, JobId, JobStatus, counted
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import judge, silence
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, confirmed, say
-from drumbeat.web.pages.extending import GrowingChart
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, confirmed, say
+from drumbeat.web.pages.auto_refresh import every
+from drumbeat.web.pages.components import Column, Filled, Series, Table, Tile, chart, chart_options, short, tiles
 from drumbeat.web.pages.frame import heading, page, trail
+from drumbeat.web.pages.incremental_charts import GrowingChart
 from drumbeat.web.pages.overview import EVERY, Standing, standing
-from drumbeat.web.pages.parts import Column, Filled, Series, Table, Tile, chart, chart_options, short, tiles
 from drumbeat.web.pages.pools_push import push_form
-from drumbeat.web.pages.renewing import every
 
 PAGE = 25
 _SPAN = timedelta(hours=1)

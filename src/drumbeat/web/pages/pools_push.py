@@ -9,7 +9,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId
 from drumbeat.core.plain import read_json
 from drumbeat.core.pool import PoolId
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.pages.forms import Form, text_of
 
 

@@ -8,11 +8,11 @@ from nicegui import ui
 from drumbeat import __version__
 from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, confirmed, may_change, say
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, confirmed, may_change, say
+from drumbeat.web.pages.components import Column, Table, words
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty, heading, page
-from drumbeat.web.pages.parts import Column, Table, words
 
 _CONNECTIONS = (
     Column(name="name", read=lambda row: row.name),

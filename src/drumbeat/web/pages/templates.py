@@ -7,12 +7,12 @@ from nicegui import ui
 
 from drumbeat.bench.model import LoadMode
 from drumbeat.core.run import Template
+from drumbeat.web.app_state import House
 from drumbeat.web.databases import DatabaseType, matching_templates
-from drumbeat.web.house import House
 from drumbeat.web.pages import templates_editor
-from drumbeat.web.pages.asking import button, confirmed, say
+from drumbeat.web.pages.actions import button, confirmed, say
+from drumbeat.web.pages.components import Column, Table
 from drumbeat.web.pages.frame import empty, heading, page
-from drumbeat.web.pages.parts import Column, Table
 from drumbeat.web.pages.templates_editor import copied, run_it
 from drumbeat.web.pages.templates_fields import get, way_of
 

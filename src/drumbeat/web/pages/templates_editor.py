@@ -10,8 +10,8 @@ from nicegui import ui
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.run import Template
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, may_change, say
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, may_change, say
 from drumbeat.web.pages.forms import problems
 from drumbeat.web.pages.frame import heading, page, trail
 from drumbeat.web.pages.templates_fields import Tree, missing
@@ -19,7 +19,7 @@ from drumbeat.web.pages.templates_form import TemplateForm, document_of
 from drumbeat.web.pages.templates_preview import show_plan, show_sql
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import BenchDesk
+    from drumbeat.composition.plane import BenchDesk
 
 _FORM, _YAML = "Form", "YAML"
 NEW: Tree = {"workload": {"preset": "read-heavy"}}

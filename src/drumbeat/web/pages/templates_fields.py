@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from drumbeat.bench.model import FailThreshold, GuardrailMode, LoadMode, ScalingMode
-from drumbeat.offline import template_schema
+from drumbeat.composition.offline import template_schema
 
 Tree = dict[str, Any]
 

@@ -8,11 +8,11 @@ from nicegui import ui
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import may_change, say
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import may_change, say
+from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.naming import given
 from drumbeat.web.pages.templates_fields import (
     GUARDRAILS,
     LOAD,

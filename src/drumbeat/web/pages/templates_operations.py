@@ -8,7 +8,7 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.web.pages.naming import called
+from drumbeat.web.pages.element_names import called
 
 PATH = "workload.operations"
 HELP = (

@@ -5,9 +5,9 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.components import Column, Table, listing, words
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.parts import Column, Table, listing, words
 from drumbeat.web.pages.templates_values import show_value_sources
 
 _PHASES = (

@@ -16,8 +16,8 @@ from drumbeat.bench.model import (
     SameAs,
     Value,
 )
+from drumbeat.web.pages.components import Column, Table, short
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.parts import Column, Table, short
 
 _EXAMPLES = 3
 

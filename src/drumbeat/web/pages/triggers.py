@@ -5,14 +5,14 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.control_plane import triggers_file
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import say
+from drumbeat.composition.plane import triggers_file
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import say
+from drumbeat.web.pages.components import Column, Table
 from drumbeat.web.pages.frame import empty, heading, page
-from drumbeat.web.pages.parts import Column, Table
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import TriggerDesk
+    from drumbeat.composition.plane import TriggerDesk
 
 _ANY = "every pool"
 

@@ -31,7 +31,7 @@ from drumbeat.bench.targets.contract.given import (
     operation,
 )
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 
 
 class EngineContract(GivenTarget):

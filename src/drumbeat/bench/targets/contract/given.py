@@ -23,7 +23,7 @@ from drumbeat.bench.model import (
     Statement,
 )
 from drumbeat.bench.targets.interface import Target
-from drumbeat.bench.values import Draw
+from drumbeat.bench.values.draw import Draw
 
 TABLE = "contract_items"
 ROWS = 500

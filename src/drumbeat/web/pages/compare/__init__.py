@@ -8,15 +8,15 @@ from nicegui import ui
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RUN_ENDED, RunId
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import told
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import told
 from drumbeat.web.pages.compare.choosing import Choosing
 from drumbeat.web.pages.compare.overlays import overlays
 from drumbeat.web.pages.compare.verdicts import verdict
 from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import Comparison
+    from drumbeat.composition.plane import Comparison
 
 FEWEST, MOST = 2, 5
 _LATEST = 200

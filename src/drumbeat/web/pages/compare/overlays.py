@@ -7,11 +7,11 @@ from nicegui import ui
 
 from drumbeat.bench.model import Curves, Point, RunRecord
 from drumbeat.core.run import Phase
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
 from drumbeat.web.pages.run_live.charts import Chart, Line, options
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import Comparison
+    from drumbeat.composition.plane import Comparison
 
 PICTURES: Mapping[str, tuple[str, str]] = {
     "Throughput": ("qps", "operations/s"),

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from drumbeat.web.pages.compare.overlays import title
+from drumbeat.web.pages.components import Column, Table
 from drumbeat.web.pages.frame import heading
-from drumbeat.web.pages.parts import Column, Table
 from drumbeat.web.pages.run_live.figures import number, percent
 
 if TYPE_CHECKING:
-    from drumbeat.control_plane import Comparison
+    from drumbeat.composition.plane import Comparison
 
 _COLOURS = {"regressed": "negative", "warning": "warning", "improved": "positive", "stable": "positive"}
 

@@ -8,18 +8,18 @@ from nicegui import ui
 from drumbeat.bench.model import Watched
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, RunId
+from drumbeat.web.app_state import House
 from drumbeat.web.feeds import Frame, Line
 from drumbeat.web.feeds_run import RunSource, run_feed
-from drumbeat.web.house import House
 from drumbeat.web.pages.frame import page, trouble
 from drumbeat.web.pages.run_live.banner import Banner
 from drumbeat.web.pages.run_live.charts import CourseCharts
 from drumbeat.web.pages.run_live.figures import Figures, Objectives
 from drumbeat.web.pages.run_live.heading import Heading
-from drumbeat.web.pages.run_live.look import LOOK
+from drumbeat.web.pages.run_live.log_panel import Decisions, Logs
 from drumbeat.web.pages.run_live.panels import mode_panel
 from drumbeat.web.pages.run_live.progress import Progress
-from drumbeat.web.pages.run_live.told import Decisions, Logs
+from drumbeat.web.pages.run_live.style import LOOK
 from drumbeat.web.pages.run_live.workers import WorkerGrid
 from drumbeat.web.pages.run_result import RunResult
 

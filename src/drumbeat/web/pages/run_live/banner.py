@@ -5,7 +5,7 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import Watched
-from drumbeat.web.snapshot_parts import guardrails
+from drumbeat.web.snapshot_sections import guardrails
 
 
 class Banner:

@@ -7,9 +7,9 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import Curves, Point, RunPlan, Stretch
-from drumbeat.web.pages.extending import GrowingChart
-from drumbeat.web.pages.naming import called, given
-from drumbeat.web.pages.parts import COLOURS
+from drumbeat.web.pages.components import COLOURS
+from drumbeat.web.pages.element_names import called, given
+from drumbeat.web.pages.incremental_charts import GrowingChart
 
 INK, FAINT, BAND = "#7d8590", "rgba(125,133,144,.25)", "rgba(125,133,144,.08)"
 OUTAGE_BAND = "rgba(196,69,59,.22)"

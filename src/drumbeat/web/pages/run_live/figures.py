@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from drumbeat.bench.model import Kept, Watched, told_apart
-from drumbeat.web.pages.parts import Column, Table, Tile, tiles
+from drumbeat.web.pages.components import Column, Table, Tile, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
 SIGNS = {"ok": "✓ ok", "near": "! near", "over": "✗ over", "under": "✗ under", "not measured": "? not measured"}

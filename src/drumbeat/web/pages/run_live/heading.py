@@ -7,11 +7,11 @@ from nicegui import ui
 
 from drumbeat.bench.model import RunJudgement, ScalingMode, Watched
 from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import Deed, button, confirmed, may_change, say
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import Deed, button, confirmed, may_change, say
+from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.frame import heading, trail
-from drumbeat.web.pages.naming import given
-from drumbeat.web.snapshot_parts import bounds
+from drumbeat.web.snapshot_sections import bounds
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 

@@ -6,11 +6,11 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import STABLE, LoadMode, RunPlan, Watched
-from drumbeat.web.pages.naming import given
-from drumbeat.web.pages.parts import Column, Table, Tile, tiles
+from drumbeat.web.pages.components import Column, Table, Tile, tiles
+from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import Knee, answer
-from drumbeat.web.snapshot_parts import find_max, qps_controller
+from drumbeat.web.snapshot_sections import find_max, qps_controller
 
 Told = Mapping[str, Any]
 

@@ -7,7 +7,7 @@ from nicegui import ui
 from drumbeat.bench.model import Watched
 from drumbeat.core.clock import Clock
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunStatus
-from drumbeat.web.pages.naming import given
+from drumbeat.web.pages.element_names import given
 from drumbeat.web.snapshot import elapsed, phase_began
 
 BUBBLES = ("Preparing", "Warmup", "Running", "Processing", "Completed")

@@ -8,10 +8,10 @@ from nicegui import ui
 from drumbeat.bench.model import Curves, Watched, WorkerSeen
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import Health
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import told
-from drumbeat.web.pages.naming import called, given
-from drumbeat.web.pages.parts import lasting, words
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import told
+from drumbeat.web.pages.components import lasting, words
+from drumbeat.web.pages.element_names import called, given
 from drumbeat.web.pages.run_live.charts import Chart, Limit, Line, options
 from drumbeat.web.pages.run_live.figures import ms, number
 

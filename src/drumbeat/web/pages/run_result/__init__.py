@@ -4,9 +4,9 @@ from nicegui import ui
 
 from drumbeat.bench.model import Course, Watched
 from drumbeat.core.run import RunId
-from drumbeat.web.house import House
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.run_result.caveats import doubts_card
 from drumbeat.web.pages.run_result.closing import Closing
-from drumbeat.web.pages.run_result.doubts import doubts_card
 from drumbeat.web.pages.run_result.errors import Errors
 from drumbeat.web.pages.run_result.kinds import kinds_table
 from drumbeat.web.pages.run_result.server import Server

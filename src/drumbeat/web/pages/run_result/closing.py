@@ -5,8 +5,8 @@ from functools import partial
 from nicegui import ui
 
 from drumbeat.core.run import Result, RunId
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, may_change, say, told
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, may_change, say, told
 from drumbeat.web.pages.run_live.figures import number
 
 FORMS = {"html": "html", "markdown": "md", "csv": "csv", "json": "json", "junit": "xml", "prometheus": "prom"}

@@ -6,12 +6,12 @@ from nicegui import ui
 
 from drumbeat.bench.model import Failure, Watched
 from drumbeat.core.run import RunId
-from drumbeat.web.house import House
-from drumbeat.web.pages.naming import given
-from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.run_live.figures import number, percent
-from drumbeat.web.pages.run_result.chosen import Chosen, only_failed, read_chosen
 from drumbeat.web.pages.run_result.executions import Operations
+from drumbeat.web.pages.run_result.selection import Chosen, only_failed, read_chosen
 from drumbeat.web.snapshot import whole_result
 
 _ID = "operations"  #: where a link to operations leads

@@ -7,10 +7,10 @@ from nicegui import ui
 
 from drumbeat.bench.model import Failure
 from drumbeat.core.run import RunId
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import told
-from drumbeat.web.pages.parts import Column, Table
-from drumbeat.web.pages.run_result.chosen import ORDERS, PAGE, Chosen, only_failed
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import told
+from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.run_result.selection import ORDERS, PAGE, Chosen, only_failed
 
 _ANY_KIND, _ANY_ERROR = "all kinds", "any, or none"
 _NONE = "None: nothing is all that, operations were not recorded, or their files are on other hosts."

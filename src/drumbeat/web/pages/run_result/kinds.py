@@ -9,7 +9,7 @@ from nicegui import ui
 from drumbeat.bench.model import Latency, Watched
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Result
-from drumbeat.web.pages.parts import COLOURS, Column, Table
+from drumbeat.web.pages.components import COLOURS, Column, Table
 from drumbeat.web.pages.run_live.charts import INK, Chart, options
 from drumbeat.web.pages.run_live.figures import number
 from drumbeat.web.pages.run_live.figures import percent as share

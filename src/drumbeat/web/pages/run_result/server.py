@@ -7,7 +7,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import ServerSeen
 from drumbeat.core.run import Result
-from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.components import Column, Table
 from drumbeat.web.pages.run_live.charts import Chart, Line, options
 from drumbeat.web.pages.run_live.figures import number
 

@@ -2,12 +2,12 @@
 
 from nicegui import ui
 
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import may_change
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import may_change
 from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
 from drumbeat.web.pages.runs.creating import new_run
+from drumbeat.web.pages.runs.filters import Wanted, read_wanted
 from drumbeat.web.pages.runs.listing import Listing
-from drumbeat.web.pages.runs.wanted import Wanted, read_wanted
 
 
 def add(house: House) -> None:

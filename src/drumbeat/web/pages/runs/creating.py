@@ -2,8 +2,8 @@
 
 from nicegui import ui
 
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, say
+from drumbeat.web.app_state import House
+from drumbeat.web.pages.actions import button, say
 
 
 async def new_run(house: House) -> None:

@@ -1,53 +1,73 @@
-"""What runs may be looked for by."""
+"""Which runs are looked for, as the page's address keeps it: a page that is loaded again shows the same."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlencode
 
-from nicegui import ui
-
-from drumbeat.bench.model import LoadMode, ScalingMode
+from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus
-from drumbeat.web.databases import DatabaseType
-from drumbeat.web.pages.runs.wanted import ORDERS, Wanted
+from drumbeat.web.pages.paging import page_number
 
-_ANY = "any"
+PAGE = 25
+ORDERS = {"newest": "newest first", "name": "by name", "qps": "most operations/s first", "errors": "most errors first"}
+MOST_SORTED = 1000  #: runs that are sorted by anything but their age
+_LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: until then is until ever
 
 
-class Filters:
-    """One row of fields; a change of any is asked for at once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """All of it as texts, the way an address has them; an empty one asks for nothing."""
 
-    def __init__(self, wanted: Wanted, templates: Mapping[str, str], ask: Callable[[Wanted], Awaitable[None]]) -> None:
-        self._ask = ask
-        with ui.row().classes("items-end w-full gap-2").props('role=search aria-label="Find runs"'):
-            self._search = ui.input("name contains", value=wanted.search, on_change=self._changed).props(
-                "debounce=400 clearable"
-            )
-            self._status = self._choice("status", {each: each for each in RunStatus}, wanted.status)
-            self._load = self._choice("load mode", {each: each for each in LoadMode}, wanted.load_mode)
-            self._scaling = self._choice("scaling mode", {each: each for each in ScalingMode}, wanted.scaling_mode)
-            self._template = self._choice("template", templates, wanted.template)
-            self._database = self._choice("database", {each: each for each in DatabaseType}, wanted.database)
-            self._since = ui.input("made since", value=wanted.since, on_change=self._changed).props("type=date stack-label")
-            self._until = ui.input("made until", value=wanted.until, on_change=self._changed).props("type=date stack-label")
-            self._order = ui.select(ORDERS, value=wanted.order, label="order", on_change=self._changed).classes("w-48")
+    status: str = ""
+    load_mode: str = ""
+    scaling_mode: str = ""
+    template: str = ""
+    database: str = ""  #: a type of database, such as postgresql
+    since: str = ""  #: a day, YYYY-MM-DD
+    until: str = ""  #: the last day
+    search: str = ""
+    order: str = "newest"
+    page: str = "1"
 
-    def _choice(self, name: str, choices: Mapping[str, str], value: str) -> ui.select:
-        known = {"": _ANY, **{str(key): str(word) for key, word in choices.items()}}
-        chosen = value if value in known else ""
-        return ui.select(known, value=chosen, label=name, on_change=self._changed).classes("w-40")
+    @property
+    def number(self) -> int:
+        return page_number(self.page)
 
-    async def _changed(self) -> None:
-        await self._ask(
-            replace(
-                Wanted(),
-                status=self._status.value or "",
-                load_mode=self._load.value or "",
-                scaling_mode=self._scaling.value or "",
-                template=self._template.value or "",
-                database=self._database.value or "",
-                since=self._since.value or "",
-                until=self._until.value or "",
-                search=self._search.value or "",
-                order=self._order.value or "newest",
-            )
-        )
+    @property
+    def query(self) -> str:
+        """What stands behind the ? of the address."""
+        usual = asdict(Wanted())
+        return urlencode({name: value for name, value in asdict(self).items() if value and value != usual[name]})
+
+    def filters(self) -> dict[str, Any]:
+        """For the store. Raises InvalidInput for a day that is none."""
+        until = _day("until", self.until)
+        return {
+            "statuses": (RunStatus(self.status),) if self.status in set(RunStatus) else (),
+            "load_mode": self.load_mode or None,
+            "scaling_mode": self.scaling_mode or None,
+            "template_id": self.template or None,
+            "search": self.search or None,
+            "since": _day("since", self.since),
+            "until": until + timedelta(days=1) if until and until < _LAST_DAY else None,
+        }
+
+
+def read_wanted(query: Mapping[str, str]) -> Wanted:
+    """What an address asks for."""
+    known = {each.name for each in fields(Wanted)}
+    given = {name: value[:200] for name, value in query.items() if name in known}
+    if given.get("order") not in ORDERS:
+        given.pop("order", None)
+    return Wanted(**given)
+
+
+def _day(name: str, text: str) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError as exc:
+        raise InvalidInput(f"{name}: expected a day like 2026-03-31, got {text!r}") from exc

@@ -9,14 +9,14 @@ from nicegui import ui
 
 from drumbeat.bench.model import RunJudgement
 from drumbeat.core.run import Run, RunId
+from drumbeat.web.app_state import House
 from drumbeat.web.databases import database_of
-from drumbeat.web.house import House
-from drumbeat.web.pages.asking import button, confirmed, may_change, say, told
-from drumbeat.web.pages.parts import Column, Table
+from drumbeat.web.pages.actions import button, confirmed, may_change, say, told
+from drumbeat.web.pages.components import Column, Table
 from drumbeat.web.pages.run_live.figures import number
 from drumbeat.web.pages.run_live.heading import run_again
-from drumbeat.web.pages.runs.filters import Filters
-from drumbeat.web.pages.runs.wanted import MOST_SORTED, PAGE, Wanted
+from drumbeat.web.pages.runs.filter_fields import Filters
+from drumbeat.web.pages.runs.filters import MOST_SORTED, PAGE, Wanted
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 FEWEST, MOST = 2, 5  #: runs that can be compared

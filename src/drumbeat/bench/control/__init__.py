@@ -1,0 +1,1 @@
+"""The orchestrator of benchmark runs: create a run, observe it, decide, act."""

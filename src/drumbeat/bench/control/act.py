@@ -1,0 +1,212 @@
+"""Doing what was decided about a run: rows first, then the provider. Every action is safe to repeat."""
+
+from collections.abc import Sequence
+
+from drumbeat.bench.model import (
+    Action,
+    AskToDrain,
+    Begin,
+    Conclude,
+    EnterPhase,
+    NoteFact,
+    Remember,
+    SaveStep,
+    SetTargets,
+    Spawn,
+    StopLoad,
+)
+from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_document
+from drumbeat.bench.results.conclusion import described, from_samples, measured_span, unfinished, whole_run
+from drumbeat.bench.results.record import ended_record, read_record
+from drumbeat.bench.results.run_verdict import judge_run
+from drumbeat.bench.run_state import kept_state, state_document
+from drumbeat.core.errors import Refused
+from drumbeat.core.event import NewEvent, Target, set_phase, start, stop
+from drumbeat.core.lease import Fence
+from drumbeat.core.pool import PoolId
+from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
+from drumbeat.core.worker import Worker
+from drumbeat.runtime.recovery import Hands
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import RunChange, Store
+
+_MOST_SAMPLES = 100_000
+_REMEMBERED = (SetTargets, SaveStep)  #: what the state says was done, once it is kept
+
+
+class RunActor:
+    """One run's orchestrator at work."""
+
+    def __init__(self, store: Store, spawner: Spawner, run_id: RunId) -> None:
+        self._store = store
+        self._run_id = run_id
+        self._pool_id = PoolId(run_id)
+        self._provider = spawner.traits.name
+        self._hands = Hands(store, spawner, self._pool_id)
+        self._undone: list[Action] = []  #: what failed since the state was last kept
+        self._facts: list[
+            tuple[Fence, NewEvent]
+        ] = []  #: told with the state that says so: once, however often a beat is cut off
+
+    async def act(self, action: Action, fence: Fence) -> None:
+        """Do one action under the orchestrator's fence. Raises Refused for a state that says more than was done."""
+        if isinstance(action, Remember | StopLoad):
+            self._check_nothing_is_undone()
+        is_remembered = isinstance(action, _REMEMBERED)
+        if is_remembered:
+            self._undone.append(action)
+        await self._do(action, fence)
+        if is_remembered:
+            self._undone.pop()
+
+    def _check_nothing_is_undone(self) -> None:
+        """A worker that was not told must not be taken for told: the state stays as it was, and the next beat decides again."""
+        undone, self._undone = self._undone, []
+        if undone:
+            self._facts = []
+            names = ", ".join(type(action).__name__ for action in undone)
+            raise Refused(f"expected everything before it to be done, but {names} failed; the next beat decides it again")
+
+    async def _do(self, action: Action, fence: Fence) -> None:
+        match action:
+            case Spawn():
+                await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
+            case SetTargets():
+                await self._set_targets(action, fence)
+            case AskToDrain():
+                workers = self._store.workers
+                await workers.ask_to_drain(self._pool_id, action.workers, action.reason, action.within, fence=fence)
+            case SaveStep():
+                await self._store.steps.save([action.step], fence=fence)
+            case NoteFact():
+                self._facts.append((fence, action.event))
+            case Begin() | EnterPhase() | StopLoad() | Remember():
+                await self._change(action, fence)
+            case Conclude():
+                await self._conclude(action, fence)
+            case _:
+                await self._hands.recover(action, fence)
+
+    def _row(self, action: Spawn) -> Worker:
+        return Worker(
+            pool_id=self._pool_id,
+            worker_id=action.worker_id,
+            slot=action.slot,
+            provider=self._provider,
+            target=action.connections,
+        )
+
+    async def _set_targets(self, action: SetTargets, fence: Fence) -> None:
+        targets = {
+            name: Target(connections=told.connections, qps=told.qps, ramp=action.ramp, reason=action.reason)
+            for name, told in action.targets.items()
+        }
+        await self._store.workers.set_targets(self._pool_id, targets, fence=fence)
+
+    async def _change(self, action: Begin | EnterPhase | StopLoad | Remember, fence: Fence) -> None:
+        """Change the run's row and tell its workers, in one transaction. A change that is made already is left alone."""
+        facts = self._noted(fence) if isinstance(action, Remember | StopLoad) else []
+        run = await self._store.runs.get(self._run_id)
+        change, events = change_of(action, run)
+        if change is not None:
+            await self._store.runs.update(run, change, [*facts, *events], fence=fence)
+
+    def _noted(self, fence: Fence) -> list[NewEvent]:
+        """The facts of this beat. What was noted in a beat that did not come so far is decided again."""
+        noted, self._facts = self._facts, []
+        return [event for held, event in noted if held == fence]
+
+    async def _conclude(self, action: Conclude, fence: Fence) -> None:
+        run = await self._store.runs.get(self._run_id)
+        if run.status not in (RunStatus.STOPPING, RunStatus.CANCELLING):
+            return
+        rows = await self._worker_results(fence)
+        record = await read_record(self._store, self._run_id)
+        now = await self._store.now()
+        counted = whole_run(self._run_id, rows, action.ending, now, measured_span(record))
+        whole = described(counted, record, kept_state(run), action.ending)
+        await self._store.results.save(whole, fence=fence)
+        judgement = judge_run(ended_record(record, whole, action.ending))
+        await self._store.runs.update(run, _final(action, whole[0], run, judgement), fence=fence)
+
+    async def _worker_results(self, fence: Fence) -> list[Result]:
+        """Every worker's results; those of one that left none are made of its samples, and kept."""
+        rows = [row for row in await self._store.results.list(self._run_id) if row.worker_id is not None]
+        workers = [worker.worker_id for worker in await self._store.workers.list(self._pool_id)]
+        missing = unfinished(rows, workers)
+        rows = [row for row in rows if row.worker_id not in missing]
+        for worker_id in missing:
+            samples = await self._store.samples.list(self._pool_id, worker_id=worker_id, limit=_MOST_SAMPLES)
+            told = from_samples(self._run_id, worker_id, samples)
+            await self._store.results.save(told, fence=fence)
+            rows += told
+        return rows
+
+
+def _final(action: Conclude, whole: Result, run: Run, judgement: RunJudgement) -> RunChange:
+    return RunChange(
+        custom_metrics={**run.custom_metrics, KEPT_UNDER: judgement_document(judgement)},
+        status=action.ending.status,
+        completion_reason=action.ending.completion_reason,
+        operations=whole.operations,
+        errors=whole.errors,
+        qps=whole.qps or 0.0,
+        ended=True,
+    )
+
+
+def change_of(action: Begin | EnterPhase | StopLoad | Remember, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
+    """What a run's row becomes, and what its workers are told with it; None: it is so already."""
+    match action:
+        case Begin():
+            return _begin(action, run)
+        case EnterPhase():
+            return _enter(action, run)
+        case StopLoad():
+            return _stop(action, run)
+        case Remember():
+            return _remember(action), ()
+
+
+def _begin(action: Begin, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
+    if run.status is not RunStatus.STARTING:
+        return None, ()
+    measuring = action.phase == Phase.MEASUREMENT
+    change = RunChange(
+        status=RunStatus.RUNNING,
+        phase=action.phase,
+        expected_workers=action.workers,
+        warmup_started=True,
+        warmup_ended=measuring,
+    )
+    return change, [start(expected_workers=action.workers), set_phase(action.phase)]
+
+
+def _enter(action: EnterPhase, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
+    """PROCESSING is for a run that ends, every other phase for one that runs: one that was stopped meanwhile enters none."""
+    if run.phase == action.phase or (run.status is RunStatus.RUNNING) == (action.phase == Phase.PROCESSING):
+        return None, ()
+    change = RunChange(phase=action.phase, warmup_ended=action.phase == Phase.MEASUREMENT)
+    return change, [set_phase(action.phase)]
+
+
+def _stop(action: StopLoad, run: Run) -> tuple[RunChange | None, Sequence[NewEvent]]:
+    if run.status not in (RunStatus.STARTING, RunStatus.RUNNING):
+        return None, ()
+    change = RunChange(
+        status=RunStatus.STOPPING,
+        phase=Phase.COOLDOWN,
+        completion_reason=action.completion_reason,
+        controller_state=state_document(action.state),
+    )
+    return change, [stop(action.reason, action.drain_within)]
+
+
+def _remember(action: Remember) -> RunChange:
+    return RunChange(
+        controller_state=state_document(action.state),
+        custom_metrics=action.metrics,
+        operations=action.operations,
+        errors=action.errors,
+        qps=action.qps,
+    )

@@ -1,0 +1,82 @@
+"""From a template to a run's configuration: resolve → inspect the database → plan → check → the row's content."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from drumbeat.bench.control.inspect import Inspection, assume, inspect, made_load
+from drumbeat.bench.control.preflight import Preflight, preflight
+from drumbeat.bench.control.prices import with_usual
+from drumbeat.bench.model import Load, Prices
+from drumbeat.bench.model.capacity import HostCapacity
+from drumbeat.bench.targets.connections import ConnectionDesk
+from drumbeat.bench.templates import TemplateDocument, check_complete, check_no_password, plan_of, run_config, with_url
+from drumbeat.core.errors import InvalidInput
+
+_GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A run's configuration, and what it would start."""
+
+    config: dict[str, Any]
+    preflight: Preflight
+
+
+def capacity(cores: float, memory: int) -> HostCapacity:
+    """What a worker's host has. All workers are assumed to have equal hosts."""
+    return HostCapacity(cpu_cores=cores, memory_gb=memory / _GIB)
+
+
+async def look_ahead(document: TemplateDocument, host: HostCapacity, connections: ConnectionDesk, usual: Prices) -> Preflight:
+    """What a run of the template would start, with errors and warnings. Nothing is started."""
+    resolved = await with_connection(document, connections)
+    plan = with_usual(plan_of(resolved, host), usual)
+    seen = await _inspect(resolved, connections) if resolved.target.url else assume(resolved)
+    return preflight(resolved, plan, seen)
+
+
+async def prepared(document: TemplateDocument, host: HostCapacity, connections: ConnectionDesk, usual: Prices) -> Prepared:
+    """The configuration of a run of the template. Raises InvalidInput that names what is wrong.
+
+    The name of a stored connection stays in it beside the URL; the password is looked up when the database is opened. Prices
+    that the template does not give are taken from ``usual`` and kept, so that a later change does not alter this run's cost.
+    """
+    resolved = await with_connection(document, connections)
+    check_complete(resolved)
+    plan = with_usual(plan_of(resolved, host), usual)
+    seen = await _inspect(resolved, connections)
+    ahead = preflight(resolved, plan, seen)
+    if not ahead.can_proceed:
+        raise InvalidInput("; ".join(ahead.errors))
+    return Prepared(config={**run_config(seen.document, plan), **_kept(document, seen)}, preflight=ahead)
+
+
+async def statements(document: TemplateDocument, connections: ConnectionDesk) -> Load:
+    """The operations of a run of the template, with SQL made for its table. Raises InvalidInput that names what is wrong."""
+    resolved = await with_connection(document, connections)
+    check_complete(resolved)
+    async with connections.open(resolved.target.model_dump()) as target:
+        return (await made_load(resolved, target))[1]
+
+
+async def with_connection(document: TemplateDocument, connections: ConnectionDesk) -> TemplateDocument:
+    """The template with the URL of the stored connection it names. Raises NotFound, InvalidInput."""
+    check_no_password(document)
+    named = document.target.connection
+    if named is None:
+        return document
+    if document.target.url:
+        raise InvalidInput(f"target: expected a url or a connection, got both; leave the url out to use {named!r}")
+    return with_url(document, await connections.url_of(named))
+
+
+async def _inspect(document: TemplateDocument, connections: ConnectionDesk) -> Inspection:
+    async with connections.open(document.target.model_dump()) as target:
+        return await inspect(document, target)
+
+
+def _kept(document: TemplateDocument, seen: Inspection) -> Mapping[str, Any]:
+    """What a run's row keeps beside its plan: the template as it was given, and where new keys begin."""
+    return {"document": document.to_json(), "config_hash": document.config_hash, "highest_keys": dict(seen.highest_keys)}

@@ -1,0 +1,365 @@
+"""What becomes of a run: who is started, what is held, when a phase ends, when all of it does. Pure: no clock, no I/O, no log.
+
+What is wanted is remembered, what was told is remembered; each beat brings the one in line with the other. So an orchestrator
+that was cut off between two actions leaves nothing undone: the next beat, of whichever orchestrator, decides the rest again.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.bench.control import losses
+from drumbeat.bench.control.guardrails import guard, soft_guardrails
+from drumbeat.bench.control.modes import concurrency, find_max, qps
+from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of, told
+from drumbeat.bench.model import (
+    Action,
+    AskToDrain,
+    Begin,
+    Conclude,
+    ControllerState,
+    Ending,
+    EnterPhase,
+    FindMaxState,
+    Guarded,
+    GuardedWorker,
+    GuardState,
+    GuardView,
+    LoadMode,
+    ModeView,
+    NoteFact,
+    QpsState,
+    Remember,
+    RunView,
+    SaveStep,
+    Steer,
+    StopLoad,
+)
+from drumbeat.core.decision import Decision
+from drumbeat.core.recovery import MarkFailed, Recovered, never_started, recover
+from drumbeat.core.run import Phase, RunStatus
+from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
+
+_START_LIMIT = timedelta(seconds=60)
+_PER_CONNECTION = timedelta(milliseconds=20)  #: a barrier may take longer when there is more to open (C21)
+LAST = "after_measurement"  #: the server's totals at the stop, and again once every worker has left
+_TOLD_WITHIN = timedelta(seconds=1)
+_LOOKS_AFTER = 1  #: looks at the server's totals after the last worker has left
+_MOST_LOOKS_WAITED = 8  #: beats
+_READY = frozenset({WorkerStatus.WAITING, WorkerStatus.ACTIVE})
+
+
+def decide(view: RunView) -> Decision[Action]:
+    """Recover first; then whatever the run's status asks for."""
+    recovered = recover(view.sight)
+    match view.status:
+        case RunStatus.STARTING:
+            actions = _starting(view, recovered)
+        case RunStatus.RUNNING:
+            actions = _running(view, recovered)
+        case RunStatus.STOPPING | RunStatus.CANCELLING:
+            actions = _ending(view, recovered)
+        case _:
+            actions = []
+    every = [*recovered.actions, *actions]
+    told = [action for action in every if not isinstance(action, Remember)]
+    return Decision(actions=every, why_not=None if told else _why_nothing(view, recovered), summary=_summary(view, recovered))
+
+
+def _starting(view: RunView, recovered: Recovered) -> list[Action]:
+    steer = _steer(view, recovered)
+    staffing = staffing_of(view, recovered, steer, view.state, {})
+    if ending := losses.while_starting(view, recovered) or _start_overdue(view, recovered, staffing):
+        return _stop(view, staffing.state, ending)
+    actions: list[Action] = [*bring_in_line(view, recovered, staffing)]
+    state = told(staffing.state, actions)
+    ready = [worker for worker in recovered.staying if worker.status in _READY]
+    if len(ready) >= staffing.state.workers and not staffing.spawns:
+        state = _snapshot(state, "before_warmup", view)
+        actions.append(_begin(view, len(ready)))
+    return [*actions, *_remember(view, state)]
+
+
+def _begin(view: RunView, ready: int) -> Begin:
+    phase = Phase.WARMUP if view.plan.warmup or qps.settles_first(view.plan) else Phase.MEASUREMENT
+    return Begin(phase=phase, workers=ready, reason=f"all {ready} workers are ready")
+
+
+def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> Ending | None:
+    """Time in which nobody orchestrated the run does not count: nobody started its workers then."""
+    limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
+    if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
+        return None
+    late = [worker.worker_id for worker in recovered.staying if worker.status not in _READY]
+    missing = ", ".join(late) or f"{staffing.state.workers - len(recovered.staying)} workers"
+    reason = f"Worker registration timeout: not ready after {limit.total_seconds():g} s: {missing}"
+    return Ending(status=RunStatus.FAILED, completion_reason="START_TIMEOUT", reason=reason)
+
+
+def _running(view: RunView, recovered: Recovered) -> list[Action]:
+    guarded = _guard(view, recovered)
+    steer = _steer(view, recovered)
+    before = replace(view.state, guard=guarded.state)
+    staffing = staffing_of(view, recovered, steer, before, _ceilings(recovered, guarded), guarded.extra_workers)
+    facts: list[Action] = [NoteFact(event=each, reason=guarded.reason or guarded.banner or each.type) for each in guarded.facts]
+    steps: list[Action] = [SaveStep(step=steer.step, reason=steer.reason)] if steer.step else []
+    if ending := _why_end(view, recovered, guarded, steer):
+        state = _snapshot(staffing.state, LAST, view)
+        shown = _remember(view, state) if guarded.failure is not None else []
+        return [*facts, *steps, *shown, *_stop(view, state, ending)]
+    actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
+    state = told(staffing.state, actions)
+    if _has_told_of_the_warmup(view):
+        state = _snapshot(state, "after_warmup", view)
+    if reason := _why_measure(view, steer):
+        actions.append(EnterPhase(phase=Phase.MEASUREMENT, reason=reason))
+    return [*actions, *_remember(view, state)]
+
+
+def _has_told_of_the_warmup(view: RunView) -> bool:
+    """Whether the server's totals hold what the warm-up did, and little more: sessions tell it what they did once a second."""
+    since, warm = view.warmup_ended_at, "after_warmup" in view.state.snapshots
+    return (
+        view.phase == Phase.MEASUREMENT
+        and (bool(view.plan.warmup) or qps.settles_first(view.plan))
+        and not warm
+        and since is not None
+        and view.now - since >= _TOLD_WITHIN
+    )
+
+
+def _why_end(view: RunView, recovered: Recovered, guarded: Guarded, steer: Steer) -> Ending | None:
+    if lost := losses.while_running(view, recovered):
+        return lost
+    if guarded.failure is not None:
+        return Ending(
+            status=RunStatus.FAILED, completion_reason=guarded.failure.completion_reason, reason=guarded.failure.reason
+        )
+    if steer.finish is not None:
+        finish = steer.finish
+        return Ending(
+            status=RunStatus.COMPLETED,
+            completion_reason=finish.completion_reason,
+            reason=finish.reason,
+            result=finish.result,
+        )
+    if _measured_enough(view):
+        reason = f"measured for {view.plan.duration.total_seconds():g} s"
+        return Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason=reason)
+    return None
+
+
+def _why_measure(view: RunView, steer: Steer) -> str | None:
+    """Why the measurement begins now; None: it does not."""
+    since, plan = view.warmup_started_at, view.plan
+    if view.phase != Phase.WARMUP or since is None or view.now - since < plan.warmup:
+        return None
+    lasted = f"warmed up for {(view.now - since).total_seconds():.0f} s"
+    if not qps.settles_first(plan):
+        return f"warmed up for {plan.warmup.total_seconds():g} s"
+    if qps.has_settled(plan, steer.qps_state):
+        return f"{lasted}; the throughput has settled: {steer.reason}"
+    if view.now - since >= plan.warmup + qps.SETTLE_WITHIN * plan.qps.interval:
+        return f"{lasted}; the throughput has not settled within {qps.SETTLE_WITHIN} intervals and is measured as it is"
+    return None
+
+
+def _measured_enough(view: RunView) -> bool:
+    """Find-max takes as long as it takes."""
+    if view.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY or view.phase != Phase.MEASUREMENT:
+        return False
+    return view.warmup_ended_at is not None and view.now - view.warmup_ended_at >= view.plan.duration
+
+
+def _stop(view: RunView, state: ControllerState, ending: Ending) -> list[Action]:
+    within = view.thresholds.drain_within
+    return [
+        StopLoad(
+            state=replace(state, ending=ending),
+            completion_reason=ending.completion_reason,
+            drain_within=within,
+            reason=ending.reason,
+        )
+    ]
+
+
+def _ending(view: RunView, recovered: Recovered) -> list[Action]:
+    """Wait until every worker has left and every instance is gone; then process, then conclude."""
+    unborn = never_started(view.sight, recovered.living)
+    actions: list[Action] = [
+        MarkFailed(worker=worker, exit_code=0, reason="the run ended before it was started") for worker in unborn
+    ]
+    asked = tuple(worker.worker_id for worker in recovered.living if worker.drain_deadline is None and worker not in unborn)
+    if asked:
+        actions.append(AskToDrain(workers=asked, within=view.thresholds.drain_within, reason=_why_ending(view)))
+    if recovered.living or recovered.actions:
+        return actions
+    if view.phase != Phase.PROCESSING:
+        return [EnterPhase(phase=Phase.PROCESSING, reason="every worker has left")]
+    if _waits_for_totals(view):
+        waiting = replace(view.state, left_at_look=_left_at(view), looks_waited=view.state.looks_waited + 1)
+        return _remember(view, waiting)
+    ending = _how_to_end(view)
+    last = _snapshot(view.state, LAST, view)
+    return [*(_remember(view, last) if last != view.state else ()), Conclude(ending=ending, reason=ending.reason)]
+
+
+def _left_at(view: RunView) -> int:
+    """By which look at the server the last worker had left."""
+    now = view.probe.look if view.probe else 0
+    return now if view.state.left_at_look is None else min(now, view.state.left_at_look)
+
+
+def _waits_for_totals(view: RunView) -> bool:
+    """Whether the server is yet to be asked once more: sessions that have closed have told it all they did, and not before."""
+    if view.status is RunStatus.CANCELLING or view.probe is None or not view.probe.counters or not view.state.snapshots:
+        return False
+    return view.probe.look < _left_at(view) + _LOOKS_AFTER and view.state.looks_waited < _MOST_LOOKS_WAITED
+
+
+def _how_to_end(view: RunView) -> Ending:
+    """A run that was cancelled ends so, whatever it was about to do."""
+    if view.status is RunStatus.CANCELLING or view.state.ending is None:
+        result = view.state.ending.result if view.state.ending else {}
+        return Ending(status=RunStatus.CANCELLED, completion_reason="USER", reason="stopped by its user", result=result)
+    return view.state.ending
+
+
+def _why_ending(view: RunView) -> str:
+    return view.state.ending.reason if view.state.ending else "stopped by its user"
+
+
+def _steer(view: RunView, recovered: Recovered) -> Steer:
+    seen = _mode_view(view, recovered)
+    match view.plan.load_mode:
+        case LoadMode.CONCURRENCY:
+            return concurrency.steer(seen)
+        case LoadMode.QPS:
+            return qps.steer(seen, view.state.qps or QpsState())
+        case LoadMode.FIND_MAX_CONCURRENCY:
+            return find_max.steer(seen, view.state.find_max or FindMaxState())
+
+
+def _mode_view(view: RunView, recovered: Recovered) -> ModeView:
+    ready = [worker for worker in recovered.staying if worker.status in _READY]
+    phase = view.phase if view.phase in (Phase.WARMUP, Phase.MEASUREMENT) else Phase.WARMUP
+    return ModeView(
+        run_id=view.run_id,
+        now=view.now,
+        plan=view.plan,
+        phase=phase or Phase.WARMUP,
+        phase_began=_phase_began(view),
+        connections=view.state.connections,
+        held=sum(worker.applied_target for worker in ready),
+        ready=len(ready),
+        coming=len(recovered.staying) - len(ready),
+        most_workers=view.plan.scaling.most_workers,
+        figures=view.figures,
+    )
+
+
+def _phase_began(view: RunView) -> datetime:
+    if view.phase == Phase.MEASUREMENT and view.warmup_ended_at is not None:
+        return view.warmup_ended_at
+    return view.warmup_started_at or view.started_at or view.now
+
+
+def _guard(view: RunView, recovered: Recovered) -> Guarded:
+    scaling = view.plan.scaling
+    seen = GuardView(
+        now=view.now,
+        guardrails=view.plan.guardrails,
+        scaling=scaling,
+        most_workers=scaling.most_workers,
+        workers=tuple(_load_of(worker, view) for worker in recovered.staying if worker.status is WorkerStatus.ACTIVE),
+        coming=sum(worker.status is not WorkerStatus.ACTIVE for worker in recovered.staying),
+    )
+    return guard(seen, view.state.guard or GuardState())
+
+
+def _load_of(worker: Worker, view: RunView) -> GuardedWorker:
+    fresh = judge(worker, view.now, view.thresholds, view.looking_since) is Health.HEALTHY
+    return GuardedWorker(
+        worker_id=worker.worker_id,
+        slot=worker.slot,
+        target=worker.target,
+        cpu_percent=worker.cpu_percent,
+        memory_percent=worker.memory_percent,
+        fresh=fresh,
+    )
+
+
+def _ceilings(recovered: Recovered, guarded: Guarded) -> dict[int, int]:
+    by_name = {worker.worker_id: worker.slot for worker in recovered.staying}
+    return {by_name[name]: ceiling for name, ceiling in guarded.ceilings.items() if name in by_name}
+
+
+def _snapshot(state: ControllerState, name: str, view: RunView) -> ControllerState:
+    if view.probe is None or not view.probe.counters:
+        return state
+    return replace(state, snapshots={**state.snapshots, name: view.probe.counters})
+
+
+def _remember(view: RunView, state: ControllerState) -> list[Action]:
+    """Keep what changed."""
+    operations, errors = sum(worker.operations for worker in view.workers), sum(worker.errors for worker in view.workers)
+    return [Remember(state=state, operations=operations, errors=errors, qps=view.recent.qps, metrics=_metrics(view, state))]
+
+
+def _metrics(view: RunView, state: ControllerState) -> dict[str, Any]:
+    """What whoever watches the run's row wants to see."""
+    now = view.recent
+    return {
+        "latest": {
+            "qps": now.qps,
+            "p50_ms": now.p50_ms,
+            "p95_ms": now.p95_ms,
+            "p99_ms": now.p99_ms,
+            "slowest_p95_ms": now.slowest_p95_ms,
+            "slowest_p99_ms": now.slowest_p99_ms,
+            "connections": now.connections,
+            "target_connections": state.connections,
+        },
+        "bounds_state": _bounds(view, state),
+        **({"soft_guardrails": soft_guardrails(state.guard)} if state.guard is not None else {}),
+    }
+
+
+def _bounds(view: RunView, state: ControllerState) -> dict[str, Any] | None:
+    most = view.plan.scaling.most_workers
+    if most is None:
+        return None
+    at_most = state.workers >= most
+    return {
+        "mode": view.plan.scaling.mode,
+        "workers": state.workers,
+        "max_workers": most,
+        "at_max_workers": at_most,
+        "message": f"At max workers ({state.workers}/{most})" if at_most else None,
+    }
+
+
+def _why_nothing(view: RunView, recovered: Recovered) -> str:
+    here = f"{len(recovered.staying)} of {view.state.workers} workers are here"
+    match view.status:
+        case RunStatus.PREPARED:
+            return "the run has not been started"
+        case RunStatus.STARTING:
+            ready = sum(worker.status in _READY for worker in recovered.staying)
+            return f"{ready} of {view.state.workers} workers are ready"
+        case RunStatus.RUNNING:
+            return f"{view.phase}: {here}, {view.state.connections} connections wanted, {view.recent.qps:.0f} ops/s"
+        case RunStatus.STOPPING | RunStatus.CANCELLING:
+            return f"{len(recovered.living)} workers are leaving"
+        case _:
+            return f"the run is {view.status}"
+
+
+def _summary(view: RunView, recovered: Recovered) -> dict[str, Any]:
+    return {
+        "status": view.status,
+        "phase": view.phase,
+        "workers": len(recovered.staying),
+        "connections": view.state.connections,
+        "qps": round(view.recent.qps, 1),
+    }

@@ -1,0 +1,117 @@
+"""Inspect the database a run will load, once: make its SQL, let the database check it, and read how much room there is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from drumbeat.bench.model import Load
+from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.templates.document import TemplateDocument
+from drumbeat.bench.templates.resolve import resolved
+from drumbeat.bench.workloads.config import load_of
+from drumbeat.bench.workloads.new_keys import highest_keys
+from drumbeat.bench.workloads.scale_check import too_small
+from drumbeat.bench.workloads.standard import standard
+from drumbeat.core.errors import InvalidInput
+
+_POSTGRES_LIMIT = """
+SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+       (SELECT COUNT(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid())
+"""
+_MYSQL_LIMIT = "SELECT @@max_connections"
+_MYSQL_USED = "SHOW GLOBAL STATUS LIKE 'Threads_connected'"
+_ONE_PROCESS = frozenset({"duckdb"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What is known of a database and of the workload on it before a run."""
+
+    product: str  #: the type of database, for example ``postgresql``
+    document: TemplateDocument  #: the template with the SQL that was made for its table
+    load: Load | None = None  #: None: it cannot be known, or ``problem`` says why it cannot be run
+    problem: str | None = None
+    location: str | None = None  #: None: the database was not opened
+    one_process: bool = False  #: only one process can use the database at a time
+    free_connections: int | None = None  #: None: there is no limit, or it is not known
+    size_warnings: tuple[str, ...] = ()
+    highest_keys: Mapping[str, int] = field(default_factory=dict)  #: by ``table.column``, for a standard workload
+
+
+async def inspect(document: TemplateDocument, target: Target) -> Inspection:
+    """Read what a run needs to know of its database. Nothing is changed there and no load is generated."""
+    made, load, problem = document, None, None
+    if document.workload.ways:
+        try:
+            made, load = await _checked_load(document, target)
+        except InvalidInput as exc:
+            problem = str(exc)
+    return Inspection(
+        product=target.traits.name,
+        document=made,
+        load=load,
+        problem=problem,
+        location=target.location,
+        one_process=not target.traits.processes,
+        free_connections=await free_connections(target),
+        size_warnings=await _size_warnings(document, target),
+        highest_keys=await highest_keys(target, load) if load is not None and made.workload.standard else {},
+    )
+
+
+def assume(document: TemplateDocument) -> Inspection:
+    """The same for a template whose database is not known yet: what its URL and its workload say by themselves."""
+    product, load, problem = _scheme(document), None, None
+    if document.workload.standard or document.workload.operations:
+        try:
+            load = load_of(document.workload.model_dump(mode="json", exclude_none=True))
+        except InvalidInput as exc:
+            problem = str(exc)
+    return Inspection(product=product, document=document, load=load, problem=problem, one_process=product in _ONE_PROCESS)
+
+
+async def made_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
+    """The template with its SQL made for its table, and the load it describes. Raises InvalidInput."""
+    made = await resolved(document, target)
+    return made, load_of(made.workload.model_dump(mode="json", exclude_none=True))
+
+
+async def free_connections(target: Target) -> int | None:
+    """How many more connections the server accepts; None where it has no such limit."""
+    match target.traits.name:
+        case "postgresql":
+            limit, used = (await target.fetch(_POSTGRES_LIMIT))[0]
+            return int(limit) - int(used)
+        case "mysql":
+            limit = (await target.fetch(_MYSQL_LIMIT))[0][0]
+            used = (await target.fetch(_MYSQL_USED))[0][1]
+            return int(limit) - int(used)
+        case _:
+            return None
+
+
+async def _checked_load(document: TemplateDocument, target: Target) -> tuple[TemplateDocument, Load]:
+    """The load, its statements checked by the database. Raises InvalidInput."""
+    made, load = await made_load(document, target)
+    if document.table:
+        await target.describe(document.table)
+    await target.check(load)
+    return made, load
+
+
+async def _size_warnings(document: TemplateDocument, target: Target) -> tuple[str, ...]:
+    """Tables with fewer rows than a standard workload asks for. A missing table is an error, and reported as one."""
+    if not document.workload.standard:
+        return ()
+    try:
+        return await too_small(target, standard(document.workload.standard, document.workload.scale))
+    except InvalidInput:
+        return ()
+
+
+def _scheme(document: TemplateDocument) -> str:
+    """The type of database that a URL names."""
+    try:
+        return urlsplit(document.target.url or "").scheme.lower()
+    except ValueError:
+        return ""

@@ -1,0 +1,114 @@
+"""What a search leaves behind: a row for each step, and its result."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from drumbeat.bench.control.modes import usl
+from drumbeat.bench.control.modes.stability import Verdict, last_stable, queue_detected
+from drumbeat.bench.model import Figures, FindMaxPlan, FindMaxState, Finish, ModeView, Queueing, RunPlan, StepFigures, number
+from drumbeat.core.run import Step, StepType
+
+BOUNDED = "Maximum within configured bounds (not system limit)"
+NOTHING = "No stable level: the first step was not stable"
+
+
+def step_row(view: ModeView, state: FindMaxState, verdict: Verdict, *, is_probe: bool) -> Step:
+    """The step that ended now, as it is kept. ``state`` is the one it was measured under."""
+    figures = view.figures
+    assert figures is not None
+    prior = last_stable(state)
+    return Step(
+        run_id=view.run_id,
+        type=StepType.FIND_MAX,
+        n=state.step,
+        from_target=state.previous,
+        to_target=state.connections,
+        started_at=state.began or figures.since,
+        ended_at=figures.until,
+        operations=figures.operations,
+        errors=figures.errors,
+        qps=figures.qps,
+        p50_ms=figures.p50_ms,
+        p95_ms=figures.p95_ms,
+        p99_ms=figures.p99_ms,
+        qps_vs_prior=_percent(figures.qps, prior.qps) if prior else None,
+        p95_vs_baseline=_percent(figures.p95_ms, state.baseline.p95_ms) if state.baseline else None,
+        queue_detected=queue_detected(view.plan.find_max, figures, verdict.outcome),
+        outcome=verdict.outcome.value,
+        reason=_reason(view.plan.find_max, state, figures, verdict),
+        is_probe=is_probe,
+    )
+
+
+def _reason(plan: FindMaxPlan, state: FindMaxState, figures: Figures, verdict: Verdict) -> str:
+    said = [verdict.reason]
+    if state.short:
+        said.append(state.short)
+    if plan.queueing is Queueing.OFF:
+        said.append("queueing not evaluated: switched off")
+    elif figures.waiting is None:
+        said.append("queueing not evaluated: the server does not say")
+    if figures.slowest_p95_ms is not None and figures.workers > 1:
+        said.append(f"slowest worker's p95 {number(figures.slowest_p95_ms, 4)} ms")
+    if figures.client_limited:
+        said.append("the clients, not the database, were the limit")
+    return "; ".join(said)
+
+
+def _percent(figure: float | None, reference: float | None) -> float | None:
+    return 100 * (figure / reference - 1) if figure is not None and reference else None
+
+
+def finish(plan: RunPlan, state: FindMaxState) -> Finish:
+    """The end of a search, from what it remembers alone."""
+    outcome = result(plan, state)
+    return Finish(completion_reason="MAX_FOUND", reason=str(outcome["message"]), result=outcome)
+
+
+def result(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any]:
+    """find_max_result: the best level, why it is the best, and what else speaks for it."""
+    best, bounded = state.best, state.ceiling_reached
+    return {
+        "best_connections": best.connections if best else None,
+        "best_qps": best.qps if best else None,
+        "best_p95_ms": best.p95_ms if best else None,
+        "best_p99_ms": best.p99_ms if best else None,
+        "best_kinds": {kind: asdict(each) for kind, each in best.kinds.items()} if best else {},
+        "max_type": None if best is None else "BOUNDED_MAX" if bounded else "TRUE_MAX",
+        "bounded": bounded,
+        "ceiling_reached": bounded,
+        "outcome": state.failed_outcome,
+        "reason": state.failed_reason,
+        "message": message(state),
+        "baseline_p95_ms": state.baseline.p95_ms if state.baseline else None,
+        "steps": state.step,
+        "knee": _knee(plan, state),
+        "usl": usl.opinion([(look.connections, look.qps) for look in state.history]),
+    }
+
+
+def message(state: FindMaxState) -> str:
+    if state.best is None:
+        return f"{NOTHING if state.step == 1 or state.baseline is None else 'No stable level'}: {state.failed_reason}"
+    if state.ceiling_reached:
+        return BOUNDED
+    return f"Maximum found: {state.best.connections} connections; above it: {state.failed_reason}"
+
+
+def _knee(plan: RunPlan, state: FindMaxState) -> Mapping[str, Any] | None:
+    """The level found, how, and where throughput stops growing by the two lines it runs along; None: not reached."""
+    if state.best is None or state.ceiling_reached:
+        return None
+    return {
+        "connections": state.best.connections,
+        "method": "bisection" if plan.find_max.bisect else "steps",
+        "saturation": _saturation(state.history),
+    }
+
+
+def _saturation(history: tuple[StepFigures, ...]) -> float | None:
+    """Where the line of the first level's throughput a connection meets the highest throughput seen."""
+    highest = max((look.qps for look in history), default=0.0)
+    first = history[0] if history else None
+    return highest * first.connections / first.qps if first and first.qps > 0 else None

@@ -1,0 +1,329 @@
+"""Whether a level is stable: the seeds' rules in the seeds' order, each told apart from the figures' own scatter.
+
+Queueing, errors and objectives are judged by the last look at a level. Latency and throughput are compared with other levels,
+so they are judged by all looks, with a standard error: a level fails when it does so by far more than that error, or when the
+error is small enough for the answer that is wanted; between the two it is looked at again.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from math import exp, inf, log, log1p, sqrt
+from statistics import fmean
+
+from drumbeat.bench.control.modes import level_samples
+from drumbeat.bench.model import (
+    ALL_KINDS,
+    Figures,
+    FindMaxPlan,
+    FindMaxState,
+    FindMaxStatus,
+    KindFigures,
+    Objective,
+    Queueing,
+    RunPlan,
+    StepFigures,
+    number,
+)
+
+SURE = 2.5  #: standard errors; more than two, since a level is looked at until it is sure
+PROMISED = 0.05  #: of the best level: how near the knee a search with bisection ends
+PRECISE = 0.02  #: a standard error small enough to take the figure as it is
+WAITING_LEAST = 1.0  #: single lock waits occur under healthy loads: a queue is more than one session, on average over the step
+WORTH = 0.2  #: of what throughput would gain if it grew with the connections: below it, sessions that wait hold it back
+NARROW = 0.1  #: a latency limit missed by less than this share of it is looked at once more …
+NARROW_COUNT = 0.25  #: … and so is a limit on errors or waiting sessions
+HELD_SHARE = 0.9  #: a level of which less was held cannot be said to have been reached
+
+
+class Outcome(StrEnum):
+    """What a look at a level showed."""
+
+    STABLE = "STABLE"
+    DEGRADED = "DEGRADED"
+    ERROR_THRESHOLD = "ERROR_THRESHOLD"
+    QUEUE_DETECTED = "QUEUE_DETECTED"
+    SLO = "SLO"
+    HELD = "HELD"  #: nothing yet: it is repeated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is made of a level. HELD: look again, at ``look_at`` or, if that is None, at the same level."""
+
+    outcome: Outcome
+    reason: str
+    look_at: int | None = None
+
+    @property
+    def stable(self) -> bool:
+        return self.outcome is Outcome.STABLE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """A rule that one look broke."""
+
+    outcome: Outcome
+    reason: str
+    narrow: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """A level's figure against a limit set by another level; both as logarithms, above 0 is beyond the limit."""
+
+    excess: float
+    error: float  #: one standard error
+    change: float  #: as a share, signed
+
+    @property
+    def sure(self) -> bool:
+        return abs(self.excess) > SURE * self.error
+
+
+def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -> Verdict:
+    """What the level in question is, by this look and those before it, which are in ``state.history`` with it.
+
+    ``careful``: that it is stable must be as sure as that it is not.
+    """
+    if failure := broken(plan.find_max, figures, state):
+        return _weigh(failure, state)
+    if stalled := stalled_by_waits(plan.find_max, state, figures):
+        return stalled
+    compared = compare(plan.find_max, state, careful)
+    missed = None if compared.outcome is Outcome.DEGRADED else missed_objective(plan, figures)
+    return _weigh(missed, state) if missed else compared
+
+
+def _weigh(failure: Failure, state: FindMaxState) -> Verdict:
+    """A narrow failure is looked at once more before it counts."""
+    if failure.narrow and not state.repeated:
+        return _again(failure.reason)
+    return Verdict(outcome=failure.outcome, reason=failure.reason)
+
+
+def _first(state: FindMaxState) -> bool:
+    return not state.history or state.trial == state.history[0].connections
+
+
+def _again(reason: str, look_at: int | None = None) -> Verdict:
+    return Verdict(outcome=Outcome.HELD, reason=f"{reason}; too close to call, measured again", look_at=look_at)
+
+
+def held_back(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, wanted: int) -> str | None:
+    """Why a look counts for nothing (C25): a step is repeated once for it."""
+    least = plan.find_max.min_operations
+    if ready < wanted:
+        return f"{ready} of {wanted} workers were ready"
+    if figures.operations < least:
+        return f"{figures.operations} operations ended, of the {least} it takes to judge"
+    if _not_reached(figures, state):
+        return f"{figures.connections:.0f} of {state.connections} connections were held"
+    return None
+
+
+def _not_reached(figures: Figures, state: FindMaxState) -> bool:
+    return 0 < figures.connections < HELD_SHARE * state.connections
+
+
+def broken(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> Failure | None:
+    """The first rule this look breaks by itself; objectives come last of all."""
+    return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
+
+
+def queue_detected(plan: FindMaxPlan, figures: Figures, outcome: Outcome) -> bool | None:
+    """Whether a queue was found; None: the server does not say or nobody asks, so it is not evaluated (C40)."""
+    if figures.waiting is None or plan.queueing is Queueing.OFF:
+        return None
+    return outcome is Outcome.QUEUE_DETECTED or queueing(plan, figures) is not None
+
+
+def _waiting_limit(plan: FindMaxPlan, figures: Figures) -> float:
+    return max(WAITING_LEAST, plan.max_waiting_pct / 100 * figures.connections)
+
+
+def _queue(plan: FindMaxPlan, figures: Figures) -> float | None:
+    """How many sessions wait in a way that counts by itself. A server that does not tell locks apart has only locks."""
+    if plan.queueing is Queueing.OFF:
+        return None
+    return figures.waiting if plan.queueing is Queueing.ALL or figures.lock_waits is None else figures.lock_waits
+
+
+def queueing(plan: FindMaxPlan, figures: Figures) -> Failure | None:
+    queue, limit = _queue(plan, figures), _waiting_limit(plan, figures)
+    if queue is None or queue <= limit:
+        return None
+    return Failure(
+        outcome=Outcome.QUEUE_DETECTED,
+        reason=f"{queue:.1f} sessions waited in the server, more than {limit:.1f}",
+        narrow=queue <= limit * (1 + NARROW_COUNT),
+    )
+
+
+def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> Verdict | None:
+    """QUEUE_DETECTED, HELD, or None: sessions that wait for the server's own short locks, and throughput gains next to nothing.
+
+    As long as it gains, such waits are how the server shares work: with group commit all but one session wait for the flush
+    that commits them all.
+    """
+    limit = _waiting_limit(plan, figures)
+    if plan.queueing is not Queueing.AUTO or figures.waiting is None or figures.waiting <= limit:
+        return None
+    seen = throughput_gain(state)
+    if seen is None or seen.excess <= 0:
+        return None
+    waited = f"{figures.waiting:.1f} sessions waited in the server, more than {limit:.1f}"
+    reason = f"{waited}, and throughput gained only {seen.change:+.1%} ± {SURE * seen.error:.1%} over the last stable step"
+    settled = seen.sure or seen.error <= precise(plan, state) or _looked_enough(plan, state)
+    return Verdict(outcome=Outcome.QUEUE_DETECTED, reason=reason) if settled else _again(reason)
+
+
+def too_many_errors(plan: FindMaxPlan, figures: Figures) -> Failure | None:
+    rate = 100 * figures.error_rate
+    if rate <= plan.max_error_rate_pct:
+        return None
+    return Failure(
+        outcome=Outcome.ERROR_THRESHOLD,
+        reason=f"{rate:.2f} % of operations failed, more than {plan.max_error_rate_pct:g} %",
+        narrow=rate <= plan.max_error_rate_pct * (1 + NARROW_COUNT),
+    )
+
+
+def nothing_measured(figures: Figures, state: FindMaxState) -> Failure | None:
+    if not figures.p95_ms or figures.qps <= 0:
+        return Failure(outcome=Outcome.DEGRADED, reason="no operation ended in the step")
+    if not _first(state) and _not_reached(figures, state):
+        held = f"{figures.connections:.0f} of {state.connections}"
+        return Failure(outcome=Outcome.DEGRADED, reason=f"only {held} connections could be held")
+    return None
+
+
+def missed_objective(plan: RunPlan, figures: Figures) -> Failure | None:
+    """The first objective that is missed, by kind; one for a kind that did nothing is missed too."""
+    whole = KindFigures(operations=figures.operations, errors=figures.errors, p95_ms=figures.p95_ms, p99_ms=figures.p99_ms)
+    for kind, objective in sorted(plan.objectives.items()):
+        measured = whole if kind == ALL_KINDS else figures.kinds.get(kind, KindFigures())
+        if failure := _missed(kind or "all operations", objective, measured):
+            return failure
+    return None
+
+
+def _missed(name: str, objective: Objective, measured: KindFigures) -> Failure | None:
+    if objective == Objective():
+        return None
+    if not measured.operations:
+        return Failure(outcome=Outcome.SLO, reason=f"{name}: an objective is set and no operation ended in the step")
+    rate = 100 * measured.errors / measured.operations
+    for label, figure, limit, unit, band in (
+        ("p95", measured.p95_ms, objective.p95_ms, "ms", NARROW),
+        ("p99", measured.p99_ms, objective.p99_ms, "ms", NARROW),
+        ("errors", rate, objective.max_error_pct, "%", NARROW_COUNT),
+    ):
+        if limit is not None and figure is not None and figure > limit:
+            reason = f"{name}: {label} of {number(figure, 4)} {unit} is above the objective of {limit:g} {unit}"
+            return Failure(outcome=Outcome.SLO, reason=reason, narrow=figure <= limit * (1 + band))
+    return None
+
+
+def compare(plan: FindMaxPlan, state: FindMaxState, careful: bool) -> Verdict:
+    """Latency against the first step, then throughput against the last stable one."""
+    if _first(state):
+        return Verdict(outcome=Outcome.STABLE, reason="the first step: what later ones are compared with")
+    latency = latency_change(plan, state)
+    throughput = throughput_change(plan, state)
+    verdicts = (
+        _by_latency(plan, state, latency, careful),
+        _by_throughput(plan, state, throughput) if throughput else None,
+    )
+    for verdict in verdicts:
+        if verdict is not None and verdict.outcome is Outcome.DEGRADED:
+            return verdict
+    for verdict in verdicts:
+        if verdict is not None:
+            return verdict
+    return Verdict(outcome=Outcome.STABLE, reason=f"p95 {latency.change:+.1%} against the first step, within {_limit(plan)}")
+
+
+def latency_change(plan: FindMaxPlan, state: FindMaxState) -> Comparison:
+    level = level_samples.values(level_samples.at(state.history, state.trial), level_samples.p95)
+    first = level_samples.values(level_samples.at(state.history, state.history[0].connections), level_samples.p95)
+    change = fmean(level) - fmean(first)
+    error = level_samples.scatter(state.history, level_samples.p95) * sqrt(1 / len(level) + 1 / len(first))
+    return Comparison(excess=change - log1p(plan.latency_stability_pct / 100), error=error, change=exp(change) - 1)
+
+
+def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> Comparison | None:
+    """Against the last stable regular step below the level (C24); None: there is none."""
+    prior = last_stable(state)
+    if prior is None:
+        return None
+    level = level_samples.values(level_samples.at(state.history, state.trial), level_samples.qps)
+    before = level_samples.values(level_samples.at(state.history, prior.connections), level_samples.qps)
+    change = fmean(level) - fmean(before)
+    error = level_samples.scatter(state.history, level_samples.pace) * sqrt(1 / len(level) + 1 / len(before))
+    lowest = log(max(1 - plan.qps_stability_pct / 100, 1e-9))
+    return Comparison(excess=lowest - change, error=error, change=exp(change) - 1)
+
+
+def throughput_gain(state: FindMaxState) -> Comparison | None:
+    """Against the least that the added connections should bring; above 0 is less than that. None: nothing to compare with."""
+    prior = last_stable(state)
+    if prior is None:
+        return None
+    level = level_samples.values(level_samples.at(state.history, state.trial), level_samples.qps)
+    before = level_samples.values(level_samples.at(state.history, prior.connections), level_samples.qps)
+    if not level or not before:
+        return None
+    change = fmean(level) - fmean(before)
+    error = level_samples.scatter(state.history, level_samples.pace) * sqrt(1 / len(level) + 1 / len(before))
+    return Comparison(excess=WORTH * log(state.trial / prior.connections) - change, error=error, change=exp(change) - 1)
+
+
+def last_stable(state: FindMaxState) -> StepFigures | None:
+    levels = level_samples.stable_levels(state.history, below=state.trial)
+    return level_samples.pooled(state.history, levels[0]) if levels else None
+
+
+def _by_latency(plan: FindMaxPlan, state: FindMaxState, seen: Comparison, careful: bool) -> Verdict | None:
+    """DEGRADED, HELD, or None: nothing against it."""
+    settled = seen.sure or seen.error <= precise(plan, state) or _looked_enough(plan, state)
+    reason = f"p95 {seen.change:+.1%} ± {SURE * seen.error:.1%} against the first step, limit {_limit(plan)}"
+    if seen.excess > 0 and settled:
+        return Verdict(outcome=Outcome.DEGRADED, reason=reason)
+    if settled or (seen.excess <= 0 and not careful):
+        return None
+    return _again(reason, look_at=_weaker(state))
+
+
+def _by_throughput(plan: FindMaxPlan, state: FindMaxState, seen: Comparison) -> Verdict | None:
+    """DEGRADED, HELD, or None. A fall that stays within the scatter however often it is looked at is no fall."""
+    if seen.excess <= 0:
+        return None
+    limit = f"limit -{plan.qps_stability_pct:g} %"
+    reason = f"throughput {seen.change:+.1%} ± {SURE * seen.error:.1%} against the last stable step, {limit}"
+    if seen.sure or seen.error <= precise(plan, state):
+        return Verdict(outcome=Outcome.DEGRADED, reason=reason)
+    return None if _looked_enough(plan, state) else _again(reason)
+
+
+def precise(plan: FindMaxPlan, state: FindMaxState) -> float:
+    """Which standard error will do: any where a wrong answer costs no more than is promised, a finer one for finer steps."""
+    if state.status is FindMaxStatus.BISECTING and state.best and state.failed:
+        gap = state.failed.connections - state.best.connections
+        return inf if gap <= max(1, PROMISED * state.best.connections) else PRECISE
+    return PRECISE if plan.bisect else min(PRECISE, plan.connections_increment / state.trial / 8)
+
+
+def _weaker(state: FindMaxState) -> int | None:
+    """Where another look says most: at the first level if it has had fewer."""
+    first = state.history[0].connections
+    fewer = len(level_samples.at(state.history, first)) < len(level_samples.at(state.history, state.trial))
+    return first if fewer else None
+
+
+def _looked_enough(plan: FindMaxPlan, state: FindMaxState) -> bool:
+    return len(level_samples.at(state.history, state.trial)) >= plan.most_looks
+
+
+def _limit(plan: FindMaxPlan) -> str:
+    return f"+{plan.latency_stability_pct:g} %"

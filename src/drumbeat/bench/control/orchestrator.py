@@ -1,0 +1,169 @@
+"""The orchestrator of benchmark runs: create, start, conduct, stop. All its state is in the store; any number may run."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from drumbeat.bench.control.act import RunActor
+from drumbeat.bench.control.decide import decide
+from drumbeat.bench.control.observe import Observer
+from drumbeat.bench.model import Action, Probe, RunView
+from drumbeat.bench.run_state import kept_plan
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
+from drumbeat.core.event import stop
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
+from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus
+from drumbeat.core.worker import Worker
+from drumbeat.runtime.beat import BeatReport, ControlLoop
+from drumbeat.runtime.lease import Leadership
+from drumbeat.runtime.timeouts import pause
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import RunChange, Store
+
+log = logging.getLogger(__name__)
+
+EVERY = timedelta(seconds=1)
+BRISKLY = timedelta(milliseconds=400)  #: while workers come and go
+LEASE = timedelta(seconds=10)
+UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING)
+_TRIES = 5
+
+Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], Probe | None]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunReport:
+    """How a run stands, from the store alone."""
+
+    run: Run
+    workers: tuple[Worker, ...]
+    led_by: str | None  #: who orchestrates it; None: nobody does now
+
+    @property
+    def is_orphan(self) -> bool:
+        return self.led_by is None and self.run.status in UNDER_WAY
+
+
+class OrchestratorService:
+    """Benchmark runs, from creation to their end (seed 002). Without a spawner it can do all but conduct them."""
+
+    def __init__(self, store: Store, spawner: Spawner | None, clock: Clock, owner: str, watch: Watch) -> None:
+        self._store = store
+        self._spawner = spawner
+        self._clock = clock
+        self._owner = owner
+        self._watch = watch
+
+    async def create_run(
+        self, template_id: str | None, config: Mapping[str, Any], *, name: str = "", thresholds: Thresholds | None = None
+    ) -> RunId:
+        """Keep a new run, PREPARED. ``config`` is what ``bench.template.run_config`` made of a checked document.
+
+        Raises InvalidInput for one without a plan: nobody could conduct it, nor see to its end.
+        """
+        run_id = RunId(f"run-{uuid4().hex[:12]}")
+        run = Run(run_id=run_id, name=name or str(config.get("name") or run_id), config=config, template_id=template_id)
+        kept_plan(run)
+        await self._store.runs.create(run, pool(run_id, PoolKind.BENCH, thresholds or PRESETS[PoolKind.BENCH]))
+        return run_id
+
+    async def start_run(self, run_id: RunId) -> None:
+        """Let the next beat of whoever conducts it begin. Raises NotFound, and Refused unless it is PREPARED."""
+        run = await self._store.runs.get(run_id)
+        if run.status is not RunStatus.PREPARED:
+            raise Refused(f"run {run_id}: expected a PREPARED one to start, got one that is {run.status}; rerun it instead")
+        change = RunChange(status=RunStatus.STARTING, phase=Phase.PREPARING, started=True)
+        await self._store.runs.update(run, change)
+
+    async def stop_run(self, run_id: RunId, reason: str = "stopped by its user") -> RunStatus:
+        """Cancel a run and tell its workers, in one transaction. One that has ended stays as it is. Raises NotFound."""
+        for _ in range(_TRIES):
+            run = await self._store.runs.get(run_id)
+            if run.status in RUN_ENDED or run.status is RunStatus.CANCELLING:
+                return run.status
+            try:
+                return (await self._cancel(run, reason)).status
+            except StaleWrite:
+                continue
+        raise Refused(f"run {run_id} changed {_TRIES} times while it was to be stopped; try again")
+
+    async def _cancel(self, run: Run, reason: str) -> Run:
+        if run.status is RunStatus.PREPARED:
+            change = RunChange(status=RunStatus.CANCELLED, completion_reason="USER", ended=True)
+            return await self._store.runs.update(run, change)
+        phase = None if run.phase == Phase.PROCESSING else Phase.COOLDOWN
+        change = RunChange(status=RunStatus.CANCELLING, phase=phase, completion_reason="USER")
+        return await self._store.runs.update(run, change, [stop(reason)])
+
+    async def get_run_status(self, run_id: RunId) -> RunReport:
+        """How a run stands. Raises NotFound."""
+        run = await self._store.runs.get(run_id)
+        lease = await self._store.leases.find(run_id)
+        now = await self._store.now()
+        led_by = lease.owner if lease is not None and lease.expires_at > now else None
+        return RunReport(run=run, workers=tuple(await self._store.workers.list(PoolId(run_id))), led_by=led_by)
+
+    async def orphans(self) -> list[Run]:
+        """Runs under way that nobody orchestrates: theirs was killed. Whoever finds them may conduct them."""
+        found = await self._store.runs.list(statuses=UNDER_WAY, limit=1000)
+        return [run for run in found if (await self.get_run_status(run.run_id)).is_orphan]
+
+    def loop(self, run_id: RunId, probe: Callable[[], Probe | None]) -> ControlLoop[RunView, Action]:
+        """One orchestrator of a run. Any number may beat: the one that holds the lease acts."""
+        spawner = self._spawner
+        if spawner is None:
+            raise InvalidInput("expected a spawner to start workers with, got none; this orchestrator can only create and stop")
+        return ControlLoop(
+            store=self._store,
+            pool_id=PoolId(run_id),
+            leadership=Leadership(self._store, run_id, self._owner, LEASE, self._clock),
+            clock=self._clock,
+            every=EVERY,
+            observe=Observer(self._store, spawner, run_id, probe).observe,
+            decide=decide,
+            act=RunActor(self._store, spawner, run_id).act,
+        )
+
+    async def conduct(
+        self, run_id: RunId, leave: asyncio.Event, on_beat: Callable[[BeatReport], None] | None = None
+    ) -> RunStatus:
+        """Beat until the run has ended, or until told to leave it to others. Answers with its status then."""
+        run = await self._store.runs.get(run_id)
+        async with self._watch(run) as probe:
+            return await self._beat_on(run_id, probe, leave, on_beat or (lambda report: None))
+
+    async def _beat_on(
+        self,
+        run_id: RunId,
+        probe: Callable[[], Probe | None],
+        leave: asyncio.Event,
+        on_beat: Callable[[BeatReport], None],
+    ) -> RunStatus:
+        loop = self.loop(run_id, probe)
+        status = RunStatus.PREPARED
+        try:
+            while not leave.is_set():
+                began = self._clock.elapsed()
+                on_beat(await loop.beat())
+                status = await self._status(run_id) or status
+                if status in RUN_ENDED:
+                    break
+                every = EVERY if status is RunStatus.RUNNING else BRISKLY
+                await pause(self._clock, max(every - (self._clock.elapsed() - began), timedelta()), leave)
+        finally:
+            await loop.resign()
+        return status
+
+    async def _status(self, run_id: RunId) -> RunStatus | None:
+        """None: the store is away; a beat that failed says so itself."""
+        try:
+            return (await self._store.runs.get(run_id)).status
+        except StoreError as exc:
+            log.warning("run %s: %s", run_id, exc)
+            return None

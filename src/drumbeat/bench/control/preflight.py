@@ -1,0 +1,208 @@
+"""What a run would start, with errors and warnings, without starting it. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from math import ceil, log2
+
+from drumbeat.bench.control.inspect import Inspection
+from drumbeat.bench.control.modes.allocate import allocate, workers_for
+from drumbeat.bench.control.modes.qps import settles_first
+from drumbeat.bench.model import ALL_KINDS, Load, LoadMode, RunPlan
+from drumbeat.bench.targets.urls import holds_password
+from drumbeat.bench.templates.document import PASSWORD_REFUSED, TemplateDocument
+from drumbeat.bench.templates.plan import most_connections, plan_warnings
+from drumbeat.bench.templates.run_config import missing_fields
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS
+from drumbeat.bench.workloads.sharding import check_sharding, sharding_of
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.run import Phase
+
+_ONE_WRITER = frozenset({"sqlite", "duckdb"})
+_BEAT = timedelta(seconds=1)  #: until an orchestrator has noticed that a step is over
+_OBSERVED_BY = 5  #: connections of the orchestrator and the workers' own, beside the load's
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPhase:
+    """One phase and how long it takes; None: as long as it takes."""
+
+    phase: Phase
+    duration: timedelta | None = None
+    is_estimate: bool = False  #: less if a search ends early, more where it has to look at a level again
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preflight:
+    """What would be started. A run with ``errors`` cannot succeed; ``warnings`` are for whoever starts it."""
+
+    load_mode: LoadMode
+    workers: int  #: at the start
+    most_workers: int | None  #: None: as many as it takes
+    connections: tuple[int, ...]  #: of each worker, at the start
+    most_connections: int | None  #: in all
+    cap: int  #: what one worker may hold
+    phases: tuple[PlannedPhase, ...]
+    estimated_cost: float | None = None  #: None: no prices, or no end is known
+    currency: str = "USD"
+    warnings: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def can_proceed(self) -> bool:
+        return not self.errors
+
+    @property
+    def total_connections(self) -> int:
+        return sum(self.connections)
+
+
+def preflight(document: TemplateDocument, plan: RunPlan, seen: Inspection) -> Preflight:
+    """What a run would start by its plan, and what stands in its way by what was seen of its database. Pure."""
+    connections = starting_connections(plan)
+    ready = Preflight(
+        load_mode=plan.load_mode,
+        workers=len(connections),
+        most_workers=most_workers(plan),
+        connections=connections,
+        most_connections=most_held(plan),
+        cap=plan.scaling.cap,
+        phases=phases(plan),
+        estimated_cost=estimated_cost(plan),
+        currency=plan.prices.currency,
+    )
+    return replace(
+        ready, errors=tuple(_errors(document, plan, ready, seen)), warnings=tuple(_warnings(document, plan, ready, seen))
+    )
+
+
+def starting_connections(plan: RunPlan) -> tuple[int, ...]:
+    """What each worker holds at first."""
+    scaling = plan.scaling
+    floors = scaling.min_connections * max(1, scaling.min_workers)
+    total = {
+        LoadMode.CONCURRENCY: plan.connections or floors,
+        LoadMode.QPS: plan.qps.starting_connections or floors,
+        LoadMode.FIND_MAX_CONCURRENCY: plan.find_max.start_connections,
+    }[plan.load_mode]
+    return tuple(allocate(total, range(workers_for(total, scaling)), scaling).values())
+
+
+def most_workers(plan: RunPlan) -> int | None:
+    """CONCURRENCY never adds any."""
+    return len(starting_connections(plan)) if plan.load_mode is LoadMode.CONCURRENCY else plan.scaling.most_workers
+
+
+def most_held(plan: RunPlan) -> int | None:
+    return sum(starting_connections(plan)) if plan.load_mode is LoadMode.CONCURRENCY else most_connections(plan)
+
+
+def phases(plan: RunPlan) -> tuple[PlannedPhase, ...]:
+    lasts = measured(plan)
+    return (
+        PlannedPhase(phase=Phase.PREPARING),
+        PlannedPhase(phase=Phase.WARMUP, duration=plan.warmup, is_estimate=settles_first(plan)),
+        PlannedPhase(phase=Phase.MEASUREMENT, duration=lasts, is_estimate=lasts is not None and _searches(plan)),
+        PlannedPhase(phase=Phase.COOLDOWN),
+        PlannedPhase(phase=Phase.PROCESSING),
+    )
+
+
+def measured(plan: RunPlan) -> timedelta | None:
+    """How long the measurement takes.
+
+    Find-max: every step up to the bounds, the best one again, and the bisection, each looked at once; without bounds
+    nobody knows.
+    """
+    if not _searches(plan):
+        return plan.duration
+    most, search = most_connections(plan), plan.find_max
+    if most is None:
+        return None
+    above = max(0, most - search.start_connections)
+    steps = 1 + ceil(above / search.connections_increment)
+    halvings = ceil(log2(min(above, search.connections_increment))) if above and search.bisect else 0
+    return (steps + bool(above) + halvings) * (search.settle + search.step_duration + _BEAT)
+
+
+def _searches(plan: RunPlan) -> bool:
+    return plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY
+
+
+def estimated_cost(plan: RunPlan) -> float | None:
+    """Worker-hours and target-hours times their prices, for as long as it may take and as many workers as there may be.
+
+    Where nothing bounds the workers, those at the start count.
+    """
+    prices, time = plan.prices, measured(plan)
+    workers = most_workers(plan) or len(starting_connections(plan))
+    if time is None or (prices.worker_hour is None and prices.target_hour is None):
+        return None
+    hours = (plan.warmup + time) / timedelta(hours=1)
+    return hours * (workers * (prices.worker_hour or 0.0) + (prices.target_hour or 0.0))
+
+
+def _errors(document: TemplateDocument, plan: RunPlan, ready: Preflight, seen: Inspection) -> Iterator[str]:
+    yield from missing_fields(document)
+    if holds_password(document.target.url):
+        yield PASSWORD_REFUSED
+    most = max(ready.workers, ready.most_workers or 0)
+    if most > VIRTUAL_SLOTS:
+        yield (
+            f"{most} workers are more than the {VIRTUAL_SLOTS} that keys are shared out to; "
+            "raise scaling.max_connections, or lower scaling.max_workers"
+        )
+    if most > 1 and seen.one_process:
+        yield f"{seen.product} can be used by one process at a time, and {most} workers may be started; use one"
+    if seen.problem is not None:
+        yield seen.problem
+    if seen.load is not None:
+        yield from _unknown_objectives(plan, seen.load)
+        yield from _sharding_errors(document, seen.load)
+
+
+def _warnings(document: TemplateDocument, plan: RunPlan, ready: Preflight, seen: Inspection) -> Iterator[str]:
+    yield from plan_warnings(document, plan)
+    if plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY and not plan.objectives:
+        yield "no slo: the search ends by stability alone, however slow operations have become; set slo.overall.p95_ms"
+    if most_workers(plan) is None and seen.one_process:
+        yield f"{seen.product} can be used by one process at a time; set scaling.max_workers to 1"
+    if not document.target.use_cached_result and seen.location is not None and seen.product != "mysql":
+        yield f"target.use_cached_result: false changes nothing: {seen.product} has no query cache"
+    yield from _too_many_connections(ready, seen)
+    yield from seen.size_warnings
+    yield from _one_writer(ready, seen)
+
+
+def _sharding_errors(document: TemplateDocument, load: Load) -> Iterator[str]:
+    try:
+        check_sharding(load, sharding_of(document.sharding.model_dump() if document.sharding else None))
+    except InvalidInput as exc:
+        yield str(exc)
+
+
+def _unknown_objectives(plan: RunPlan, load: Load) -> Iterator[str]:
+    kinds = [str(each.kind) for each in load.used]
+    for kind in plan.objectives:
+        if kind != ALL_KINDS and kind not in kinds:
+            yield f"slo.{kind}: the workload has no such operation; expected overall, {', '.join(kinds)}"
+
+
+def _one_writer(ready: Preflight, seen: Inspection) -> Iterator[str]:
+    writes = [each.kind for each in seen.load.used if not each.reads] if seen.load is not None else []
+    most = max(ready.total_connections, ready.most_connections or 0)
+    if seen.product in _ONE_WRITER and writes and most > 1:
+        yield (
+            f"{seen.product} lets one connection write at a time: of {most} that do {', '.join(writes)} "
+            "the others wait, or fail"
+        )
+
+
+def _too_many_connections(ready: Preflight, seen: Inspection) -> Iterator[str]:
+    """More connections than the server has room for. A connection pooler in between may allow more, so this only warns."""
+    room, wanted = seen.free_connections, max(ready.total_connections, ready.most_connections or 0) + _OBSERVED_BY
+    if room is not None and wanted > room:
+        yield (
+            f"{wanted} connections ({_OBSERVED_BY} of them to observe) are more than the {max(room, 0)} that {seen.location} "
+            "has free; raise its max_connections, go through a pooler, or lower the load's"
+        )

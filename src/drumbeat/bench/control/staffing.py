@@ -1,0 +1,133 @@
+"""Who works for a run: how many workers it shall have, what each shall hold, and what nobody has told them yet. Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from drumbeat.bench.control import losses
+from drumbeat.bench.control.modes.allocate import allocate
+from drumbeat.bench.model import Action, ControllerState, RunView, SetTargets, Spawn, Steer, Told
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS
+from drumbeat.core.recovery import Recovered, end_strays, may_run, never_started, next_number
+from drumbeat.core.worker import WorkerId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staffing:
+    """What shall be so from now on."""
+
+    state: ControllerState
+    connections: Mapping[int, int]  #: by slot
+    spawns: tuple[Spawn, ...]
+    reason: str
+
+
+def staffing_of(
+    view: RunView,
+    recovered: Recovered,
+    steer: Steer,
+    state: ControllerState,
+    ceilings: Mapping[int, int],
+    extra: int = 0,
+) -> Staffing:
+    """What the mode wants, within what guardrails and losses leave."""
+    workers = losses.workers_wanted(view, recovered, steer.workers) + extra
+    missing = workers - len(recovered.staying)
+    if (most := view.plan.scaling.most_workers) is not None:
+        workers = min(workers, most)
+        missing = min(workers - len(recovered.staying), most - _running(view))
+    staying = [worker.slot for worker in recovered.staying]
+    fresh = _new_slots(view, staying, missing)
+    slots = [*staying, *fresh]
+    connections = allocate(steer.connections, slots, view.plan.scaling, ceilings)
+    return Staffing(
+        state=replace(
+            state,
+            connections=steer.connections,
+            workers=workers,
+            pace=steer.qps,
+            find_max=steer.find_max,
+            qps=steer.qps_state,
+        ),
+        connections=connections,
+        spawns=(*_respawn(view, recovered, workers, connections), *_spawn(view, recovered, workers, fresh, connections)),
+        reason=steer.reason,
+    )
+
+
+def _running(view: RunView) -> int:
+    """How many workers may run, those that leave and those that are not known to be gone among them."""
+    return len(may_run(view.sight)) + len(end_strays(view.sight))
+
+
+def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]:
+    """Slots nobody has had: keys a worker inserted are never inserted again by another. Each takes up the partition of sharded
+    keys that has the fewest workers."""
+    first, partitions = max((worker.slot for worker in view.workers), default=-1) + 1, view.plan.partitions
+    fresh: list[int] = []
+    for _ in range(missing):
+        held = Counter(slot % partitions for slot in (*staying, *fresh))
+        free = [slot for slot in range(first, first + partitions + len(fresh)) if slot not in fresh]
+        fresh.append(min(free, key=lambda slot: (slot >= VIRTUAL_SLOTS, held[slot % partitions], slot)))
+    return fresh
+
+
+def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[Spawn]:
+    return [
+        Spawn(
+            worker_id=worker.worker_id,
+            slot=worker.slot,
+            group_count=max(workers, worker.slot + 1),
+            connections=connections.get(worker.slot, 0),
+            reason="asked for, but no instance is there",
+            is_new=False,
+        )
+        for worker in never_started(view.sight, recovered.staying)
+    ]
+
+
+def _spawn(
+    view: RunView, recovered: Recovered, workers: int, slots: Sequence[int], connections: Mapping[int, int]
+) -> list[Spawn]:
+    first = next_number(view.sight)
+    return [
+        Spawn(
+            worker_id=WorkerId(f"worker-{first + n}"),
+            slot=slot,
+            group_count=max(workers, slot + 1),
+            connections=connections.get(slot, 0),
+            reason=f"{len(recovered.staying)} of {workers} workers are here",
+        )
+        for n, slot in enumerate(slots)
+    ]
+
+
+def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> list[Action]:
+    """Start who is missing; tell everybody what they have not been told."""
+    wanted = {
+        **{worker.worker_id: worker.slot for worker in recovered.staying},
+        **{spawn.worker_id: spawn.slot for spawn in staffing.spawns},
+    }
+    total = sum(staffing.connections.values())
+    news = {
+        name: share for name, slot in wanted.items() if (share := _share(staffing, slot, total)) != view.state.told.get(name)
+    }
+    actions: list[Action] = [*staffing.spawns]
+    if news:
+        actions.append(SetTargets(targets=news, ramp=view.plan.ramp, reason=staffing.reason))
+    return actions
+
+
+def _share(staffing: Staffing, slot: int, total: int) -> Told:
+    """Of a pace everybody has a share, though it be nothing: a worker without one drives as fast as its connections can."""
+    connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
+    return Told(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
+
+
+def told(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
+    """The state, once these actions are done."""
+    heard = dict(state.told)
+    for action in actions:
+        if isinstance(action, SetTargets):
+            heard |= action.targets
+    return replace(state, told=heard)

@@ -1,0 +1,1 @@
+"""Results of benchmark runs: merged, judged, compared and reported."""

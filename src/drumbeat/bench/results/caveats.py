@@ -1,0 +1,109 @@
+"""What makes a run's figures hard to believe, by what its workers noted of themselves."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from drumbeat.bench.model.littles_law import off_because
+from drumbeat.bench.model.record import RunRecord, WorkerRecord
+from drumbeat.bench.results.availability import availability_of
+from drumbeat.core.worker import WorkerStatus
+
+_BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
+_MOST_NAMED = 5
+
+
+def doubts(record: RunRecord) -> list[str]:
+    """One sentence for each sort of doubt, over all workers together."""
+    looks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
+    return [*_limited(record), *_outage(record), *(doubt for look in looks for doubt in look(record.workers))]
+
+
+def _limited(record: RunRecord) -> Iterator[str]:
+    if record.client_limited:
+        yield "CLIENT_LIMITED: the clients, not the database, were the limit; use more workers or hosts"
+
+
+def _outage(record: RunRecord) -> Iterator[str]:
+    found = availability_of(record)
+    if found is not None and found.without_service:
+        yield f"OUTAGE: {found.words}: available {found.percent:.2f} % of the time"
+
+
+def _lost(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    gone = [f"{worker.worker_id} ({worker.error})" for worker in workers if worker.status in _BAD_ENDS and worker.error]
+    gone += [str(worker.worker_id) for worker in workers if worker.status in _BAD_ENDS and not worker.error]
+    if gone:
+        yield f"WORKERS_LOST: {_named(gone)} did not last until the end"
+
+
+def _from_samples(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    silent = [str(worker.worker_id) for worker in workers if worker.extra.get("from_samples")]
+    if silent:
+        yield f"from_samples: {_named(silent)} left no result; what it did is counted up to its last second that is known"
+
+
+def _little(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    off = [(worker, little) for worker in workers if off_because(little := _block(worker, "little") or None)]
+    if not off:
+        return
+    worst, little = max(off, key=lambda each: float((each[1] or {}).get("unexplained", 0)))
+    others = f" (and so of {len(off) - 1} other workers)" if len(off) > 1 else ""
+    yield f"{worst.worker_id}: {off_because(little)}{others}"
+
+
+def _executions(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    lost = _total(workers, lambda worker: _block(worker, "executions").get("lost"))
+    reasons = {str(_block(worker, "executions").get("why") or "") for worker in workers} - {""}
+    if lost:
+        why = f": {'; '.join(sorted(reasons))}" if reasons else ""
+        yield f"{lost:,} executions were not kept{why}; the other figures count every operation"
+
+
+def _skipped(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    if skipped := _total(workers, lambda worker: worker.extra.get("skipped")):
+        yield never_sent(skipped)
+
+
+def never_sent(skipped: int) -> str:
+    return f"{skipped:,} operations were due and never sent by the end; how long they had waited is in the response times"
+
+
+def _late(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    late = sum(worker.late_seconds for worker in workers)
+    if late:
+        lags = [lag for worker in workers if (lag := _block(worker, "send_lag").get("p99_ms")) is not None]
+        worst = f" (send lag p99 {max(lags):,.1f} ms)" if lags else ""
+        yield f"in {late:,} intervals operations were sent late or waited for a connection{worst}"
+
+
+def _connects(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    if failed := _total(workers, lambda worker: worker.extra.get("failed_connects")):
+        yield f"{failed:,} attempts to open a connection failed"
+
+
+def _drained(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    ended = _total(workers, lambda worker: _block(worker, "drained").get("operations"))
+    if failed := _total(workers, lambda worker: _block(worker, "drained").get("errors")):
+        yield f"{failed:,} operations failed while workers drained, of {ended:,} that ended then"
+
+
+def _cut_off(workers: Sequence[WorkerRecord]) -> Iterator[str]:
+    for how in ("drain_timed_out", "drain_cut_short"):
+        cut = [worker for worker in workers if worker.meta.get(how)]
+        if cut:
+            abandoned = _total(cut, lambda worker: worker.meta.get("abandoned"))
+            yield f"{how}: {_named([str(worker.worker_id) for worker in cut])} cut off {abandoned:,} operations at the end"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _total(workers: Sequence[WorkerRecord], count: Callable[[WorkerRecord], Any]) -> int:
+    return sum(int(count(worker) or 0) for worker in workers)
+
+
+def _block(worker: WorkerRecord, name: str) -> Mapping[str, Any]:
+    found = worker.extra.get(name)
+    return found if isinstance(found, Mapping) else {}

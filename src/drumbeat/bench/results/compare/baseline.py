@@ -1,0 +1,78 @@
+"""Which run to compare with, and what a comparison means for whoever gates on it. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from drumbeat.bench.model.verdict import Gate
+from drumbeat.bench.results.compare.changes import Change
+from drumbeat.bench.results.compare.comparison import Comparison
+from drumbeat.bench.results.verdicts import came_to_nothing
+from drumbeat.core.run import Run, RunStatus
+
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A run that another might be compared with."""
+
+    run: Run
+    passed: bool  #: whether it completed and kept its objectives
+
+
+def last_good(candidates: Iterable[Candidate], run: Run) -> Run | None:
+    """The newest completed run that passed, made before ``run`` and from the same template, or else the same config or name."""
+    good = [
+        each.run
+        for each in candidates
+        if each.passed and each.run.status is RunStatus.COMPLETED and _is_before(each.run, run) and is_same_kind(each.run, run)
+    ]
+    return max(good, key=_made, default=None)
+
+
+def is_same_kind(other: Run, run: Run) -> bool:
+    """Whether both are of one template; without one, of one configuration; without its hash, of one name."""
+    if _load_mode(other) != _load_mode(run):
+        return False
+    if run.template_id is not None:
+        return other.template_id == run.template_id
+    if run.config.get("config_hash") is not None:
+        return bool(other.config.get("config_hash") == run.config["config_hash"])
+    return other.name == run.name
+
+
+def same_what(run: Run) -> str:
+    """What a good run must share with this one, in words."""
+    if run.template_id is not None:
+        return f"template {run.template_id}"
+    return "configuration" if run.config.get("config_hash") is not None else f"name {run.name!r}"
+
+
+def regress(comparison: Comparison | None) -> Gate:
+    """The exit code of ``bench regress``. A run that did not complete or came to nothing is worse whatever it measured."""
+    if comparison is None:
+        return Gate.INCONCLUSIVE
+    if comparison.after.run.status is not RunStatus.COMPLETED or came_to_nothing(comparison.after):
+        return Gate.RUN_FAILED
+    match comparison.change:
+        case Change.REGRESSED:
+            return Gate.REGRESSED
+        case Change.INCONCLUSIVE:
+            return Gate.INCONCLUSIVE
+        case _:
+            return Gate.PASSED
+
+
+def _is_before(other: Run, run: Run) -> bool:
+    return other.run_id != run.run_id and (run.created_at is None or _made(other) <= run.created_at)
+
+
+def _made(run: Run) -> datetime:
+    return run.created_at or _EVER
+
+
+def _load_mode(run: Run) -> Any:
+    plan = run.config.get("plan")
+    return plan.get("load_mode") if isinstance(plan, dict) else run.config.get("load_mode")

@@ -1,0 +1,64 @@
+"""How a figure went over past runs: rolling median, what recent ones weigh, its spread and its trend. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from statistics import fmean, median
+
+from drumbeat.bench.results.compare.batches import variation
+
+_FADING = 0.8
+
+
+class Steadiness(StrEnum):
+    """How much past runs agree."""
+
+    STABLE = "stable"
+    MODERATE = "moderate"
+    UNSTABLE = "unstable"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class History:
+    """A figure of past runs, oldest first."""
+
+    runs: int
+    median: float
+    recent: float  #: their mean, each older one weighing 0.8 of the next
+    variation: float | None
+    slope: float  #: from one run to the next
+    r_squared: float
+
+    @property
+    def steadiness(self) -> Steadiness:
+        if self.variation is None:
+            return Steadiness.UNKNOWN
+        if self.variation < 0.15:
+            return Steadiness.STABLE
+        return Steadiness.UNSTABLE if self.variation > 0.30 else Steadiness.MODERATE
+
+
+def history(values: Sequence[float]) -> History | None:
+    """What past runs' figures, oldest first, come to; None of none."""
+    if not values:
+        return None
+    weights = [_FADING**age for age in range(len(values))][::-1]
+    slope, r_squared = _line(values)
+    return History(
+        runs=len(values),
+        median=median(values),
+        recent=sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights),
+        variation=variation(values),
+        slope=slope,
+        r_squared=r_squared,
+    )
+
+
+def _line(values: Sequence[float]) -> tuple[float, float]:
+    """The slope of the straight line through the values, and how much of their spread it explains."""
+    middle_x, middle_y = (len(values) - 1) / 2, fmean(values)
+    xx = sum((x - middle_x) ** 2 for x in range(len(values)))
+    yy = sum((y - middle_y) ** 2 for y in values)
+    xy = sum((x - middle_x) * (y - middle_y) for x, y in enumerate(values))
+    return (xy / xx, xy * xy / (xx * yy)) if xx and yy else (0.0, 0.0)

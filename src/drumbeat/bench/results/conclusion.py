@@ -1,0 +1,232 @@
+"""What a whole run came to: its workers' results merged exactly, and what a reader should know of them. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
+from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
+from drumbeat.bench.results.caveats import doubts
+from drumbeat.bench.results.cost import Method, cost_of
+from drumbeat.bench.results.curves import curves_of, written
+from drumbeat.bench.results.timeline import histogram_of, kinds_of
+from drumbeat.bench.results.top_errors import errors_by_class
+from drumbeat.bench.results.verdicts import verdicts_of
+from drumbeat.bench.targets.server_totals import RESETS, rise, was_begun_again
+from drumbeat.core.event import EventType
+from drumbeat.core.histogram import Histogram
+from drumbeat.core.run import Phase, Result, RunId, RunStatus
+from drumbeat.core.sample import StoredSample
+from drumbeat.core.worker import WorkerId
+
+_STOPPED = (frozenset({"StopLoad", EventType.STOP}), frozenset({"AskToDrain"}))  #: what ends a measurement; a cancelled one's
+_HEARD_WITHIN = 1.0  #: seconds in which workers follow a phase
+COMPLETED, FAILED, SKIPPED = "COMPLETED", "FAILED", "SKIPPED"
+
+
+@dataclass(slots=True)
+class _Sum:
+    """Rows of one kind on their way to one."""
+
+    operations: int = 0
+    reads: int = 0
+    writes: int = 0
+    errors: int = 0
+    seconds: float = 0.0  #: the longest any of them measured
+    latency: Histogram = field(default_factory=Histogram)
+
+    def add(self, row: Result) -> None:
+        self.operations += row.operations
+        self.reads += row.reads
+        self.writes += row.writes
+        self.errors += row.errors
+        self.seconds = max(self.seconds, row.operations / row.qps if row.qps else 0.0)
+        self.latency.merge(row.latency)
+
+
+def unfinished(results: Sequence[Result], workers: Iterable[WorkerId]) -> list[WorkerId]:
+    """Workers that left no final result: they were killed, or cut off."""
+    finished = {row.worker_id for row in results if row.kind is None and row.status is RunStatus.COMPLETED}
+    return [worker_id for worker_id in workers if worker_id not in finished]
+
+
+def from_samples(run_id: RunId, worker_id: WorkerId, samples: Iterable[StoredSample]) -> list[Result]:
+    """The results of a worker that could not say them itself: what its samples of MEASUREMENT tell."""
+    measured = [sample for sample in samples if sample.phase == Phase.MEASUREMENT]
+    if not measured:
+        return []
+    seconds = sum(sample.interval.total_seconds() for sample in measured if not sample.extra.get("draining"))
+    whole = Result(run_id=run_id, worker_id=worker_id, status=RunStatus.FAILED, custom_metrics={"from_samples": True})
+    kinds: defaultdict[str, list[tuple[int, int, Histogram]]] = defaultdict(list)
+    for sample in measured:
+        for kind, told in kinds_of(sample):
+            counted = int(told.get("operations", 0)), int(told.get("errors", 0))
+            kinds[kind].append((*counted, histogram_of(told.get("response"))))
+    rows = [_counted(whole, seconds, [(each.operations, each.errors, each.latency) for each in measured])]
+    rows[0] = replace(rows[0], reads=sum(each.reads for each in measured), writes=sum(each.writes for each in measured))
+    return rows + [_counted(replace(whole, kind=kind), seconds, counts) for kind, counts in sorted(kinds.items())]
+
+
+def _counted(row: Result, seconds: float, counts: Sequence[tuple[int, int, Histogram]]) -> Result:
+    latency = Histogram()
+    for _, _, histogram in counts:
+        latency.merge(histogram)
+    operations = sum(each[0] for each in counts)
+    return replace(
+        row,
+        operations=operations,
+        errors=sum(each[1] for each in counts),
+        qps=operations / seconds if seconds else None,
+        latency=latency,
+    )
+
+
+def measured_span(record: RunRecord) -> float | None:
+    """Seconds from when MEASUREMENT was entered until the load was told to stop; None: not known."""
+    began = record.run.warmup_ended_at
+    stopped = [each.at for words in _STOPPED for each in record.decisions if each.what in words]
+    return (stopped[0] - began).total_seconds() if began is not None and stopped else None
+
+
+def whole_run(run_id: RunId, rows: Sequence[Result], ending: Ending, now: datetime, span: float | None = None) -> list[Result]:
+    """The whole run's rows: all kinds first. Counts are sums; the histogram is the one a single worker would have made.
+
+    Rates are over the time the longest worker measured; over ``span`` where no worker was there all the time.
+    """
+    sums: defaultdict[str | None, _Sum] = defaultdict(_Sum)
+    sums[None] = _Sum()
+    for row in rows:
+        sums[row.kind].add(row)
+    seconds = _time(sums[None].seconds, span)
+    began = [row.started_at for row in rows if row.started_at is not None]
+    return [
+        Result(
+            run_id=run_id,
+            kind=kind,
+            status=ending.status,
+            operations=total.operations,
+            reads=total.reads,
+            writes=total.writes,
+            errors=total.errors,
+            qps=total.operations / seconds if seconds else None,
+            latency=total.latency,
+            started_at=min(began, default=None),
+            ended_at=now,
+        )
+        for kind, total in sums.items()
+    ]
+
+
+def _time(longest: float, span: float | None) -> float:
+    return span if longest and span is not None and span - longest > _HEARD_WITHIN else longest
+
+
+def described(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: Ending) -> list[Result]:
+    """The whole run's rows with everything a reader should know in the first."""
+    whole, *kinds = rows
+    status, error, server = enrichment(state)
+    told = replace(
+        whole,
+        connections=round(max((second.target for second in record.timeline), default=0)),
+        find_max_result=ending.result if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY and ending.result else None,
+        failure_reason=ending.reason if ending.status is RunStatus.FAILED else None,
+        enrichment_status=status,
+        enrichment_error=error,
+    )
+    known = replace(record, results=(told, *record.results))
+    return [replace(told, custom_metrics=_metrics(known, ending, server)), *kinds]
+
+
+def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> dict[str, Any]:
+    slowest = slowest_worker(record)
+    return {
+        "latency_aggregation_method": "merged histograms (exact)" if len(record.workers) > 1 else None,
+        "slowest_worker": slowest,
+        "client_limited": record.client_limited,
+        "flags": _flags(record),
+        "doubts": [*record.notes, *doubts(record)],
+        "phases": {phase.name: _figures(phase.whole) for phase in record.phases},
+        "slo": [_verdict(each) for each in verdicts_of(record)],
+        "cost": _cost(record),
+        "bounds": dict(ending.result) if record.plan.load_mode is LoadMode.QPS else None,
+        "server": dict(server),
+        "availability": as_metrics(availability_of(record)),
+        "corrected": asdict(fair) if (fair := corrected(record)) else None,
+        "curves": written(curves_of(record.timeline)),
+        "failures": _examples(record),
+        "error_classes": errors_by_class(record),
+    }
+
+
+def _examples(record: RunRecord) -> list[dict[str, Any]]:
+    """One failed operation of each sort, so that pages need not read every sample for them."""
+    sorts = {(each.kind, each.error_class, each.sqlstate): each for each in record.failures}
+    return [asdict(each) for each in sorts.values()]
+
+
+def slowest_worker(record: RunRecord) -> dict[str, Any]:
+    """The seeds' figures: the greatest p95 and p99 any worker had."""
+    p95 = [worker.measured.latency.p95_ms for worker in record.workers if worker.measured.latency.p95_ms is not None]
+    p99 = [worker.measured.latency.p99_ms for worker in record.workers if worker.measured.latency.p99_ms is not None]
+    return {"p95_ms": max(p95, default=None), "p99_ms": max(p99, default=None)}
+
+
+def _flags(record: RunRecord) -> list[str]:
+    flags = ["CLIENT_LIMITED"] if record.client_limited else []
+    if any(worker.status in ("lost", "error") or worker.extra.get("from_samples") for worker in record.workers):
+        flags.append("WORKERS_LOST")
+    if any(second.phase == Phase.MEASUREMENT and second.errors for second in record.timeline):
+        flags.append("ERRORS")
+    if (found := availability_of(record)) is not None and found.without_service:
+        flags.append("OUTAGE")
+    return flags
+
+
+def _figures(measured: Any) -> dict[str, Any]:
+    latency = measured.latency
+    return {
+        "operations": measured.operations,
+        "errors": measured.errors,
+        "qps": measured.qps,
+        "p50_ms": latency.p50_ms,
+        "p95_ms": latency.p95_ms,
+        "p99_ms": latency.p99_ms,
+    }
+
+
+def _verdict(verdict: Any) -> dict[str, Any]:
+    return {
+        "kind": verdict.kind or None,
+        "measure": verdict.measure,
+        "limit": verdict.limit,
+        "found": verdict.found,
+        "standing": verdict.standing,
+    }
+
+
+def _cost(record: RunRecord) -> dict[str, Any] | None:
+    cost = cost_of(record)
+    if cost.method is Method.UNAVAILABLE:
+        return None
+    return {"total": cost.total, "currency": cost.currency, "per_1000_operations": cost.per_1000_operations}
+
+
+def enrichment(state: ControllerState) -> tuple[str, str | None, dict[str, Any]]:
+    """What the server's own totals rose by, and whether that is known. It never changes how a run ended."""
+    before, warm, after = (state.snapshots.get(name) for name in ("before_warmup", "after_warmup", "after_measurement"))
+    if not state.snapshots:
+        return SKIPPED, "the database says nothing of itself, or could not be asked", {}
+    begin = warm or before
+    if begin is None or after is None:
+        return FAILED, "the server's totals were not seen at both ends of the measurement", {}
+    parts: dict[str, Any] = {"measurement": rise(begin, after)}
+    if before is not None and warm is not None:
+        parts["warmup"] = rise(before, warm)
+    first = before or begin
+    if after.get(RESETS, 0) > first.get(RESETS, 0) or any(was_begun_again(name, begin, after) for name in parts["measurement"]):
+        parts["note"] = (
+            "the server began its totals again meanwhile (a restart, or a reset): what it counted just before is lost"
+        )
+    return COMPLETED, None, parts

@@ -1,0 +1,109 @@
+"""A run's single operations: from the Parquet files its workers left, into the store's ``executions`` on request."""
+
+import logging
+import socket
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from drumbeat.bench.driver.samples import Classify
+from drumbeat.bench.targets.open import open_target
+from drumbeat.bench.targets.terms import CLASSES
+from drumbeat.bench.workloads.config import load_of
+from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.run import Execution, ExecutionFile, Run, RunId
+from drumbeat.store.interface import Store
+
+_BATCH = 50_000  #: rows
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loaded:
+    """What was copied, and what could not be."""
+
+    files: int
+    rows: int  #: new ones
+    elsewhere: tuple[str, ...]  #: files on other hosts, or gone
+
+
+async def load_executions(store: Store, run_id: RunId) -> Loaded:
+    """Copy every execution whose file is on this host. Safe to repeat: what is there already is passed over."""
+    run = await store.runs.get(run_id)
+    files = await store.results.list_files(run_id)
+    here = [file for file in files if is_here(file)]
+    texts, classify = statements_of(run), classify_of(run)
+    rows = 0
+    for file, first in numbered(here):
+        rows += await store.executions.load(_executions(run_id, file, first, texts, classify))
+    return Loaded(files=len(here), rows=rows, elsewhere=tuple(file.path for file in files if file not in here))
+
+
+def is_here(file: ExecutionFile) -> bool:
+    """Whether a file can be read from this host."""
+    return file.host == socket.gethostname() and Path(file.path).is_file()
+
+
+def statements_of(run: Run) -> dict[str, str]:
+    """The SQL of each kind, without any values."""
+    block = run.config.get("workload")
+    if not isinstance(block, dict):
+        return {}
+    try:
+        return {str(each.kind): "; ".join(statement.sql for statement in each.statements) for each in load_of(block).used}
+    except InvalidInput as exc:
+        log.info("run %s: its workload would be refused today, and is shown without its SQL: %s", run.run_id, exc)
+        return {}
+
+
+def classify_of(run: Run) -> Classify:
+    """How a run's database tells failures apart, as its workers did; by their outcome alone where that is not known here."""
+    try:
+        return open_target(str((run.config.get("target") or {}).get("url") or "")).classify
+    except DrumbeatError as exc:
+        log.info("run %s: failed operations are told apart by their outcome alone: %s", run.run_id, exc)
+        return lambda outcome, _: CLASSES[outcome]
+
+
+def numbered(files: Sequence[ExecutionFile]) -> Iterator[tuple[ExecutionFile, int]]:
+    """Each file with the number of its first row: a worker's rows are numbered through all its files."""
+    counted: dict[str, int] = {}
+    for file in sorted(files, key=lambda file: (file.worker_id, file.path)):
+        yield file, counted.get(file.worker_id, 0)
+        counted[file.worker_id] = counted.get(file.worker_id, 0) + file.rows
+
+
+def _executions(
+    run_id: RunId, file: ExecutionFile, first: int, texts: dict[str, str], classify: Classify
+) -> Iterator[Execution]:
+    number = first
+    for batch in pq.ParquetFile(file.path).iter_batches(_BATCH):
+        for row in batch.to_pylist():
+            yield execution_of(run_id, file, number, row, texts, classify)
+            number += 1
+
+
+def execution_of(
+    run_id: RunId, file: ExecutionFile, number: int, row: dict[str, Any], texts: dict[str, str], classify: Classify
+) -> Execution:
+    """One row of a file."""
+    failed = classify(row["outcome"], row["sqlstate"] or "")
+    return Execution(
+        run_id=run_id,
+        worker_id=file.worker_id,
+        n=number,
+        connection=row["connection"],
+        kind=row["kind"],
+        started_at=row["started_at"],
+        duration_ms=row["duration_us"] / 1000,
+        ok=row["ok"],
+        error_class=failed,
+        error=row["sqlstate"] if failed else None,
+        rows=row["rows"],
+        warmup=row["warmup"],
+        query_text=texts.get(row["kind"]),
+    )

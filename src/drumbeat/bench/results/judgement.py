@@ -1,0 +1,28 @@
+"""A run's verdict as lists, pages and the API show it: by its lease while it is under way, by its results once it has ended."""
+
+from drumbeat.bench.model.verdict import RunJudgement, judgement_by_status
+from drumbeat.bench.results.record import judgement_of_ended
+from drumbeat.core.run import RUN_ENDED, Run, RunStatus
+from drumbeat.store.interface import Store
+
+NO_LEADER = "no orchestrator leads this run; take it over with: drumbeat bench orchestrate"
+
+
+async def read_judgement(store: Store, run: Run) -> RunJudgement:
+    """A run's verdict; while the run is under way, whether an orchestrator leads it."""
+    if run.status in RUN_ENDED:
+        return await judgement_of_ended(store, run)
+    return under_way(run, await led_by(store, run))
+
+
+async def led_by(store: Store, run: Run) -> str | None:
+    """The orchestrator that holds a run's lease; None: nobody does now."""
+    lease = await store.leases.find(run.run_id)
+    return lease.owner if lease is not None and lease.expires_at > await store.now() else None
+
+
+def under_way(run: Run, leader: str | None) -> RunJudgement:
+    """How a run that has not ended stands."""
+    if leader is None and run.status is not RunStatus.PREPARED:
+        return RunJudgement(is_orphan=True, reason=NO_LEADER)
+    return judgement_by_status(run) or RunJudgement()

@@ -1,0 +1,123 @@
+"""A run's course as it comes in: samples and beats taken in any order, lines and decisions given back at any time."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from math import floor
+from typing import Any
+
+from drumbeat.bench.model.record import Decided, Failure, Second, ServerSecond, without_repeats
+from drumbeat.bench.model.watching import Course, Curves, Point, ServerSeen
+from drumbeat.bench.results.curves import MOST_POINTS, curves_of, thinned
+from drumbeat.bench.results.record import decisions_of, signals_of
+from drumbeat.bench.results.timeline import Timeline
+from drumbeat.core.beat import Beat
+from drumbeat.core.sample import StoredSample
+
+MOST_DECISIONS = 500
+_UNTOLD = 3  #: seconds; how much later than its neighbours a sample may be written
+_SIGNALS = ("sessions", "active", "waiting", "lock_waits")
+
+
+class CourseTaken:
+    """What has been read of one run so far."""
+
+    def __init__(self, origin: datetime, curves: Curves | None = None, failures: Sequence[Failure] = ()) -> None:
+        """``curves`` and ``failures`` are those a result kept: then no samples need be added."""
+        self.origin = origin
+        self._timeline = Timeline(origin)
+        self._seconds: dict[int, Second] = {}
+        self._kept = curves
+        self._failures = failures
+        self._server: list[ServerSecond] = []
+        self._waits: Counter[str] = Counter()
+        self._decisions: list[Decided] = []
+        self._drawn: Curves | None = curves
+        self._drawn_of = (0, False)  #: of how many seconds, and whether the run had ended
+        self.reads = 0
+        self.writes = 0
+
+    @property
+    def needs_samples(self) -> bool:
+        return self._kept is None
+
+    @property
+    def decisions(self) -> tuple[Decided, ...]:
+        """The newest, oldest of them first."""
+        return without_repeats(self._decisions)
+
+    def add(self, samples: Iterable[StoredSample]) -> None:
+        """Samples that were not added before."""
+        touched: set[int] = set()
+        for sample in samples:
+            self._timeline.add(light(sample))
+            self.reads += sample.reads
+            self.writes += sample.writes
+            ended = (sample.at - self.origin).total_seconds()
+            touched.update(range(floor(ended - sample.interval.total_seconds()), floor(ended) + 1))
+        for offset in touched:
+            if offset >= 0:
+                self._seconds[offset] = self._timeline.second(offset)
+
+    def add_beats(self, beats: Iterable[Beat]) -> None:
+        """Beats that were not added before."""
+        for beat in beats:
+            self._decisions += decisions_of(beat, self.origin)
+            for second in signals_of(beat, self.origin):
+                self._server.append(second)
+                self._waits.update(second.wait_events)
+        self._decisions = sorted(self._decisions, key=lambda each: each.at)[-MOST_DECISIONS:]
+        self._server.sort(key=lambda each: each.offset)
+
+    def course(self, *, complete: bool, ended: bool = False) -> Course:
+        """All of it, to draw."""
+        failures = self._failures if self._kept else self._timeline.failures
+        return Course(
+            curves=self._curves(ended=ended),
+            server=self._server_seen(),
+            decisions=self.decisions,
+            failures=tuple(failures),
+            complete=complete,
+        )
+
+    def _curves(self, *, ended: bool) -> Curves:
+        """Drawn anew once a point's width has been added; without the last seconds, which some workers have yet to tell of."""
+        if self._kept is not None:
+            return self._kept
+        drawn = self._range(0 if ended else _UNTOLD)
+        if self._drawn is None or self._is_wider(drawn, ended=ended):
+            self._drawn = curves_of([self._seconds.get(offset) or Second(offset=offset) for offset in drawn])
+            self._drawn_of = (len(self._seconds), ended)
+        return self._drawn
+
+    def _is_wider(self, drawn: range, *, ended: bool) -> bool:
+        known, had_ended = self._drawn_of
+        return ended != had_ended or len(self._seconds) - known >= max(1, len(drawn) / MOST_POINTS)
+
+    def _range(self, without: int) -> range:
+        return range(min(self._seconds, default=0), max(self._seconds, default=-1) + 1 - without)
+
+    def _server_seen(self) -> ServerSeen:
+        lines = {name: self._signal(name) for name in _SIGNALS}
+        return ServerSeen(
+            series={name: line for name, line in lines.items() if any(y is not None for _, y in line)},
+            waits=dict(self._waits.most_common()),
+        )
+
+    def _signal(self, name: str) -> tuple[Point, ...]:
+        points: list[Point] = [(round(each.offset, 1), getattr(each, name)) for each in self._server]
+        return tuple(thinned(points))
+
+
+def light(sample: StoredSample) -> StoredSample:
+    """A sample without its kinds' histograms: lines are drawn of all kinds together."""
+    kinds = sample.extra.get("kinds")
+    if not isinstance(kinds, Mapping):
+        return sample
+    counts: dict[str, Any] = {
+        kind: {"operations": told.get("operations", 0), "errors": told.get("errors", 0)}
+        for kind, told in kinds.items()
+        if isinstance(told, Mapping)
+    }
+    return replace(sample, extra={**sample.extra, "kinds": counts})

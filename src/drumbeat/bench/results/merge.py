@@ -1,0 +1,158 @@
+"""What all workers measured between two moments, as one set of figures. Exact: histograms are merged, never averaged. Pure."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from drumbeat.bench.model import Figures, KindFigures
+from drumbeat.bench.results.timeline import held, histogram_of, kinds_of, merge_into, was_the_limit
+from drumbeat.core.histogram import Histogram
+from drumbeat.core.sample import StoredSample
+from drumbeat.core.worker import WorkerId
+
+
+@dataclass(slots=True)
+class _Kind:
+    operations: int = 0
+    errors: int = 0
+    response: Histogram = field(default_factory=Histogram)
+    service: Histogram = field(default_factory=Histogram)
+
+    def add(self, told: Mapping[str, Any]) -> None:
+        self.operations += int(told.get("operations", 0))
+        self.errors += int(told.get("errors", 0))
+        merge_into(self.response, histogram_of(told.get("response")))
+        merge_into(self.service, histogram_of(told.get("service")))
+
+    def figures(self) -> KindFigures:
+        p50, p95, p99 = _milliseconds(self.response, (50, 95, 99))
+        return KindFigures(operations=self.operations, errors=self.errors, p50_ms=p50, p95_ms=p95, p99_ms=p99)
+
+
+@dataclass(slots=True)
+class _Share:
+    """One worker's part."""
+
+    seconds: float = 0.0
+    operations: int = 0
+    errors: int = 0
+    held: float = 0.0  #: connections × seconds
+    limited: float = 0.0  #: seconds in which the client was the limit
+    began: datetime | None = None
+    ended: datetime | None = None
+    latency: Histogram = field(default_factory=Histogram)
+
+    def add(self, sample: StoredSample) -> None:
+        seconds = sample.interval.total_seconds()
+        began = sample.at - sample.interval
+        self.began = began if self.began is None else min(self.began, began)
+        self.ended = sample.at if self.ended is None else max(self.ended, sample.at)
+        self.seconds += seconds
+        self.operations += sample.operations
+        self.errors += sample.errors
+        self.held += held(sample) * seconds
+        self.limited += seconds if was_the_limit(sample) else 0.0
+        merge_into(self.latency, sample.latency)
+
+
+class Gathering:
+    """Samples of one window, taken one by one."""
+
+    def __init__(self, since: datetime, until: datetime, *, by_kind: bool = True) -> None:
+        self._since = since
+        self._until = until
+        self._by_kind = by_kind
+        self._shares: defaultdict[WorkerId, _Share] = defaultdict(_Share)
+        self._kinds: defaultdict[str, _Kind] = defaultdict(_Kind)
+        self._seen: set[tuple[WorkerId, int]] = set()
+
+    def add(self, samples: Iterable[StoredSample]) -> None:
+        """Count those whose interval lies mostly within the window, each once."""
+        for sample in samples:
+            middle = sample.at - sample.interval / 2
+            name = (sample.worker_id, sample.n)
+            if self._since <= middle <= self._until and name not in self._seen and not sample.extra.get("draining"):
+                self._seen.add(name)
+                self._count(sample)
+
+    def _count(self, sample: StoredSample) -> None:
+        self._shares[sample.worker_id].add(sample)
+        if self._by_kind:
+            for kind, told in kinds_of(sample):
+                self._kinds[kind].add(told)
+
+    def figures(self, waiting: float | None = None, lock_waits: float | None = None) -> Figures:
+        """What it comes to. Rates are per worker over the time it measured, so that edges of the window do not blur them.
+
+        A worker that came after another had gone took its place: both, and the time between them, count as one.
+        """
+        shares = [share for share in self._shares.values() if share.seconds]
+        places = _places(shares)
+        whole = Histogram()
+        for share in shares:
+            merge_into(whole, share.latency)
+        p50, p95, p99 = _milliseconds(whole, (50, 95, 99))
+        return Figures(
+            since=self._since,
+            until=self._until,
+            operations=sum(share.operations for share in shares),
+            errors=sum(share.errors for share in shares),
+            qps=sum(place.operations / place.seconds for place in places),
+            mean_ms=_mean_ms([whole]),
+            service_ms=_mean_ms([kind.service for kind in self._kinds.values()]) or _mean_ms([whole]),
+            p50_ms=p50,
+            p95_ms=p95,
+            p99_ms=p99,
+            slowest_p95_ms=_slowest(shares, 95),
+            slowest_p99_ms=_slowest(shares, 99),
+            connections=sum(place.held / place.seconds for place in places),
+            kinds={name: kind.figures() for name, kind in sorted(self._kinds.items())},
+            workers=len(shares),
+            waiting=waiting,
+            lock_waits=lock_waits,
+            client_limited=sum(share.limited for share in shares) > sum(share.seconds for share in shares) / 2,
+        )
+
+
+@dataclass(slots=True)
+class _Place:
+    """What one worker did, and those who took its place one after the other."""
+
+    ended: datetime
+    seconds: float
+    operations: int
+    held: float
+
+    def pass_on(self, share: _Share, began: datetime, ended: datetime) -> None:
+        self.seconds += max((began - self.ended).total_seconds(), 0.0) + share.seconds
+        self.ended = ended
+        self.operations += share.operations
+        self.held += share.held
+
+
+def _places(shares: Sequence[_Share]) -> list[_Place]:
+    places: list[_Place] = []
+    lives = [(share.began, share.ended, share) for share in shares if share.began is not None and share.ended is not None]
+    for began, ended, share in sorted(lives, key=lambda life: life[0]):
+        free = next((place for place in places if place.ended <= began), None)
+        if free is not None:
+            free.pass_on(share, began, ended)
+        else:
+            places.append(_Place(ended=ended, seconds=share.seconds, operations=share.operations, held=share.held))
+    return places
+
+
+def _milliseconds(histogram: Histogram, percents: Sequence[float]) -> list[float | None]:
+    return [None if found is None else found / 1e6 for found in histogram.percentiles_ns(percents)]
+
+
+def _mean_ms(histograms: Sequence[Histogram]) -> float | None:
+    count = sum(histogram.count for histogram in histograms)
+    return sum(histogram.total for histogram in histograms) / count / 1e6 if count else None
+
+
+def _slowest(shares: Sequence[_Share], percent: float) -> float | None:
+    found = [value for share in shares for value in _milliseconds(share.latency, (percent,)) if value is not None]
+    return max(found, default=None)

@@ -1,0 +1,299 @@
+"""Reading a run back from the store: in slices, so that a long run of many workers fits in memory and nobody waits for it."""
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.bench.model.plan import ALL_KINDS, RunPlan
+from drumbeat.bench.model.record import (
+    Decided,
+    Measured,
+    PhaseRecord,
+    RunRecord,
+    Second,
+    ServerSecond,
+    WorkerRecord,
+    without_repeats,
+)
+from drumbeat.bench.model.verdict import RunJudgement, kept_judgement
+from drumbeat.bench.model.view import Ending
+from drumbeat.bench.results.availability import availability_of, counted_connects
+from drumbeat.bench.results.compare.baseline import Candidate
+from drumbeat.bench.results.run_verdict import judge_run
+from drumbeat.bench.results.timeline import Counting, Timeline
+from drumbeat.bench.results.yielding import in_turns
+from drumbeat.bench.run_state import plan_or_usual
+from drumbeat.core.beat import Beat
+from drumbeat.core.event import FACTS, Event, EventType
+from drumbeat.core.pool import PoolId
+from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus, Step
+from drumbeat.core.sample import StoredSample
+from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
+from drumbeat.store.interface import BATCH, Store
+
+_SLICE = timedelta(seconds=20)
+_SHORTEST = timedelta(microseconds=1)
+_PAGE = 200  #: beats
+_MOST_SAMPLES = 1_000  #: at a time
+AFTERWARDS = timedelta(minutes=2)  #: how long after a run's end its last samples may still be dated
+_TOLD = frozenset({EventType.START, EventType.STOP, EventType.SET_PHASE, EventType.SCALE_DOWN, EventType.GUARDRAIL_WARNING})
+_UNTOLD = frozenset({"Remember"})  #: what every beat does
+_SAME = {"Begin": EventType.START, "EnterPhase": EventType.SET_PHASE, "StopLoad": EventType.STOP}
+_BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
+
+
+async def read_record(store: Store, run_id: RunId) -> RunRecord:
+    """Everything the store knows of a run. Raises NotFound."""
+    run = await store.runs.get(run_id)
+    now = await store.now()
+    pool_id, origin = PoolId(run_id), began(run)
+    timeline = Timeline(origin or now)
+    if origin is not None:
+        async for _, rows in samples_between(store, pool_id, origin, over(run, now)):
+            async for sample in in_turns(rows):
+                timeline.add(sample)
+    plan, notes = plan_or_usual(run)
+    results, told = await store.results.list(run_id), timeline.phases()
+    seconds = tuple([second async for second in in_turns(timeline.each_second())])
+    totals = counted_connects(totals_of(results, told), _failed_connects(seconds))
+    decisions, server = await read_decisions(store, run)
+    workers = _workers(await store.workers.list(pool_id), results, timeline)
+    return RunRecord(
+        run=run,
+        plan=plan,
+        origin=origin,
+        ended=run.ended_at or (now if origin else None),
+        results=tuple(results),
+        totals=totals,
+        steps=tuple(await store.steps.list(run_id)),
+        timeline=seconds,
+        workers=tuple([worker async for worker in in_turns(workers)]),
+        decisions=decisions,
+        server=server,
+        phases=tuple(agreeing(phase, totals) for phase in told),
+        failures=tuple(timeline.failures),
+        notes=tuple(notes),
+    )
+
+
+def _failed_connects(seconds: Iterable[Second]) -> int:
+    return sum(second.failed_connects for second in seconds if second.phase == Phase.MEASUREMENT)
+
+
+def began(run: Run) -> datetime | None:
+    """What a run's offsets are counted from; None: it never began."""
+    return run.started_at or run.warmup_started_at
+
+
+def over(run: Run, now: datetime) -> datetime:
+    """After which no sample of a run is dated."""
+    return run.ended_at + AFTERWARDS if run.ended_at else now
+
+
+async def read_decisions(store: Store, run: Run) -> tuple[tuple[Decided, ...], tuple[ServerSecond, ...]]:
+    """What was decided and what befell, in order; and what the database said of itself. Beats and events alone are read."""
+    pool_id, origin = PoolId(run.run_id), began(run)
+    decisions, server = await _beats(store, pool_id, origin)
+    told = {_SAME.get(word, word) for each in decisions if (word := each.what.partition(" ")[0])}
+    events = [event for event in await _events(store, pool_id) if _is_told(event) and event.type not in told]
+    decisions += [_event_decision(event, origin) for event in events]
+    return without_repeats(sorted(decisions, key=lambda each: each.at)), tuple(server)
+
+
+async def read_candidates(store: Store, run: Run, most: int = 10, within: timedelta = timedelta(days=30)) -> list[Candidate]:
+    """The newest completed runs that ``run`` might be compared with, and whether each kept its objectives."""
+    since = run.created_at - within if run.created_at else None
+    found: list[Candidate] = []
+    for other in await store.runs.list(
+        statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * 10
+    ):
+        if other.run_id != run.run_id and len(found) < most:
+            found.append(Candidate(run=other, passed=(await judgement_of_ended(store, other)).is_success))
+    return found
+
+
+async def judgement_of_ended(store: Store, run: Run) -> RunJudgement:
+    """The verdict on an ended run: what its row keeps, or what its results tell where the row keeps none."""
+    return kept_judgement(run) or judge_run(await read_short_record(store, run))
+
+
+async def read_short_record(store: Store, run: Run) -> RunRecord:
+    """As much of an ended run as its verdicts need."""
+    results, steps = await store.results.list(run.run_id), await store.steps.list(run.run_id)
+    return record_of_results(run, plan_or_usual(run)[0], results, steps)
+
+
+def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps: Sequence[Step]) -> RunRecord:
+    """A record by what a run's results and steps alone tell."""
+    short = RunRecord(run=run, plan=plan, results=tuple(results), totals=totals_of(results, ()), steps=tuple(steps))
+    found = availability_of(short)
+    return replace(short, totals=counted_connects(short.totals, found.failed_connects)) if found else short
+
+
+def ended_record(record: RunRecord, whole: Sequence[Result], ending: Ending) -> RunRecord:
+    """A run's record as it will be once the rows of its whole result and its end have been kept."""
+    run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
+    totals = counted_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))
+    return replace(record, run=run, results=(*whole, *record.results), totals=totals)
+
+
+async def samples_between(
+    store: Store,
+    pool_id: PoolId,
+    since: datetime,
+    until: datetime,
+    worker_id: WorkerId | None = None,
+    *,
+    failed: bool = False,
+) -> AsyncIterator[tuple[datetime, Sequence[StoredSample]]]:
+    """A pool's samples, or one worker's, in slices, oldest first, each with its end. A full slice is read again in halves."""
+    asked: dict[str, Any] = {"worker_id": worker_id, "failed": failed, "limit": _MOST_SAMPLES}
+    length = _SLICE
+    while since < until:
+        end = min(since + length, until)
+        rows = await store.samples.list(pool_id, since=since, until=end, **asked)
+        if len(rows) >= _MOST_SAMPLES and length > _SHORTEST:
+            length = max(length / 2, _SHORTEST)
+            continue
+        yield end, rows
+        since = end
+
+
+async def _beats(store: Store, pool_id: PoolId, origin: datetime | None) -> tuple[list[Decided], list[ServerSecond]]:
+    decisions: list[Decided] = []
+    server: list[ServerSecond] = []
+    after = 0
+    while page := await store.beats.list(pool_id, after=after, limit=_PAGE):
+        async for beat in in_turns(page):
+            decisions += decisions_of(beat, origin)
+            server += signals_of(beat, origin)
+        after = page[-1].n
+    return decisions, server
+
+
+def decisions_of(beat: Beat, origin: datetime | None) -> list[Decided]:
+    """What a beat decided, less what every beat does."""
+    return [_action_decision(action, beat, origin) for action in beat.actions if action.get("type") not in _UNTOLD]
+
+
+def _action_decision(action: Mapping[str, Any], beat: Beat, origin: datetime | None) -> Decided:
+    fact = action.get("event")
+    named = fact if isinstance(fact, Mapping) else action
+    subject = named.get("worker_id") or named.get("phase")
+    what = str(named.get("type", "?"))
+    return Decided(
+        at=beat.at,
+        offset=_offset(beat.at, origin),
+        what=f"{what} {subject}" if isinstance(subject, str) else what,
+        reason=str(action.get("reason", "")),
+        error=action.get("error"),
+    )
+
+
+def signals_of(beat: Beat, origin: datetime | None) -> Iterable[ServerSecond]:
+    """What the database under test said of itself at a beat."""
+    probe = (beat.view or {}).get("probe")
+    if isinstance(probe, Mapping) and origin is not None:
+        yield ServerSecond(
+            offset=_offset(beat.at, origin),
+            sessions=probe.get("sessions"),
+            active=probe.get("active"),
+            waiting=probe.get("waiting"),
+            lock_waits=probe.get("lock_waits"),
+            wait_events=probe.get("wait_events") or {},
+        )
+
+
+async def _events(store: Store, pool_id: PoolId) -> list[Event]:
+    events: list[Event] = []
+    while page := await store.events.read(pool_id, events[-1].sequence_id if events else 0, BATCH):
+        events += page
+    return events
+
+
+def _is_told(event: Event) -> bool:
+    """Whether an event says something the beats' actions do not: facts, phases, and workers that went badly."""
+    return event.type in _TOLD or (event.type == EventType.WORKER_MOVED and event.payload.get("to") in _BAD_ENDS)
+
+
+def _event_decision(event: Event, origin: datetime | None) -> Decided:
+    payload = event.payload
+    subject = payload.get("phase") or event.worker_id or payload.get("worker_id")
+    moved = f" → {payload.get('to')}" if event.type == EventType.WORKER_MOVED else ""
+    return Decided(
+        at=event.created_at,
+        offset=_offset(event.created_at, origin),
+        what=(f"{event.type} {subject}" if subject else str(event.type)) + moved,
+        reason=str(payload.get("reason") or _facts(event)),
+    )
+
+
+def _facts(event: Event) -> str:
+    """What an event for the record tells, where it gives no reason."""
+    return ", ".join(f"{name} {value}" for name, value in event.payload.items()) if event.type in FACTS else ""
+
+
+def _offset(at: datetime, origin: datetime | None) -> float:
+    return (at - origin).total_seconds() if origin else 0.0
+
+
+def totals_of(results: Sequence[Result], phases: Sequence[PhaseRecord]) -> Mapping[str, Measured]:
+    """What was measured, by kind: the whole run's rows; else its workers' together or what samples tell, whichever is more.
+
+    A worker that was killed leaves samples and no result of its own.
+    """
+    kinds = {row.kind for row in results if row.operations}
+    totals = {kind or ALL_KINDS: _total(results, kind) for kind in sorted(kinds, key=lambda kind: kind or "")}
+    told = next((phase for phase in phases if phase.name == Phase.MEASUREMENT), None)
+    if any(row.worker_id is None and row.kind is None and row.operations for row in results) or told is None:
+        return totals
+    less = totals.get(ALL_KINDS, Measured()).operations < told.whole.operations
+    return {ALL_KINDS: told.whole, **told.kinds} if less else totals
+
+
+def agreeing(phase: PhaseRecord, totals: Mapping[str, Measured]) -> PhaseRecord:
+    """MEASUREMENT as the totals count it. Samples have besides what began before it, and what ended while draining."""
+    if phase.name != Phase.MEASUREMENT or ALL_KINDS not in totals:
+        return phase
+    kinds = {kind: measured for kind, measured in totals.items() if kind != ALL_KINDS}
+    return replace(phase, whole=totals[ALL_KINDS], kinds=kinds)
+
+
+def _total(results: Sequence[Result], kind: str | None) -> Measured:
+    rows = [row for row in results if row.kind == kind and row.operations]
+    return _merged([row for row in rows if row.worker_id is None] or rows)
+
+
+def _merged(rows: Sequence[Result]) -> Measured:
+    counting = Counting()
+    for row in rows:
+        counting.add(row.operations, row.errors, row.reads, row.latency)
+    qps = sum(row.qps or 0.0 for row in rows)
+    return counting.measured(counting.operations / qps if qps else 0.0)
+
+
+def _workers(rows: Sequence[Worker], results: Sequence[Result], timeline: Timeline) -> Iterator[WorkerRecord]:
+    known = {row.worker_id: row for row in rows}
+    names = [*known, *sorted(set(timeline.series) - set(known))]
+    own = {row.worker_id: row for row in results if row.worker_id and row.kind is None}
+    for name in names:
+        yield _worker(known.get(name) or Worker(pool_id=PoolId(""), worker_id=name, slot=-1), own.get(name), timeline)
+
+
+def _worker(row: Worker, result: Result | None, timeline: Timeline) -> WorkerRecord:
+    return WorkerRecord(
+        worker_id=row.worker_id,
+        slot=row.slot,
+        status=row.status,
+        host=row.host,
+        began=row.started_at or row.created_at,
+        ended=row.ended_at,
+        error=row.error,
+        measured=_merged([result]) if result and result.operations else timeline.measured_by(row.worker_id),
+        series=tuple(timeline.series.get(row.worker_id, ())),
+        client_limited_seconds=timeline.limited.get(row.worker_id, 0),
+        late_seconds=timeline.late.get(row.worker_id, 0),
+        meta=row.meta,
+        extra=result.custom_metrics if result else {},
+    )

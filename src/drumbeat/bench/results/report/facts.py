@@ -1,0 +1,347 @@
+"""What a report tells of a run, in tables of words: the same facts in every format."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
+from drumbeat.bench.model.plan import LoadMode
+from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
+from drumbeat.bench.results.availability import availability_of, corrected
+from drumbeat.bench.results.caveats import doubts
+from drumbeat.bench.results.compare.configuration import flattened, without_secrets
+from drumbeat.bench.results.cost import Cost, Method, cost_of
+from drumbeat.bench.results.report import words
+from drumbeat.bench.results.report.table import Table
+from drumbeat.bench.results.run_verdict import judge_run
+from drumbeat.bench.results.top_errors import most_frequent
+from drumbeat.bench.results.verdicts import Measure, Standing, Verdict, judged_at, verdicts_of
+from drumbeat.core.run import RunStatus, Step
+
+MOST_DECISIONS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """One figure that matters."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def title(record: RunRecord) -> str:
+    return record.run.name or str(record.run.run_id)
+
+
+def verdict(record: RunRecord) -> str:
+    """One word for the whole run, and why it is no success."""
+    return judge_run(record).headline
+
+
+def header(record: RunRecord) -> Mapping[str, str]:
+    run = record.run
+    length = record.ended - record.origin if record.ended and record.origin else None
+    told = {
+        "run": str(run.run_id),
+        "status": str(run.status),
+        "reason": reason(record),
+        "mode": f"{record.plan.load_mode}, scaling {record.plan.scaling.mode}",
+        "target": target(record),
+        "template": run.template_id or "",
+        "started": words.when(record.origin),
+        "ended": words.when(run.ended_at),
+        "lasted": words.lasting(length),
+    }
+    return {name: text for name, text in told.items() if text not in ("", words.NOTHING)}
+
+
+def reason(record: RunRecord) -> str:
+    """Why it ended as it did."""
+    failure = record.result.failure_reason if record.result else None
+    why = record.run.custom_metrics.get("failure_reason") or failure
+    return ": ".join(str(part) for part in (record.run.completion_reason, why) if part)
+
+
+def target(record: RunRecord) -> str:
+    """The database under test, without secrets."""
+    block = record.run.config.get("target")
+    return without_secrets(str(block.get("url") or block.get("kind") or "")) if isinstance(block, Mapping) else ""
+
+
+def tiles(record: RunRecord) -> list[Tile]:
+    whole, latency = record.whole, record.whole.latency
+    slowest95, slowest99 = slowest(record)
+    return [
+        Tile(label="operations/s", value=words.number(whole.qps), note=f"{words.number(whole.operations, 9)} operations"),
+        Tile(label="p50", value=words.ms(latency.p50_ms), note=f"mean {words.ms(latency.mean_ms)}"),
+        Tile(label="p95", value=words.ms(latency.p95_ms), note=f"slowest worker {words.ms(slowest95)}"),
+        Tile(label="p99", value=words.ms(latency.p99_ms), note=f"slowest worker {words.ms(slowest99)}"),
+        Tile(
+            label="errors",
+            value=words.percent(whole.error_rate if whole.operations else None),
+            note=f"{words.number(whole.errors, 9)} failed",
+        ),
+        *_availability_tile(record),
+        *_best_tile(record),
+        Tile(label="workers", value=str(len(record.workers)), note=f"{_most_held(record):g} connections at most"),
+    ]
+
+
+def _availability_tile(record: RunRecord) -> Iterable[Tile]:
+    found = availability_of(record)
+    if found is not None and found.percent is not None:
+        missing = f"no service in {found.without_service} of {found.seconds} s"
+        yield Tile(label="availability", value=f"{words.number(found.percent, 5)} %", note=missing)
+
+
+def _best_tile(record: RunRecord) -> Iterable[Tile]:
+    if record.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
+        return
+    best, found = best_of(record), record.find_max_result
+    value = f"{best.connections:g}" if best else "no stable level"
+    knee = knee_of(record)
+    note = str(found.get("max_type") or "") + (f", law's peak {words.number(knee)}" if knee else "")
+    yield Tile(label="best connections", value=value, note=note.strip(", "))
+
+
+def _most_held(record: RunRecord) -> float:
+    return round(max((second.held for second in record.timeline), default=0.0))
+
+
+def slowest(record: RunRecord) -> tuple[float | None, float | None]:
+    """p95 and p99 of the slowest worker, as the seeds reckon a run's."""
+    p95 = [p for worker in record.workers if (p := worker.measured.latency.p95_ms) is not None]
+    p99 = [p for worker in record.workers if (p := worker.measured.latency.p99_ms) is not None]
+    return max(p95, default=None), max(p99, default=None)
+
+
+def warnings(record: RunRecord) -> list[str]:
+    """What a reader must know before believing the figures."""
+    found = list(record.notes)
+    if not record.whole.operations:
+        found.append("nothing was measured")
+    if (error := most_frequent(record)) is not None:
+        found.append(error.words)
+    found += doubts(record)
+    if record.run.status not in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
+        found.append(f"the run is {record.run.status}: this is how it looked when it was read")
+    return found
+
+
+def objectives(record: RunRecord) -> Table | None:
+    found = verdicts_of(record)
+    rows = [(each.subject, _measure(each), *_limit_and_found(each), _mark(each)) for each in found]
+    head, where = ("kind", "objective", "limit", "found", "verdict"), judged_at(record)
+    note = f"{where[0].upper()}{where[1:]}." if where else ""
+    return Table(head=head, rows=rows, texts=2, prose=frozenset({"verdict"}), note=note) if rows else None
+
+
+def _measure(verdict: Verdict) -> str:
+    return {Measure.P95: "p95", Measure.P99: "p99", Measure.ERRORS: "errors", Measure.AVAILABILITY: "availability"}[
+        verdict.measure
+    ]
+
+
+def _limit_and_found(verdict: Verdict) -> tuple[str, str]:
+    if verdict.measure not in (Measure.ERRORS, Measure.AVAILABILITY):
+        return words.ms(verdict.limit), words.ms(verdict.found)
+    if verdict.found is None:
+        return f"{words.number(verdict.limit)} %", words.NOTHING
+    limit, found = words.told_apart(verdict.limit, verdict.found)
+    return f"{limit} %", f"{found} %"
+
+
+def _mark(verdict: Verdict) -> str:
+    signs = {
+        Standing.OK: "✓ ok", Standing.NEAR: "! near", Standing.OVER: "✗ over", Standing.UNDER: "✗ under",
+        Standing.NOT_MEASURED: "? not measured",
+    }  # fmt: skip
+    return signs[verdict.standing]
+
+
+_CORRECTED = "all kinds, corrected"
+_FIGURES = ("operations", "ops/s", "errors", "avg", "min", "max", "stddev", "p50", "p90", "p95", "p99", "p99.9")
+
+
+def _figures(measured: Measured) -> tuple[str, ...]:
+    latency = measured.latency
+    known = (
+        latency.mean_ms,
+        latency.least_ms,
+        latency.greatest_ms,
+        latency.stddev_ms,
+        latency.p50_ms,
+        latency.p90_ms,
+        latency.p95_ms,
+        latency.p99_ms,
+        latency.p999_ms,
+    )
+    counts = (words.number(measured.operations, 9), words.number(measured.qps), words.percent(measured.error_rate))
+    return (*counts, *(words.number(value) for value in known))
+
+
+def kinds(record: RunRecord) -> Table | None:
+    if not record.whole.operations:
+        return None
+    rows = [("all kinds", *_figures(record.whole)), *_corrected(record)]
+    rows += [(kind, *_figures(measured)) for kind, measured in record.kinds.items()]
+    note = "Latencies in milliseconds, of operations that went well, from the exact merged histograms of all workers."
+    if len(rows) > 1 and rows[1][0] == _CORRECTED:
+        note += (
+            " Corrected for coordinated omission: with the operations that connections did not send while they waited for the "
+            "database or could not reach it."
+        )
+    return Table(head=("kind", *_FIGURES), rows=rows, note=note)
+
+
+def _corrected(record: RunRecord) -> list[tuple[str, ...]]:
+    fair = corrected(record)
+    if fair is None:
+        return []
+    known = (
+        fair.mean_ms,
+        fair.least_ms,
+        fair.greatest_ms,
+        None,
+        fair.p50_ms,
+        fair.p90_ms,
+        fair.p95_ms,
+        fair.p99_ms,
+        fair.p999_ms,
+    )
+    return [(_CORRECTED, words.number(fair.count, 9), "", "", *(words.number(value) for value in known))]
+
+
+def phases(record: RunRecord) -> Table | None:
+    rows = []
+    for phase in record.phases:
+        rows.append((phase.name, "all kinds", words.at(phase.began), words.at(phase.ended), *_figures(phase.whole)))
+        rows += [(phase.name, kind, "", "", *_figures(measured)) for kind, measured in phase.kinds.items()]
+    head = ("phase", "kind", "from", "to", *_FIGURES)
+    note = (
+        "MEASUREMENT: the operations that began in it, as in the totals. Other phases are by samples: an interval belongs to "
+        "the phase it ended in, so their edges are a second wide."
+    )
+    return Table(head=head, rows=rows, texts=2, note=note) if rows else None
+
+
+def workers(record: RunRecord) -> Table | None:
+    head = (
+        "worker",
+        "status",
+        "host",
+        "operations",
+        "ops/s",
+        "errors",
+        "p50",
+        "p95",
+        "p99",
+        "connections",
+        "cpu",
+        "memory",
+        "client-limited",
+    )
+    note = "Latencies in milliseconds. CPU and memory: the highest of the worker's host."
+    rows = [_worker(worker) for worker in record.workers]
+    return Table(head=head, rows=rows, texts=3, note=note) if rows else None
+
+
+def _worker(worker: WorkerRecord) -> tuple[str, ...]:
+    measured, latency = worker.measured, worker.measured.latency
+    return (
+        str(worker.worker_id),
+        str(worker.status or ""),
+        worker.host or "",
+        words.number(measured.operations, 9),
+        words.number(measured.qps),
+        words.percent(measured.error_rate),
+        words.number(latency.p50_ms),
+        words.number(latency.p95_ms),
+        words.number(latency.p99_ms),
+        str(max((second.held for second in worker.series), default=0)),
+        _highest(second.cpu_percent for second in worker.series),
+        _highest(second.memory_percent for second in worker.series),
+        f"{worker.client_limited_seconds} s",
+    )
+
+
+def _highest(values: Iterable[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return f"{words.number(max(known))} %" if known else words.NOTHING
+
+
+def steps(record: RunRecord) -> Table | None:
+    head = ("step", "connections", "QPS", "Δ QPS", "p95", "Δ p95", "p99", "error", "outcome", "reason")
+    rows = [_step(step) for step in (find_max_steps(record) or record.steps)]
+    note = "Δ QPS against the last stable step, Δ p95 against the first. * a verification or a bisection, not a regular step."
+    return Table(head=head, rows=rows, prose=frozenset({"outcome", "reason"}), note=note) if rows else None
+
+
+def _step(step: Step) -> tuple[str, ...]:
+    return (
+        f"{step.n}{'*' if step.is_probe else ''}",
+        str(step.to_target),
+        words.number(step.qps),
+        words.points(step.qps_vs_prior),
+        words.ms(step.p95_ms),
+        words.points(step.p95_vs_baseline),
+        words.ms(step.p99_ms),
+        words.percent(step.error_rate),
+        step.outcome or "",
+        step.reason or "",
+    )
+
+
+def server_totals(record: RunRecord) -> Table | None:
+    """What the database's own counters rose by, where it told them at both ends."""
+    told = record.result.custom_metrics.get("server") if record.result else None
+    parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
+    names = sorted({name for rise in parts.values() for name in rise})
+    rows = [(name, *(words.number(rise.get(name), 9) for rise in parts.values())) for name in names]
+    note = str(told.get("note") or "") if isinstance(told, Mapping) else ""
+    return Table(head=("server's counter", *parts), rows=rows, note=note) if rows else None
+
+
+def errors(record: RunRecord) -> Table | None:
+    """Errors by kind, and an example of each class."""
+    counted = [
+        (kind, words.number(m.errors, 9), words.percent(m.error_rate), "", "", "")
+        for kind, m in record.kinds.items()
+        if m.errors
+    ]
+    examples = [(each.kind, "", "", each.error_class, each.sqlstate, each.message) for each in record.failures]
+    head = ("kind", "errors", "share", "class", "SQLSTATE", "example")
+    rows = [*counted, *examples]
+    return Table(head=head, rows=rows, prose=frozenset({"class", "SQLSTATE", "example"})) if rows else None
+
+
+def decisions(record: RunRecord) -> Table | None:
+    shown = record.decisions[:MOST_DECISIONS]
+    rows = [
+        (words.at(each.offset), each.what, each.reason + (f" (not done: {each.error})" if each.error else "")) for each in shown
+    ]
+    more = len(record.decisions) - len(shown)
+    note = f"{more} later ones are left out; drumbeat bench show tells all." if more else ""
+    return Table(head=("at", "what", "why"), rows=rows, texts=3, note=note) if rows else None
+
+
+def cost(record: RunRecord) -> Table | None:
+    found = cost_of(record)
+    return Table(head=("cost", found.currency), rows=_cost_rows(found)) if found.method is Method.ACTUAL else None
+
+
+def _cost_rows(found: Cost) -> list[tuple[str, str]]:
+    return [
+        (f"workers ({words.number(found.worker_hours)} h)", words.number(found.workers, 4)),
+        (f"target ({words.number(found.target_hours)} h)", words.number(found.target, 4)),
+        ("total", words.number(found.total, 4)),
+        ("per hour", words.number(found.per_hour, 4)),
+        ("per 1,000 operations", words.number(found.per_1000_operations, 4)),
+        ("per 1,000 operations/s, an hour", words.number(found.per_1000_qps, 4)),
+        (f"operations/s for 1 {found.currency} an hour", words.number(found.qps_per_money, 4)),
+    ]
+
+
+def configuration(record: RunRecord) -> Table | None:
+    rows = list(flattened(record.run.config).items())
+    return Table(head=("setting", "value"), rows=rows, texts=2) if rows else None

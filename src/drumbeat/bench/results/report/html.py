@@ -1,0 +1,85 @@
+"""A run as one HTML file: no script, no outside host, light and dark."""
+
+from drumbeat.bench.model.plan import LoadMode
+from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.model.verdict import RunVerdict
+from drumbeat.bench.results.report import charts, facts
+from drumbeat.bench.results.report.escape import markup
+from drumbeat.bench.results.report.page import charts as drawn
+from drumbeat.bench.results.report.page import folded, page, section, table
+from drumbeat.bench.results.run_verdict import judge_run
+
+
+def html(record: RunRecord) -> str:
+    """The whole report."""
+    return page(f"{facts.title(record)} – Drumbeat", [_header(record), *_sections(record)])
+
+
+def _sections(record: RunRecord) -> list[str]:
+    return [
+        _verdict(record),
+        section("throughput", "Throughput", drawn(charts.throughput(record), charts.per_worker(record))),
+        section("latency", "Latency", drawn(charts.latency(record), charts.histogram(record))),
+        section("connections", "Connections and workers", drawn(charts.connections(record), charts.worker_count(record))),
+        _steps(record),
+        section("resources", "Resources and guardrails", drawn(charts.resources(record))),
+        section("server", "Server signals", *_server(record)),
+        section("errors", "Errors", table(facts.errors(record))),
+        section("kinds", "By kind", table(facts.kinds(record))),
+        section("phases", "By phase", folded("figures of each phase", facts.phases(record))),
+        section("workers", "By worker", table(facts.workers(record))),
+        section("decisions", "Decisions", table(facts.decisions(record))),
+        section("cost", "Cost", table(facts.cost(record)) or '<p class="note">No prices were given.</p>'),
+        section("configuration", "Configuration", folded("every setting", facts.configuration(record))),
+    ]
+
+
+def _header(record: RunRecord) -> str:
+    meta = "".join(f"<div><dt>{markup(name)}</dt><dd>{markup(text)}</dd></div>" for name, text in facts.header(record).items())
+    return f'<header><h1>{markup(facts.title(record))}</h1><dl class="meta">{meta}</dl></header>'
+
+
+_COLOURS = {RunVerdict.PASSED: "good", RunVerdict.NO_OBJECTIVE: "", RunVerdict.PENDING: "", RunVerdict.MISSED: "warn"}
+
+
+def _verdict(record: RunRecord) -> str:
+    colour = _COLOURS.get(judge_run(record).verdict, "bad")
+    badge = f'<p class="verdict {colour}">{markup(facts.verdict(record))}</p>'
+    told = "".join(f'<p class="warning">{markup(warning)}</p>' for warning in facts.warnings(record))
+    return section("verdict", "Verdict", badge, told, _tiles(record), table(facts.objectives(record)))
+
+
+def _tiles(record: RunRecord) -> str:
+    tiles = "".join(
+        f'<div class="tile"><span>{markup(tile.label)}</span><b>{markup(tile.value)}</b><span>{markup(tile.note)}</span></div>'
+        for tile in facts.tiles(record)
+    )
+    note = "p50, p95 and p99 are exact, of all workers' operations merged; beside them stands the slowest worker's own."
+    return f'<div class="tiles">{tiles}</div><p class="note">{note}</p>'
+
+
+def _steps(record: RunRecord) -> str:
+    heading = "Steps and knee" if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY else "Controller steps"
+    pictures = drawn(charts.steps(record), charts.step_latency(record))
+    return section("steps", heading, _found(record), pictures, _law(record), table(facts.steps(record)))
+
+
+def _server(record: RunRecord) -> tuple[str, str]:
+    return drawn(charts.server(record), charts.wait_events(record)), folded("its own counters", facts.server_totals(record))
+
+
+def _found(record: RunRecord) -> str:
+    message = record.find_max_result.get("message")
+    return f"<p>{markup(message)}</p>" if message else ""
+
+
+def _law(record: RunRecord) -> str:
+    usl = record.find_max_result.get("usl") or {}
+    if not usl:
+        return ""
+    if not usl.get("fitted", True):
+        return f'<p class="note">Universal Scalability Law: {markup(usl.get("reason", "not fitted"))}</p>'
+    names = ("lambda", "sigma", "kappa", "r_squared")
+    told = ", ".join(f"{name} {usl[name]:.4g}" for name in names if isinstance(usl.get(name), int | float))
+    sure = markup(usl.get("confidence", "?"))
+    return f'<p class="note">Universal Scalability Law, a second opinion: {markup(told)}; confidence {sure}.</p>'

@@ -1,0 +1,91 @@
+"""What a whole run came to, in one word, with its reason and the exit code that tells it. Pure.
+
+``judge_run`` is the one place that decides it: the command line, reports, pages, the API and lists all show what it says.
+"""
+
+from dataclasses import replace
+
+from drumbeat.bench.model.plan import LoadMode
+from drumbeat.bench.model.record import RunRecord
+from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, judgement_by_status
+from drumbeat.bench.model.words import number, told_apart
+from drumbeat.bench.results.verdicts import Measure, Verdict, came_to_nothing, verdicts_of
+
+_MEASURES = {
+    Measure.P95: ("p95", "ms"),
+    Measure.P99: ("p99", "ms"),
+    Measure.ERRORS: ("error rate", "%"),
+    Measure.AVAILABILITY: ("availability", "%"),
+}
+BOUNDS_REACHED = "BOUNDS_LIMIT_REACHED"
+
+
+def judge_run(record: RunRecord) -> RunJudgement:
+    """The verdict on a run as it was read back."""
+    unfinished = judgement_by_status(record.run)
+    if unfinished is not None:
+        failure = record.result.failure_reason if record.result else None
+        return replace(unfinished, reason=failure) if failure else unfinished
+    if nothing := came_to_nothing(record):
+        verdict = RunVerdict.FAILED if record.whole.operations else RunVerdict.NOT_MEASURED
+        return RunJudgement(verdict=verdict, reason=nothing, gate=Gate.RUN_FAILED)
+    return _judge_objectives(record)
+
+
+def _judge_objectives(record: RunRecord) -> RunJudgement:
+    found = verdicts_of(record)
+    target = missed_target(record)
+    missed = [*([target] if target else []), *(_words(each) for each in found if not each.kept and each.found is not None)]
+    unknown = [_words(each) for each in found if each.found is None]
+    if missed:
+        return RunJudgement(verdict=RunVerdict.MISSED, reason="; ".join(missed + unknown), gate=Gate.OBJECTIVES_MISSED)
+    if unknown:
+        return RunJudgement(verdict=RunVerdict.NOT_MEASURED, reason="; ".join(unknown), gate=Gate.OBJECTIVES_MISSED)
+    asked = len(found) + has_target(record)
+    if not asked:
+        return RunJudgement(verdict=RunVerdict.NO_OBJECTIVE, reason="no objective was set", gate=Gate.PASSED)
+    return RunJudgement(verdict=RunVerdict.PASSED, reason=_all_kept(asked), gate=Gate.PASSED)
+
+
+def _all_kept(asked: int) -> str:
+    return "its objective was kept" if asked == 1 else f"all {asked} objectives were kept"
+
+
+def has_target(record: RunRecord) -> bool:
+    """Whether the run was to reach a throughput, which is then an objective of its own."""
+    return record.plan.load_mode is LoadMode.QPS
+
+
+def missed_target(record: RunRecord) -> str | None:
+    """How the target throughput was missed; None: it was reached, or none was set. Failed operations do not count.
+
+    It is reached within the tolerance that the controller holds it by.
+    """
+    if not has_target(record):
+        return None
+    plan, reached = record.plan.qps, _successes_per_second(record)
+    at_bounds = record.run.completion_reason == BOUNDS_REACHED
+    if not at_bounds and reached >= plan.target_qps - plan.tolerance:
+        return None
+    bounds = ", and the bounds were reached" if at_bounds else ""
+    found, target = told_apart(reached, plan.target_qps, 4)
+    return f"throughput: {found} of {target} operations/s{bounds}"
+
+
+def _successes_per_second(record: RunRecord) -> float:
+    whole = record.whole
+    return whole.qps * (1 - whole.errors / whole.operations) if whole.operations else 0.0
+
+
+def _words(verdict: Verdict) -> str:
+    """An objective that was missed or not measured: metric, value and limit."""
+    name, unit = _MEASURES[verdict.measure]
+    if verdict.found is None:
+        return f"{name} of {verdict.subject}: not measured, limit {number(verdict.limit, 4)} {unit}"
+    found, limit = told_apart(verdict.found, verdict.limit, 4)
+    return f"{name} of {verdict.subject}: {found} {unit}, limit {limit} {unit}"
+
+
+def gate_of(record: RunRecord) -> Gate:
+    """The exit code of ``bench run`` and of ``--exit-status``."""
+    return judge_run(record).gate

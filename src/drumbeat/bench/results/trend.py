@@ -1,0 +1,85 @@
+"""How the figures of a run's kind went over past runs: each run's, their median and spread, and where they tend."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from drumbeat.bench.model import LoadMode, RunJudgement, RunRecord, RunVerdict, best_of
+from drumbeat.bench.results.compare import History, history
+from drumbeat.bench.results.compare.baseline import is_same_kind
+from drumbeat.bench.results.record import judgement_of_ended, read_short_record
+from drumbeat.core.run import Run, RunId, RunStatus
+from drumbeat.store.interface import Store
+
+MOST_RUNS = 20
+WITHIN = timedelta(days=90)
+_LOOKED_AT = 10  #: times as many runs are looked through as are shown: others share a template's runs
+_LEFT_OUT = frozenset({RunVerdict.FAILED, RunVerdict.CANCELLED, RunVerdict.PENDING})
+
+Figure = Callable[[RunRecord], float | None]
+_MEASURED: Mapping[str, Figure] = {
+    "operations/s": lambda record: record.whole.qps or None,
+    "p50 (ms)": lambda record: record.whole.latency.p50_ms,
+    "p95 (ms)": lambda record: record.whole.latency.p95_ms,
+    "p99 (ms)": lambda record: record.whole.latency.p99_ms,
+    "errors (%)": lambda record: record.whole.error_rate * 100 if record.whole.operations else None,
+}
+_FOUND: Mapping[str, Figure] = {
+    "best connections": lambda record: best.connections if (best := best_of(record)) else None,
+    "operations/s": lambda record: best.qps if (best := best_of(record)) else None,
+    "p95 (ms)": lambda record: best.step.p95_ms if (best := best_of(record)) and best.step else None,
+    "p99 (ms)": lambda record: best.step.p99_ms if (best := best_of(record)) and best.step else None,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrendPoint:
+    """One run of a trend."""
+
+    run: Run
+    judgement: RunJudgement
+    figures: Mapping[str, float | None]
+
+    @property
+    def has_figures(self) -> bool:
+        return any(value is not None for value in self.figures.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """Runs of one kind, oldest first, and what each figure did from one to the next."""
+
+    points: tuple[TrendPoint, ...]
+    histories: Mapping[str, History]  #: by figure; those that some run has
+
+
+async def read_trend(store: Store, run_id: RunId, most: int = MOST_RUNS) -> Trend:
+    """A run and those of its kind before it that measured something. Raises NotFound."""
+    run = await store.runs.get(run_id)
+    points = [await _point(store, each) for each in await _runs_like(store, run, most)]
+    shown = tuple(point for point in points if point.has_figures and point.judgement.verdict not in _LEFT_OUT)
+    return Trend(points=shown, histories=histories_of(shown))
+
+
+async def _runs_like(store: Store, run: Run, most: int) -> list[Run]:
+    """The run itself and completed ones of its kind before it, oldest first."""
+    since = run.created_at - WITHIN if run.created_at else None
+    found = await store.runs.list(
+        statuses=(RunStatus.COMPLETED,), template_id=run.template_id, since=since, until=run.created_at, limit=most * _LOOKED_AT
+    )
+    before = [other for other in found if other.run_id != run.run_id and is_same_kind(other, run)]
+    return [*reversed(before[: most - 1]), run]
+
+
+async def _point(store: Store, run: Run) -> TrendPoint:
+    record = await read_short_record(store, run)
+    figures = _FOUND if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY else _MEASURED
+    told = {name: of(record) for name, of in figures.items()}
+    return TrendPoint(run=run, judgement=await judgement_of_ended(store, run), figures=told)
+
+
+def histories_of(points: Sequence[TrendPoint]) -> dict[str, History]:
+    """What each figure's values come to. Pure."""
+    names = dict.fromkeys(name for point in points for name in point.figures)
+    known = {name: [value for point in points if (value := point.figures.get(name)) is not None] for name in names}
+    return {name: found for name, values in known.items() if (found := history(values)) is not None}

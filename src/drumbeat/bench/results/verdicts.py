@@ -1,0 +1,120 @@
+"""Whether a run kept its objectives: p95, p99 and errors, of each kind and of all together, and availability. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from drumbeat.bench.model.best import best_of, measured_at_best
+from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective
+from drumbeat.bench.model.record import Measured, RunRecord
+from drumbeat.bench.results.availability import availability_of
+from drumbeat.core.run import RunStatus
+
+NEAR = 0.9  #: of a limit
+
+
+class Standing(StrEnum):
+    """How a figure stands against its limit."""
+
+    OK = "ok"
+    NEAR = "near"  #: at 90 % of it or more
+    OVER = "over"
+    UNDER = "under"  #: of a limit that is a minimum
+    NOT_MEASURED = "not measured"  #: which is no success
+
+
+class Measure(StrEnum):
+    """What a limit is about."""
+
+    P95 = "p95_ms"
+    P99 = "p99_ms"
+    ERRORS = "error_pct"
+    AVAILABILITY = "availability_pct"  #: the one that may not be lower
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One limit and what was found."""
+
+    kind: str  #: ALL_KINDS: all together
+    measure: Measure
+    limit: float
+    found: float | None
+
+    @property
+    def standing(self) -> Standing:
+        if self.found is None:
+            return Standing.NOT_MEASURED
+        if self.measure is Measure.AVAILABILITY:
+            return Standing.OK if self.found >= self.limit else Standing.UNDER
+        if self.found > self.limit:
+            return Standing.OVER
+        return Standing.NEAR if self.limit > 0 and self.found >= NEAR * self.limit else Standing.OK
+
+    @property
+    def kept(self) -> bool:
+        return self.standing in (Standing.OK, Standing.NEAR)
+
+    @property
+    def subject(self) -> str:
+        return self.kind or "all kinds"
+
+
+def verdicts(
+    objectives: Mapping[str, Objective], totals: Mapping[str, Measured], available: float | None = None
+) -> tuple[Verdict, ...]:
+    """A verdict for each limit that is set, all kinds together first. ``available``: the percentage of seconds with service."""
+    kinds = sorted(objectives, key=lambda kind: (kind != ALL_KINDS, kind))
+    found = [verdict for kind in kinds for verdict in _of_kind(kind, objectives[kind], totals.get(kind))]
+    least = objectives[ALL_KINDS].min_availability_pct if ALL_KINDS in objectives else None
+    if least is not None and least >= 0:
+        found.append(Verdict(kind=ALL_KINDS, measure=Measure.AVAILABILITY, limit=least, found=available))
+    return tuple(found)
+
+
+def _of_kind(kind: str, objective: Objective, measured: Measured | None) -> Iterable[Verdict]:
+    limits = {Measure.P95: objective.p95_ms, Measure.P99: objective.p99_ms, Measure.ERRORS: objective.max_error_pct}
+    for measure, limit in limits.items():
+        if limit is not None and limit >= 0:
+            yield Verdict(kind=kind, measure=measure, limit=limit, found=_found(measured, measure))
+
+
+def _found(measured: Measured | None, measure: Measure) -> float | None:
+    if measured is None or not measured.operations:
+        return None
+    found = {
+        Measure.P95: measured.latency.p95_ms,
+        Measure.P99: measured.latency.p99_ms,
+        Measure.ERRORS: measured.error_rate * 100,
+    }
+    return found[measure]
+
+
+def verdicts_of(record: RunRecord) -> tuple[Verdict, ...]:
+    """A search is judged at the level it found: that is its answer, and it went beyond it on purpose."""
+    found = availability_of(record)
+    totals = measured_at_best(record) if _is_search(record) else record.totals
+    return verdicts(record.plan.objectives, totals, found.percent if found else None)
+
+
+def judged_at(record: RunRecord) -> str | None:
+    """Where a search is held against its objectives; None: the whole measurement is."""
+    if not _is_search(record) or not record.plan.objectives:
+        return None
+    best = best_of(record)
+    return f"judged at the level that was found: {best.connections:g} connections" if best else "no level was found to judge"
+
+
+def came_to_nothing(record: RunRecord) -> str | None:
+    """Why a run is no success although it completed; None: it may be one."""
+    if record.run.status is not RunStatus.COMPLETED:
+        return None
+    if not record.whole.operations:
+        return "nothing was measured"
+    if record.whole.errors >= record.whole.operations:
+        return "every operation failed"
+    return "no stable level" if _is_search(record) and best_of(record) is None else None
+
+
+def _is_search(record: RunRecord) -> bool:
+    return record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY

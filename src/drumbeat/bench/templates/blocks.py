@@ -1,0 +1,287 @@
+"""The parts of a template: what to load, with what, how far, within which bounds."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+
+from drumbeat.bench.model import FailThreshold, GuardrailMode, Kind, Queueing, ScalingMode
+from drumbeat.bench.templates.fields import (
+    DAY,
+    MOST,
+    MOST_HELD,
+    Connections,
+    Count,
+    ErrorShare,
+    HeldLimit,
+    Milliseconds,
+    Number,
+    Percent,
+    Seconds,
+    Whole,
+    WorkerLimit,
+    one_of,
+    queueing_of,
+)
+from drumbeat.bench.workloads.config import load_of
+from drumbeat.bench.workloads.sql_generation import PRESETS
+from drumbeat.bench.workloads.standard import STANDARD
+from drumbeat.bench.workloads.value_sources import SOURCES, values_schema
+from drumbeat.core.errors import InvalidInput
+
+CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: the kinds the seeds have SQL of their own for
+
+
+Values = Annotated[list[dict[str, Any]], WithJsonSchema(values_schema())]
+
+
+class Block(BaseModel):
+    """A part of a template. A field it does not have is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class TargetBlock(Block):
+    """The database under test."""
+
+    url: str | None = Field(default=None, description="its URL without a password, which is given in DRUMBEAT_TARGET_PASSWORD")
+    connection: str | None = Field(default=None, description="the name of a stored connection, instead of a URL")
+    table: str | None = Field(
+        default=None, description="the table that presets and {table} in SQL mean, with its schema if need be"
+    )
+    query_timeout_seconds: Annotated[Seconds, Field(gt=0, le=DAY)] = Field(
+        default=30.0, description="an operation that takes longer is given up"
+    )
+    parallel_connects: Annotated[Count, Field(le=MOST_HELD)] = Field(
+        default=32, description="how many connections a worker opens at once"
+    )
+    use_cached_result: bool = Field(
+        default=True, description="whether a result may come from the server's query cache, where it has one (MariaDB)"
+    )
+
+
+class StatementBlock(Block):
+    """One statement with the values of its placeholders $1, $2 …"""
+
+    sql: str
+    values: Values = Field(default=[], description=f"one for each placeholder: {', '.join(SOURCES)}")
+
+
+class OperationBlock(Block):
+    """One kind of operation: a statement, or several in a transaction."""
+
+    kind: Annotated[str, Field(min_length=1)] = Field(
+        description="POINT_LOOKUP, RANGE_SCAN, INSERT, UPDATE, DELETE, or a name of your own"
+    )
+    weight: Annotated[Whole, Field(ge=0)] = Field(description="its share; all of them total 100")
+    sql: str | None = Field(default=None, description="one statement, with $1, $2 … for its values")
+    values: Values | None = Field(default=None, description=f"one for each placeholder: {', '.join(SOURCES)}")
+    statements: list[StatementBlock] | None = Field(default=None, description="several statements instead: one transaction")
+    reads: bool | None = Field(default=None, description="whether it counts as a read; by default the kind says so")
+
+
+class WorkloadBlock(Block):
+    """What the load does: a standard workload, operations of its own, or a mix for one table."""
+
+    name: str | None = None
+    standard: str | None = Field(
+        default=None, description="a workload everybody knows", json_schema_extra={"enum": [*STANDARD, None]}
+    )
+    scale: Annotated[Number, Field(gt=0, le=1_000_000)] = Field(
+        default=1.0, description="the standard workload's size, as it was prepared"
+    )
+    operations: list[OperationBlock] | None = Field(default=None, description="your own SQL, with where its values come from")
+    preset: str | None = Field(
+        default=None, description="a mix of the four kinds, for a table of yours", json_schema_extra={"enum": [*PRESETS, None]}
+    )
+    table: str | None = Field(default=None, description="the table; target.table when not given")
+    custom_point_lookup_query: str | None = None
+    custom_range_scan_query: str | None = None
+    custom_insert_query: str | None = None
+    custom_update_query: str | None = None
+    custom_point_lookup_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
+    custom_range_scan_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
+    custom_insert_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
+    custom_update_pct: Annotated[Whole | None, Field(ge=0, le=100)] = None
+    think_time_ms: Annotated[Number, Field(ge=0, le=DAY * 1000)] = Field(
+        default=0.0, description="a connection's pause between two operations"
+    )
+
+    @property
+    def custom_sql(self) -> Mapping[Kind, str]:
+        """The seeds' four queries, those that are given."""
+        given = {kind: getattr(self, f"custom_{kind.lower()}_query") for kind in CUSTOM}
+        return {kind: sql for kind, sql in given.items() if sql}
+
+    @property
+    def custom_weights(self) -> Mapping[Kind, int]:
+        given = {kind: getattr(self, f"custom_{kind.lower()}_pct") for kind in CUSTOM}
+        return {kind: weight for kind, weight in given.items() if weight is not None}
+
+    @property
+    def ways(self) -> tuple[str, ...]:
+        """How it says what to do; one is enough, and none is a template that cannot be run yet."""
+        on_table = bool(self.preset or self.custom_sql or self.custom_weights)
+        said = {"standard": self.standard, "operations": self.operations, "preset or custom_*": on_table}
+        return tuple(way for way, is_there in said.items() if is_there)
+
+    @model_validator(mode="after")
+    def _is_one_workload(self) -> Self:
+        if len(self.ways) > 1:
+            raise ValueError(f"expected one of standard, operations, and preset or custom_*; got {' and '.join(self.ways)}")
+        _check_name("standard", self.standard, STANDARD)
+        _check_name("preset", self.preset, PRESETS)
+        _check_weights(self)
+        _check_operations(self)
+        return self
+
+
+def _check_name(field: str, name: str | None, known: Mapping[str, Any]) -> None:
+    if name is not None and name not in known:
+        raise ValueError(f"{field}: expected one of {', '.join(known)}; got {name!r}")
+
+
+def _check_weights(workload: WorkloadBlock) -> None:
+    weights = workload.custom_weights
+    if not weights or workload.preset:
+        return
+    if sum(weights.values()) != 100:
+        given = ", ".join(f"custom_{kind.lower()}_pct {weight}" for kind, weight in weights.items())
+        raise ValueError(f"expected percentages that total 100, got {sum(weights.values())} ({given})")
+    if missing := [kind for kind, weight in weights.items() if weight and kind not in workload.custom_sql]:
+        name = missing[0].lower()
+        raise ValueError(f"custom_{name}_pct is {weights[missing[0]]} and there is no custom_{name}_query; give it SQL, or 0")
+
+
+def _check_operations(workload: WorkloadBlock) -> None:
+    if workload.operations is None:
+        return
+    try:
+        load_of(workload.model_dump(mode="json", exclude_none=True))
+    except InvalidInput as exc:
+        raise ValueError(str(exc).removeprefix("workload.").removeprefix("workload: ")) from exc
+
+
+class TimingBlock(Block):
+    """How long each phase takes."""
+
+    warmup_seconds: Seconds = Field(
+        default=30.0, description="before anything counts; QPS: at least, and until the throughput has settled"
+    )
+    duration_seconds: Annotated[Seconds, Field(gt=0)] = Field(
+        default=300.0, description="of the measurement; find-max takes as long as it takes"
+    )
+
+
+class FindMaxBlock(Block):
+    """How the most connections are searched for."""
+
+    start_connections: Connections = Field(default=5, description="in all, at the first step")
+    connections_increment: Connections = Field(default=10, description="added at each step")
+    step_duration_seconds: Annotated[Seconds, Field(gt=0)] = 30.0
+    settle_seconds: Seconds | None = Field(
+        default=None, description="at the start of a step, not counted; 2, or a third of a short step"
+    )
+    qps_stability_pct: Percent = Field(default=5.0, description="how far throughput may fall below the last stable step's")
+    latency_stability_pct: Annotated[Number, Field(ge=0)] = Field(
+        default=20.0, description="how far p95 may rise above the first step's"
+    )
+    max_error_rate_pct: Percent = Field(default=1.0, description="more errors than this end the search")
+    queueing: Annotated[Queueing, BeforeValidator(queueing_of)] = Field(
+        default=Queueing.AUTO,
+        description="which sessions that wait in the server end the search: `auto` (those that wait for another transaction's "
+        "lock, and those that wait for the server's own short locks once throughput stops growing), `locks` (only the first), "
+        "`all` (both, whatever throughput does) or `off`",
+    )
+    max_waiting_pct: Percent = Field(default=10.0, description="how many of the connections may wait in the server, on average")
+    bisect: bool = Field(default=True, description="go on to the knee between the last stable level and the first unstable one")
+    min_operations: Count = Field(default=20, description="a step with fewer is repeated once")
+    most_looks: Count = Field(default=5, description="how often a level is measured at the most when its figures scatter")
+
+    @model_validator(mode="after")
+    def _settles_within_a_step(self) -> Self:
+        if self.settle_seconds is not None and self.settle_seconds >= self.step_duration_seconds:
+            raise ValueError(
+                f"settle_seconds: expected less than step_duration_seconds, {self.step_duration_seconds:g}; "
+                f"got {self.settle_seconds:g}"
+            )
+        return self
+
+
+class ScalingBlock(Block):
+    """How many workers and how many connections each; null and -1: no limit."""
+
+    mode: Annotated[ScalingMode, BeforeValidator(one_of(ScalingMode))] = ScalingMode.AUTO
+    min_workers: WorkerLimit = Field(default=None, description="1 when not given; FIXED: exactly so many")
+    max_workers: WorkerLimit = Field(default=None, description="not used in FIXED")
+    min_connections: HeldLimit = Field(default=None, description="a worker's floor, 1 when not given; FIXED: exactly so many")
+    max_connections: HeldLimit = Field(default=None, description="a worker's ceiling; by what its host takes when not given")
+
+    @model_validator(mode="after")
+    def _is_a_range(self) -> Self:
+        if self.mode is ScalingMode.FIXED:
+            return self
+        for low, high in (("min_workers", "max_workers"), ("min_connections", "max_connections")):
+            least, most = getattr(self, low), getattr(self, high)
+            if least is not None and most is not None and least > most:
+                raise ValueError(f"{low} > {high} ({least} > {most}); lower {low} or raise {high}")
+        return self
+
+
+class GuardrailsBlock(Block):
+    """What workers' hosts may be put to."""
+
+    enabled: bool = True
+    max_cpu_percent: Percent = 80.0
+    max_memory_percent: Percent = 85.0
+    mode: Annotated[GuardrailMode | None, BeforeValidator(one_of(GuardrailMode))] = Field(
+        default=None, description="soft: adapt; hard: fail at once; warn: say so and go on. soft when not given, in FIXED warn"
+    )
+    back_off_percent: Annotated[Percent, Field(gt=0)] = Field(
+        default=20.0, description="by how much an overloaded worker is lowered"
+    )
+    act_patience: Count = Field(default=2, description="intervals over before a worker is backed off")
+    patience_intervals: Count = Field(default=3, description="intervals over before the run fails")
+    fail_threshold: Annotated[FailThreshold, BeforeValidator(one_of(FailThreshold))] = FailThreshold.ALL
+    interval_seconds: Annotated[Seconds, Field(gt=0)] = 5.0
+
+
+class ObjectiveBlock(Block):
+    """A service level; null and -1: off."""
+
+    p95_ms: Milliseconds = None
+    p99_ms: Milliseconds = None
+    max_error_pct: ErrorShare = None
+    min_availability_pct: ErrorShare = Field(
+        default=None, description="of the measured seconds, in how many an operation must succeed; only of `overall`"
+    )
+
+
+class PricesBlock(Block):
+    """What an hour costs."""
+
+    worker_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
+    target_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
+    currency: str = "USD"
+
+
+class RecordingBlock(Block):
+    """What is kept of single operations."""
+
+    sampling: Annotated[Number, Field(ge=0, le=1)] = Field(
+        default=1.0, description="the share of operations that is recorded; 0: none"
+    )
+    load_into_store: bool = Field(default=False, description="copy them into the store's executions table when the run ends")
+
+
+class ShardingBlock(Block):
+    """Each worker asks for keys of its own partition alone; see ``bench/workloads/sharding.py``."""
+
+    enabled: bool = Field(default=False, description="each worker takes its `key` values from its own partition alone")
+    total_partitions: Count | None = Field(
+        default=None, description="how many partitions the keys are cut into; a worker's is its slot modulo that"
+    )
+    key_column: str | None = Field(default=None, description="only keys of statements that name this column; else all")
+    key_range: tuple[Whole, Whole] | None = Field(
+        default=None, description="the first and the last key of what is cut; else each key's own bounds"
+    )

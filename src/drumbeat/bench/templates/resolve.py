@@ -1,0 +1,96 @@
+"""Settling a template's workload on its database, once, before the run: every worker then reads the same statements."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from drumbeat.bench.model import LARGEST, Load, NewKey, Operation
+from drumbeat.bench.targets.interface import TableDescription, Target
+from drumbeat.bench.templates.custom import custom_load, with_table
+from drumbeat.bench.templates.document import TemplateDocument
+from drumbeat.bench.templates.written import can_be_written, written
+from drumbeat.bench.workloads.columns import words_of
+from drumbeat.bench.workloads.config import load_of
+from drumbeat.bench.workloads.new_keys import above_what_is_there
+from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
+from drumbeat.bench.workloads.standard import standard
+from drumbeat.bench.workloads.value_pools import sample_pools
+from drumbeat.core.errors import InvalidInput
+
+_SAMPLED_FOR = 100  #: connections: pools are kept in the run's row, so they are of the smallest size
+_DENSE = 0.9  #: with this share of its keys taken, a table needs no pool of them
+
+
+async def resolved(document: TemplateDocument, target: Target) -> TemplateDocument:
+    """The template with its workload as ``load_of`` takes it: SQL made for its table, new keys above those that are there.
+
+    A standard workload stays a name where nothing of it depends on what is in the database. Raises InvalidInput.
+    """
+    load = await _load(document, target)
+    settled = replace(await above_what_is_there(target, load), think=timedelta(milliseconds=document.workload.think_time_ms))
+    if document.workload.standard and (settled == load or not can_be_written(settled)):
+        return document
+    return document.model_copy(update={"workload": written(settled)})
+
+
+async def _load(document: TemplateDocument, target: Target) -> Load:
+    workload = document.workload
+    if workload.standard:
+        return await _standard(workload.standard, workload.scale, target)
+    if workload.operations:
+        return await _operations(document, target)
+    if workload.custom_sql:
+        return custom_load(workload, await _subject(document, target))
+    if workload.preset:
+        subject = await _subject(document, target)
+        return generate(workload.name or workload.preset, subject, PRESETS[workload.preset]).load
+    raise InvalidInput("workload: expected standard, operations, preset or custom_*_query; there is nothing to do")
+
+
+async def _standard(name: str, scale: float, target: Target) -> Load:
+    chosen = standard(name, scale)
+    for table in chosen.tables:
+        await target.describe(table.name)
+    return chosen.load
+
+
+async def _operations(document: TemplateDocument, target: Target) -> Load:
+    """As they are, {table} put in."""
+    load = load_of(document.workload.model_dump(mode="json", exclude_none=True))
+    for table in sorted(_tables_of_new_keys(load)):
+        await target.describe(table)
+    if not any("{table}" in statement.sql for each in load.operations for statement in each.statements):
+        return load
+    subject = Subject(table=await target.describe(_table(document)), words=words_of(target.traits.name))
+    return replace(load, operations=tuple(_named(each, subject) for each in load.operations))
+
+
+def _tables_of_new_keys(load: Load) -> set[str]:
+    values = [value for each in load.operations for statement in each.statements for value in statement.values]
+    return {value.table for value in values if isinstance(value, NewKey) and value.table}
+
+
+def _named(operation: Operation, subject: Subject) -> Operation:
+    statements = tuple(replace(each, sql=with_table(each.sql, subject)) for each in operation.statements)
+    return replace(operation, statements=statements)
+
+
+async def _subject(document: TemplateDocument, target: Target) -> Subject:
+    described = await target.describe(_table(document))
+    pools = await sample_pools(target, described, _SAMPLED_FOR, document.seed or 0)
+    if _is_dense(described):
+        pools = replace(pools, keys=(), rows={name: kept for name, kept in pools.rows.items() if name != described.key})
+    return Subject(table=described, pools=pools, words=words_of(target.traits.name))
+
+
+def _is_dense(table: TableDescription) -> bool:
+    """Whether a key by chance is nearly always there, so that bounds say as much as a list."""
+    key = next((column for column in table.columns if column.name == table.key), None)
+    if key is None or key.type not in LARGEST or table.key_low is None or table.key_high is None:
+        return False
+    return (table.rows or 0) >= _DENSE * (table.key_high - table.key_low + 1)
+
+
+def _table(document: TemplateDocument) -> str:
+    if not document.table:
+        raise InvalidInput("workload.table: expected the table that the SQL is for; give it there or as target.table")
+    return document.table

@@ -1,0 +1,116 @@
+"""Other spellings of a template's fields, the seeds' among them: each is moved to where its one canonical name is."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from drumbeat.bench.model import LoadMode, ScalingMode
+from drumbeat.bench.templates.blocks import CUSTOM, FindMaxBlock, ObjectiveBlock
+from drumbeat.core.plain import shown
+
+Path = tuple[str, ...]
+
+_STEPS = {"start_concurrency": "start_connections", "concurrency_increment": "connections_increment"}  #: C39
+
+
+def _spellings() -> Iterator[tuple[Path, Path]]:
+    for name in ("warmup", "duration"):
+        seconds = f"{name}_seconds"
+        for old in ((name,), (seconds,), ("timing", name), ("workload", seconds)):
+            yield old, ("timing", seconds)
+    for name in (*FindMaxBlock.model_fields, *_STEPS):
+        yield (name,), ("find_max", _STEPS.get(name, name))
+        yield ("find_max", name), ("find_max", _STEPS.get(name, name))
+    for name in [f"custom_{kind.lower()}_{what}" for kind in CUSTOM for what in ("query", "pct")]:
+        yield (name,), ("workload", name)
+    for name, new in {"mix_preset": "preset", "think_time": "think_time_ms", "think_time_ms": "think_time_ms"}.items():
+        yield (name,), ("workload", new)
+        yield ("workload", name), ("workload", new)
+    for name in ("max_cpu_percent", "max_memory_percent"):
+        yield (f"autoscale_{name}",), ("guardrails", name)
+    for name in ObjectiveBlock.model_fields:
+        yield ("slo", name), ("slo", "overall", name)
+    yield ("target", "table_name"), ("target", "table")
+    yield ("target", "connection_id"), ("target", "connection")
+    yield ("use_cached_result",), ("target", "use_cached_result")
+    yield ("scaling", "bounds_patience_intervals"), ("bounds_patience_intervals",)
+    yield ("scaling", "allocation"), ("allocation",)
+
+
+SPELLINGS: Mapping[Path, Path] = {old: new for old, new in _spellings() if old != new}
+
+_BLOCKS = frozenset(
+    {"target", "workload", "timing", "find_max", "scaling", "guardrails", "slo", "prices", "recording", "sharding", "tags"}
+)
+_OBSOLETE: Mapping[Path, str] = dict.fromkeys(
+    (("min_concurrency",), ("scaling", "min_concurrency")), "was renamed; use scaling.min_connections"
+)
+
+
+def canonical(fields: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The fields under their canonical names, and what is wrong with how they were spelled."""
+    tree: dict[str, Any] = {name: deepcopy(value) for name, value in fields.items() if value is not None or name not in _BLOCKS}
+    problems = [f"{'.'.join(path)}: {why}" for path, why in _OBSOLETE.items() if _take(tree, path) is not _NOTHING]
+    adaptive = tree.pop("autoscale_enabled", None)
+    for old, new in SPELLINGS.items():
+        value = _take(tree, old)
+        if value is not _NOTHING:
+            problems += _put(tree, old, new, value)
+    problems += _migrate(tree, adaptive)
+    return tree, problems
+
+
+def canonical_path(path: Path) -> Path:
+    """Where a setting is, by any of its spellings."""
+    return SPELLINGS.get(path, path)
+
+
+_NOTHING = object()
+
+
+def _take(tree: dict[str, Any], path: Path) -> Any:
+    """What is there, taken out."""
+    place: Any = tree
+    for name in path[:-1]:
+        place = place.get(name) if isinstance(place, dict) else None
+    return place.pop(path[-1], _NOTHING) if isinstance(place, dict) else _NOTHING
+
+
+def _put(tree: dict[str, Any], old: Path, new: Path, value: Any) -> list[str]:
+    """Put it under its canonical name. A block that is no object is left for the document to refuse."""
+    place: Any = tree
+    for name in new[:-1]:
+        place = place.setdefault(name, {}) if isinstance(place, dict) else None
+    if not isinstance(place, dict):
+        return []
+    if place.setdefault(new[-1], value) != value:
+        return [
+            f"{'.'.join(old)}: means {'.'.join(new)}, which is {shown(place[new[-1]])}, not {shown(value)}; keep one of them"
+        ]
+    return []
+
+
+def _migrate(tree: dict[str, Any], adaptive: Any) -> list[str]:
+    """``autoscale_enabled``: true is AUTO, false is FIXED with one worker. What is said in the new words stands."""
+    if adaptive is None:
+        return []
+    if not isinstance(adaptive, bool):
+        return [f"autoscale_enabled: expected true or false, got {shown(adaptive)}"]
+    scaling, guardrails = tree.setdefault("scaling", {}), tree.setdefault("guardrails", {})
+    if not isinstance(scaling, dict) or not isinstance(guardrails, dict):
+        return []
+    scaling.setdefault("mode", ScalingMode.AUTO if adaptive else ScalingMode.FIXED)
+    if adaptive:
+        guardrails.setdefault("mode", "soft")
+    else:
+        _fix(tree, scaling)
+    return []
+
+
+def _fix(tree: Mapping[str, Any], scaling: dict[str, Any]) -> None:
+    """One process with all the connections, as it was before there was scaling."""
+    counts_all = str(tree.get("load_mode", LoadMode.CONCURRENCY)).upper() == LoadMode.CONCURRENCY
+    connections = tree.get("concurrent_connections", 10 if counts_all else None)
+    scaling.setdefault("min_workers", 1)
+    if connections is not None:
+        scaling.setdefault("min_connections", connections)

@@ -1,0 +1,1 @@
+"""Random values and the order of operations: what templates, targets and the driver all draw from."""

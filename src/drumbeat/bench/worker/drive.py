@@ -1,0 +1,345 @@
+"""One process, no orchestrator: drive a target for a while and say how it went."""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from drumbeat.bench.driver.executions import ExecutionWriter
+from drumbeat.bench.driver.interface import EngineSettings
+from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner
+from drumbeat.bench.driver.tally import KindTally, Tally, figures
+from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
+from drumbeat.bench.model.littles_law import off_because
+from drumbeat.bench.results.caveats import never_sent
+from drumbeat.bench.results.top_errors import FrequentError, most_frequent_state
+from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.targets.open import open_target
+from drumbeat.bench.targets.server_totals import rise
+from drumbeat.bench.values.draw import Draw
+from drumbeat.bench.workloads.new_keys import above_what_is_there
+from drumbeat.bench.workloads.prepare import prepare
+from drumbeat.bench.workloads.scale_check import too_small
+from drumbeat.bench.workloads.standard import standard
+from drumbeat.core.clock import Clock
+from drumbeat.core.errors import InvalidInput
+from drumbeat.runtime.timeouts import pause
+
+log = logging.getLogger(__name__)
+
+_STALLED = timedelta(seconds=15)  #: without one more connection: there will be no more
+_LOOKED_EVERY = timedelta(milliseconds=20)
+_DRAIN = timedelta(seconds=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriveSettings:
+    """How to drive."""
+
+    connections: int = 8
+    duration: timedelta = timedelta(seconds=30)
+    warmup: timedelta = timedelta(seconds=2)
+    rate: float | None = None  #: operations a second, open loop; None: as fast as possible
+    seed: int | None = None
+    executions: Path | None = None  #: a folder for Parquet files
+    engine: EngineSettings = field(default_factory=EngineSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriveResult:
+    """How it went."""
+
+    seconds: float
+    tally: Tally
+    connections: int  #: asked for
+    held: int  #: on average while measuring
+    skipped: int  #: open loop: operations that were due and never sent
+    client_cpu_us_per_op: float | None
+    little: Mapping[str, float] | None
+    client_limited: bool
+    marked_intervals: int  #: open loop: seconds that did not keep their schedule
+    failed_connects: int
+    server: Mapping[str, float]  #: what the server's own totals rose by
+    executions: Mapping[str, Any]
+    warnings: tuple[str, ...]
+    most_frequent_error: FrequentError | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The promised fields first."""
+        response = _response(self.tally)
+        return {
+            "throughput": self.tally.operations / self.seconds if self.seconds else 0.0,
+            "operations": self.tally.operations,
+            "errors": self.tally.errors,
+            "p50_ms": response["p50_ms"],
+            "p95_ms": response["p95_ms"],
+            "p99_ms": response["p99_ms"],
+            "client_cpu_us_per_op": self.client_cpu_us_per_op,
+            "seconds": self.seconds,
+            "connections": self.connections,
+            "held": self.held,
+            "skipped": self.skipped,
+            "response": response,
+            "service": figures(self.tally.service),
+            "send_lag": figures(self.tally.lag),
+            "kinds": {
+                name: {"operations": kind.operations, "errors": kind.errors, "rows": kind.rows, **_response(kind)}
+                for name, kind in self.tally.by_kind().items()
+            },
+            "errors_by_state": {f"{outcome}:{state}": n for (outcome, state), n in self.tally.errors_by_state.items()},
+            "most_frequent_error": asdict(self.most_frequent_error) if self.most_frequent_error else None,
+            "little": dict(self.little) if self.little else None,
+            "client_limited": self.client_limited,
+            "marked_intervals": self.marked_intervals,
+            "failed_connects": self.failed_connects,
+            "server": dict(self.server),
+            "executions": dict(self.executions),
+            "warnings": list(self.warnings),
+        }
+
+
+def _response(tally: Tally | KindTally) -> dict[str, Any]:
+    """Response times; the shortest is of an operation that went well, and not known where none did."""
+    found = figures(tally.response)
+    return found if tally.service.count else found | {"min_ms": None}
+
+
+async def drive_url(
+    url: str,
+    request: DriveRequest,
+    clock: Clock,
+    on_progress: Callable[[DriveProgress], None],
+    on_note: Callable[[str], None] | None = None,
+    stop: asyncio.Event | None = None,
+) -> DriveOutcome:
+    """Drive the database at a URL with a standard workload, at the longest until ``stop``; a note is told as it is made."""
+    chosen = standard(request.workload, request.scale)
+    settings = DriveSettings(
+        connections=request.connections,
+        duration=request.duration,
+        warmup=request.warmup,
+        rate=request.rate,
+        seed=request.seed,
+        executions=Path(request.record) if request.record else None,
+        engine=EngineSettings(limit=request.limit, most_connections=max(request.connections, 1)),
+    )
+    check_recording(settings.executions)  # before anything is asked of the database
+    async with open_target(url) as target:
+        watcher = Watcher(
+            on_interval=lambda interval: on_progress(_progress(interval)),
+            on_note=on_note or log.warning,
+            stop=stop or asyncio.Event(),
+        )
+        small = await too_small(target, chosen)
+        for note in small:
+            watcher.on_note(note)
+        result = await drive(target, chosen.load, settings, clock, watcher)
+    told = replace(result, warnings=(*small, *result.warnings))
+    return DriveOutcome(figures=told.to_json(), warnings=told.warnings)
+
+
+async def prepare_url(
+    url: str, workload: str, scale: float, *, fresh: bool, on_progress: Callable[[str, int, int], None]
+) -> None:
+    """Create and load a standard workload's tables at a URL."""
+    chosen = standard(workload, scale)
+    async with open_target(url) as target:
+        await prepare(target, chosen, fresh=fresh, on_progress=on_progress)
+
+
+def _progress(interval: Interval) -> DriveProgress:
+    now = figures(interval.tally.response)
+    return DriveProgress(
+        phase=interval.phase,
+        operations_per_second=interval.tally.operations / interval.seconds if interval.seconds else 0.0,
+        errors=interval.tally.errors,
+        p50_ms=now["p50_ms"],
+        p95_ms=now["p95_ms"],
+        p99_ms=now["p99_ms"],
+        connections=interval.held,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watcher:
+    """Who watches a load, and may end it before its time."""
+
+    on_interval: Callable[[Interval], None] = lambda interval: None
+    on_note: Callable[[str], None] = log.warning
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+async def drive(
+    target: Target, load: Load, settings: DriveSettings, clock: Clock, watcher: Watcher | None = None
+) -> DriveResult:
+    """Warm up, measure, drain. Raises InvalidInput or InvalidSettings before any load when something is wrong with either."""
+    check_recording(settings.executions)
+    await target.check(load)
+    runner = _runner(target, await above_what_is_there(target, load), settings, clock)
+    try:
+        await runner.open()
+        result, before = await _drive(runner, target, settings, clock, watcher or Watcher())
+    finally:
+        await runner.close()
+    totals = rise(before, await target.counters())  # only sessions that are closed have told the server all they did
+    return _with_executions(replace(result, server=totals), runner.kept())
+
+
+def check_recording(folder: Path | None) -> None:
+    """Raise InvalidInput where a recording would overwrite an earlier one, or has no folder to be in."""
+    if folder is None or not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InvalidInput(f"--record: expected a folder, got the file {str(folder)!r}; name a folder, it is made if need be")
+    if earlier := sorted(path.name for path in folder.glob("*.parquet")):
+        raise InvalidInput(
+            f"--record: expected a folder without a recording, got {str(folder)!r}, which holds an earlier one "
+            f"({earlier[0]} …); name another folder, or remove its files"
+        )
+
+
+def _with_executions(result: DriveResult, kept: Mapping[str, Any]) -> DriveResult:
+    """What is on disk is known once the last file is closed."""
+    warnings = [*result.warnings]
+    if kept.get("lost"):
+        warnings.append(f"{kept['lost']} executions were not kept: {kept['why']}; the other figures count every operation")
+    return replace(result, executions=kept, warnings=tuple(warnings))
+
+
+def _runner(target: Target, load: Load, settings: DriveSettings, clock: Clock) -> LoadRunner:
+    seed = settings.seed if settings.seed is not None else random.SystemRandom().getrandbits(64)
+    draw = Draw(slot=0, chance=np.random.default_rng(seed), now_us=lambda: int(clock.now().timestamp() * 1e6))
+    engine = target.engine(load, draw, settings.engine)
+    executions = None
+    if settings.executions is not None:
+        offset = int(clock.now().timestamp() * 1e9) - time.monotonic_ns()
+        executions = ExecutionWriter(settings.executions, [each.kind for each in load.used], wall_offset_ns=offset)
+    return LoadRunner(engine, load, clock, executions)
+
+
+async def _drive(
+    runner: LoadRunner, target: Target, settings: DriveSettings, clock: Clock, watcher: Watcher
+) -> tuple[DriveResult, Mapping[str, float]]:
+    """What was measured, and the server's totals before it."""
+    watch = _Watch(runner, watcher)
+    async with asyncio.TaskGroup() as group:
+        ticking = group.create_task(runner.run())
+        runner.set_target(settings.connections, timedelta())
+        too_few = await opened(runner, settings.connections, clock, watcher)
+        runner.set_rate(settings.rate)
+        runner.start("WARMUP", settings.connections)
+        await watch.during(settings.warmup, clock)
+        before = await target.counters()
+        runner.set_phase(MEASUREMENT)
+        watch.intervals.clear()
+        await watch.during(settings.duration, clock)
+        too_few = too_few or _fewer(runner, settings.connections)
+        runner.begin_drain()
+        seconds, cost = runner.measured_seconds, runner.cpu_us_per_operation()
+        await runner.drain(_DRAIN)
+        ticking.cancel()
+    result = _result(runner, settings, watch, seconds, cost)
+    error = most_frequent_state(runner.measured.errors_by_state, target.classify, runner.engine.error_samples)
+    notes = [error.words if error else None, *result.warnings, too_few]
+    return replace(result, warnings=tuple(filter(None, notes)), most_frequent_error=error), before
+
+
+async def opened(runner: LoadRunner, connections: int, clock: Clock, watcher: Watcher) -> str | None:
+    """Wait for connections as long as more of them come. Answers with why there are too few; raises InvalidInput for none."""
+    most, since = 0, clock.elapsed()
+    while (held := runner.engine.held) < connections and not watcher.stop.is_set():
+        if held > most:
+            most, since = held, clock.elapsed()
+        if clock.elapsed() - since > _STALLED:
+            why = _too_few(runner, connections)
+            watcher.on_note(f"{why}; going on with those")
+            return why
+        await clock.sleep(_LOOKED_EVERY)
+    return None
+
+
+def _too_few(runner: LoadRunner, connections: int) -> str:
+    samples = runner.engine.error_samples
+    said = f"; the database said: {samples[-1].message}" if samples and samples[-1].message else ""
+    why = f"only {runner.engine.held} of {connections} connections could be opened{said}"
+    if not runner.engine.held:
+        raise InvalidInput(f"{why}; ask for fewer, or let the database have more")
+    return why
+
+
+def _fewer(runner: LoadRunner, connections: int) -> str | None:
+    held = runner.engine.held
+    return f"only {held} of {connections} connections were open at the end" if held < connections else None
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One interval a second."""
+
+    runner: LoadRunner
+    watcher: Watcher
+    intervals: list[Interval] = field(default_factory=list)
+
+    async def during(self, duration: timedelta, clock: Clock) -> None:
+        self.runner.interval()
+        end = clock.elapsed() + duration
+        while (left := end - clock.elapsed()) > timedelta():
+            stopped = await pause(clock, min(left, timedelta(seconds=1)), self.watcher.stop)
+            interval = self.runner.interval()
+            self.intervals.append(interval)
+            self.watcher.on_interval(interval)
+            if stopped:
+                return
+
+
+def _result(
+    runner: LoadRunner,
+    settings: DriveSettings,
+    watch: _Watch,
+    seconds: float,
+    cost: float | None,
+) -> DriveResult:
+    limited = sum(interval.cost.was_the_limit for interval in watch.intervals) > len(watch.intervals) / 2
+    marked = sum(not interval.cost.kept_schedule for interval in watch.intervals) if settings.rate else 0
+    little = runner.little()
+    return DriveResult(
+        seconds=seconds,
+        tally=runner.measured,
+        connections=settings.connections,
+        held=held_on_average(watch.intervals),
+        skipped=runner.unsent,
+        client_cpu_us_per_op=cost,
+        little=little,
+        client_limited=limited,
+        marked_intervals=marked,
+        failed_connects=runner.engine.failed_connects,
+        server={},
+        executions={},
+        warnings=tuple(_warnings(little, limited, marked, runner.unsent)),
+    )
+
+
+def held_on_average(intervals: Sequence[Interval]) -> int:
+    """How many connections were held on average."""
+    return round(fmean(interval.held for interval in intervals)) if intervals else 0
+
+
+def _warnings(little: Mapping[str, float] | None, limited: bool, marked: int, skipped: int) -> list[str]:
+    found = []
+    if (why := off_because(little)) is not None:
+        found.append(why)
+    if limited:
+        found.append("CLIENT_LIMITED: the driving thread was busy all the time; use more workers to load the database harder")
+    if skipped:
+        found.append(never_sent(skipped))
+    if marked:
+        found.append(f"in {marked} intervals operations were sent late or waited for a connection")
+    return found

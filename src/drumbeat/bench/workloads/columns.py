@@ -1,0 +1,123 @@
+"""What can be put into a column: values by its type and length, and the words a database wants around them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from drumbeat.bench.model import LARGEST, NewKey, Now, RandomNumber, RandomText, RandomUuid, Value, ValueType
+from drumbeat.bench.targets.interface import Column
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS
+
+LONGEST_TEXT = 32  #: what is generated for a text column that would take more
+_MOST = 1_000_000  #: what is generated for a number
+_SPANS = {ValueType.INT: 4_000_000, ValueType.BIGINT: 1_000_000_000}  #: new keys for one worker; a run may use up 64 times that
+_FEWEST_KEYS = 10_000  #: with less room than this for each worker a run would soon be out of keys
+_SHORTEST_KEY = 16  #: shorter texts by chance would sooner or later be the same
+
+_SIZES = re.compile(r"\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\)")
+_TEXTS = frozenset(
+    {"text", "varchar", "char", "bpchar", "character", "character varying", "string", "clob", "nvarchar", "nchar", "name"}
+    | {"tinytext", "mediumtext", "longtext", "citext", ""}
+)
+_BOOLEANS = frozenset({"bool", "boolean"})
+_SMALL = {"tinyint": 127, "int1": 127, "smallint": 32_767, "int2": 32_767, "mediumint": 8_388_607, "int3": 8_388_607}
+_DECIMALS = frozenset({"numeric", "decimal", "dec", "number"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """How a database wants names and arguments written."""
+
+    quote: str = '"'
+    casts: Mapping[ValueType, frozenset[str]] | None = None  #: the types that take an argument as it is; others need a cast
+
+
+_POSTGRESQL: Mapping[ValueType, frozenset[str]] = {
+    ValueType.INT: frozenset({"int4", "integer"}),
+    ValueType.BIGINT: frozenset({"int8", "bigint"}),
+    ValueType.FLOAT: frozenset({"float8", "double precision"}),
+    ValueType.TEXT: frozenset({"text", "varchar", "character varying"}),
+    ValueType.TIMESTAMP: frozenset({"timestamp", "timestamp without time zone"}),
+}
+
+WORDS: Mapping[str, Words] = {"postgresql": Words(casts=_POSTGRESQL), "mysql": Words(quote="`")}
+
+
+def words_of(target: str) -> Words:
+    """By a target's name; standard SQL's where nothing else is known."""
+    return WORDS.get(target, Words())
+
+
+def named(name: str, words: Words) -> str:
+    """A column's name, or a table's with its schema, quoted part by part."""
+    quote = words.quote
+    return ".".join(quote + part.replace(quote, quote * 2) + quote for part in name.split("."))
+
+
+def argument(column: Column, place: int, words: Words) -> str:
+    """A placeholder that the column can be compared with without being changed itself, so that its index is used."""
+    if words.casts is None or _base(column) in words.casts[column.type]:
+        return f"${place}"
+    return f"CAST(${place} AS {column.native_type})"
+
+
+def generated(column: Column) -> Value | None:
+    """A value for the column, by its type and length; None where we know of none."""
+    base = _base(column)
+    if base in _BOOLEANS:
+        return RandomNumber(high=1)
+    match column.type:
+        case ValueType.INT | ValueType.BIGINT:
+            return RandomNumber(high=min(_MOST, _SMALL.get(base, _MOST)), type=column.type)
+        case ValueType.FLOAT:
+            return _fraction(column)
+        case ValueType.TIMESTAMP:
+            return Now()
+        case ValueType.TEXT:
+            return _text(column)
+
+
+def generated_key(column: Column, table: str, highest: int | None) -> Value | str:
+    """A key that is not there yet; or, where there can be none, why."""
+    if column.type in LARGEST:
+        return _next_key(column, table, highest)
+    value = _text(column) if column.type is ValueType.TEXT else None
+    if isinstance(value, RandomUuid) or (isinstance(value, RandomText) and value.length >= _SHORTEST_KEY):
+        return value
+    return f"its key {column.name} is {column.native_type}, of which no new ones can be made up"
+
+
+def _next_key(column: Column, table: str, highest: int | None) -> Value | str:
+    first = (highest or 0) + 1
+    largest = _SMALL.get(_base(column), LARGEST[column.type])
+    span = min(_SPANS[column.type], (largest - first) // VIRTUAL_SLOTS)
+    if span < _FEWEST_KEYS:
+        return f"its key {column.name} is {column.native_type} and has reached {first - 1}; there is no room for new ones"
+    return NewKey(first=first, span=span, table=table, column=column.name, type=column.type)
+
+
+def _fraction(column: Column) -> RandomNumber:
+    """A number of two digits behind the point, or as many as the column keeps."""
+    precision, scale = _sizes(column) if _base(column) in _DECIMALS else (None, None)
+    digits = 2 if precision is None else (scale or 0)
+    most = _MOST * 10**digits if precision is None else min(10**precision - 1, _MOST * 10**digits)
+    return RandomNumber(high=most, scale=digits, type=ValueType.FLOAT)
+
+
+def _text(column: Column) -> RandomText | RandomUuid | None:
+    if _base(column) == "uuid":
+        return RandomUuid()
+    if _base(column) not in _TEXTS:
+        return None
+    return RandomText(length=max(1, min(_sizes(column)[0] or LONGEST_TEXT, LONGEST_TEXT)))
+
+
+def _base(column: Column) -> str:
+    """The type's name in small letters, without its sizes and its sign."""
+    bare = re.sub(r"\(.*?\)|\b(un)?signed\b", " ", column.native_type.lower())
+    return " ".join(bare.split())
+
+
+def _sizes(column: Column) -> tuple[int | None, int | None]:
+    found = _SIZES.search(column.native_type)
+    return (int(found[1]), int(found[2]) if found[2] else None) if found else (None, None)

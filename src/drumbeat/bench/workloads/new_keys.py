@@ -1,0 +1,85 @@
+"""New keys above those that are there: asked once, when a run begins, so that all its workers count from the same number."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from drumbeat.bench.model import LARGEST, Either, KeyValue, Load, NewKey, Operation, Pick, Statement, Value, parts
+from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS
+from drumbeat.bench.workloads.columns import named, words_of
+from drumbeat.core.errors import InvalidInput
+
+_HIGHEST = "SELECT MAX({column}) FROM {table}"
+
+
+async def above_what_is_there(target: Target, load: Load) -> Load:
+    """The load, its new keys beginning behind the highest key each table has now.
+
+    Whoever starts a run does this, once, and gives the answer to every worker: one that asked for itself, later, would begin
+    inside the ranges of those before it. Raises InvalidInput when a table has no room left for new keys.
+    """
+    return above(load, await highest_keys(target, load))
+
+
+async def highest_keys(target: Target, load: Load) -> dict[str, int]:
+    """The highest key of each column that new keys go to, by ``table.column``; a table without rows is left out."""
+    found = {_name(key): await _highest(target, key) for key in sorted(_new_keys(load), key=repr)}
+    return {name: highest for name, highest in found.items() if highest is not None}
+
+
+def above(load: Load, highest: Mapping[str, int]) -> Load:
+    """The load, its new keys beginning behind these."""
+    moved = {key: _behind(key, highest[_name(key)]) for key in _new_keys(load) if _name(key) in highest}
+    return replace(load, operations=tuple(_operation(each, moved) for each in load.operations))
+
+
+def _new_keys(load: Load) -> set[NewKey]:
+    values = [value for each in load.operations for statement in each.statements for value in statement.values]
+    inner = [part for value in values for part in parts(value)]
+    inserted = [part.inserted for part in inner if isinstance(part, KeyValue) and part.inserted]
+    return {key for key in (*inner, *inserted) if isinstance(key, NewKey) and key.table and key.column}
+
+
+def _name(key: NewKey) -> str:
+    return f"{key.table}.{key.column}"
+
+
+async def _highest(target: Target, key: NewKey) -> int | None:
+    words = words_of(target.traits.name)
+    sql = _HIGHEST.replace("{column}", named(key.column, words)).replace("{table}", named(key.table, words))
+    highest = (await target.fetch(sql))[0][0]
+    return None if highest is None else int(highest)
+
+
+def _behind(key: NewKey, highest: int) -> NewKey:
+    """Above the highest, with a smaller span where the type has no room for the usual one."""
+    first = max(key.first, highest + 1)
+    span = min(key.span, (LARGEST.get(key.type, 2**63 - 1) - first) // VIRTUAL_SLOTS)
+    if span < 1:
+        raise InvalidInput(
+            f"{key.table}.{key.column} has reached {highest} and there is no room for new keys; delete the highest"
+        )
+    return replace(key, first=first, span=span)
+
+
+def _operation(operation: Operation, moved: dict[NewKey, NewKey]) -> Operation:
+    statements = (_statement(each, moved) for each in operation.statements)
+    return replace(operation, statements=tuple(statements))
+
+
+def _statement(statement: Statement, moved: dict[NewKey, NewKey]) -> Statement:
+    return replace(statement, values=tuple(_value(each, moved) for each in statement.values))
+
+
+def _value(value: Value, moved: dict[NewKey, NewKey]) -> Value:
+    match value:
+        case NewKey():
+            return moved.get(value, value)
+        case KeyValue(inserted=NewKey() as inserted):
+            return replace(value, inserted=moved.get(inserted, inserted))
+        case Either(usual=usual, other=other):
+            return replace(value, usual=_value(usual, moved), other=_value(other, moved))
+        case Pick(by=by):
+            return replace(value, by=_value(by, moved))
+        case _:
+            return value

@@ -1,0 +1,112 @@
+"""Sharding: the keys are cut into partitions, and each worker asks for keys of its own partition alone. Pure.
+
+A worker's partition is its slot modulo how many there are. Only ``key`` values are bound to it: new keys and pools are apart by
+slot anyway.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from drumbeat.bench.model import Distribution, Either, KeyValue, Load, Operation, Pick, Statement, Value, parts
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS
+from drumbeat.core.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sharding:
+    """How keys are cut into partitions."""
+
+    partitions: int
+    column: str | None = None  #: only keys of statements that name it; None: all
+    low: int | None = None  #: what is cut; None: each key's own bounds
+    high: int | None = None
+
+
+def sharding_of(block: Mapping[str, Any] | None) -> Sharding | None:
+    """What a template's or a run's ``sharding`` asks for; None: nothing. Raises InvalidInput."""
+    if not block or not block.get("enabled"):
+        return None
+    if block.get("total_partitions") is None:
+        raise InvalidInput("sharding.total_partitions: expected how many partitions the keys are cut into, got none")
+    low, high = block.get("key_range") or (None, None)
+    if low is not None and high is not None and high - low + 1 < block["total_partitions"]:
+        raise InvalidInput(
+            f"sharding.key_range: expected at least one key for each of {block['total_partitions']} partitions, "
+            f"got {low} to {high}"
+        )
+    return Sharding(partitions=int(block["total_partitions"]), column=block.get("key_column"), low=low, high=high)
+
+
+def sharded(load: Load, sharding: Sharding | None, slot: int) -> Load:
+    """The load of the worker in a slot. Raises InvalidInput for a key that its partition has none of."""
+    if sharding is None:
+        return load
+    return replace(load, operations=tuple(_operation(each, sharding, slot) for each in load.operations))
+
+
+def check_sharding(load: Load, sharding: Sharding | None) -> None:
+    """Raise InvalidInput where sharding would do nothing, or where some worker would have no key to ask for."""
+    if sharding is None:
+        return
+    if not any(_keys_of(load, sharding)):
+        where = f" in a statement that names {sharding.column}" if sharding.column else ""
+        raise InvalidInput(f"sharding: expected an operation with a 'key' value{where}, got none; it would have no effect")
+    for slot in range(min(VIRTUAL_SLOTS, sharding.partitions)):
+        sharded(load, sharding, slot)
+
+
+def _keys_of(load: Load, sharding: Sharding) -> Iterator[KeyValue]:
+    for operation in load.used:
+        for statement in operation.statements:
+            if _is_sharded(statement, sharding):
+                yield from (part for value in statement.values for part in parts(value) if isinstance(part, KeyValue))
+
+
+def _is_sharded(statement: Statement, sharding: Sharding) -> bool:
+    column = sharding.column
+    return column is None or re.search(rf"\b{re.escape(column)}\b", statement.sql, re.IGNORECASE) is not None
+
+
+def _operation(operation: Operation, sharding: Sharding, slot: int) -> Operation:
+    statements = (_statement(each, operation.kind, sharding, slot) for each in operation.statements)
+    return replace(operation, statements=tuple(statements))
+
+
+def _statement(statement: Statement, kind: str, sharding: Sharding, slot: int) -> Statement:
+    if not _is_sharded(statement, sharding):
+        return statement
+    return replace(statement, values=tuple(_value(each, kind, sharding, slot) for each in statement.values))
+
+
+def _value(value: Value, kind: str, sharding: Sharding, slot: int) -> Value:
+    match value:
+        case KeyValue():
+            return _within(value, kind, sharding, slot)
+        case Either(usual=usual, other=other):
+            return replace(value, usual=_value(usual, kind, sharding, slot), other=_value(other, kind, sharding, slot))
+        case Pick(by=by):
+            return replace(value, by=_value(by, kind, sharding, slot))
+        case _:
+            return value
+
+
+def _within(key: KeyValue, kind: str, sharding: Sharding, slot: int) -> KeyValue:
+    begin, end = partition(sharding, slot, key.low, key.high)
+    low, high = max(key.low, begin), min(key.high, end)
+    fewest = VIRTUAL_SLOTS if key.distribution is Distribution.SEQUENTIAL else 1
+    if high - low + 1 < fewest:
+        raise InvalidInput(
+            f"sharding: expected partition {slot % sharding.partitions}, {begin} to {end}, to have {fewest} or more of the "
+            f"keys of {kind}, {key.low} to {key.high}; lower sharding.total_partitions, or correct sharding.key_range"
+        )
+    return replace(key, low=low, high=high)
+
+
+def partition(sharding: Sharding, slot: int, low: int, high: int) -> tuple[int, int]:
+    """The first and the last key of a slot's partition; ``low`` and ``high`` are cut where no range was given."""
+    first = low if sharding.low is None else sharding.low
+    count = (high if sharding.high is None else sharding.high) - first + 1
+    place = slot % sharding.partitions
+    return first + place * count // sharding.partitions, first + (place + 1) * count // sharding.partitions - 1

@@ -1,0 +1,238 @@
+"""The four canonical statements for any table, as far as the table allows them.
+
+A kind the table cannot have is left out with the reason; its weight goes to the others in proportion to theirs, so that the
+total stays 100 (whole numbers, by largest remainder; the earlier kind first where remainders are equal).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import floor
+
+from drumbeat.bench.model import (
+    LARGEST,
+    READS,
+    KeyValue,
+    Kind,
+    Load,
+    Operation,
+    PoolValue,
+    SameAs,
+    Statement,
+    Value,
+    ValueType,
+)
+from drumbeat.bench.targets.interface import Column, TableDescription
+from drumbeat.bench.workloads.columns import Words, argument, generated, generated_key, named
+from drumbeat.bench.workloads.value_pools import Pools
+from drumbeat.core.errors import InvalidInput
+
+_KINDS = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)
+
+PRESETS: Mapping[str, Mapping[Kind, int]] = {
+    "read-only": dict(zip(_KINDS, (50, 50, 0, 0), strict=True)),
+    "write-only": dict(zip(_KINDS, (0, 0, 70, 30), strict=True)),
+    "read-heavy": dict(zip(_KINDS, (40, 40, 15, 5), strict=True)),
+    "write-heavy": dict(zip(_KINDS, (10, 10, 60, 20), strict=True)),
+    "mixed": dict(zip(_KINDS, (25, 25, 35, 15), strict=True)),
+}
+
+SCAN_LENGTH = 100  #: keys, or rows, in a range scan
+_CHANGED_FIRST = (ValueType.TEXT, ValueType.FLOAT, ValueType.INT, ValueType.BIGINT, ValueType.TIMESTAMP)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generated:
+    """A load for one table, and what it could not have."""
+
+    load: Load
+    left_out: Mapping[Kind, str]  #: with the reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What statements are made from."""
+
+    table: TableDescription
+    pools: Pools = field(default_factory=Pools)
+    words: Words = field(default_factory=Words)
+
+    @property
+    def key(self) -> Column | None:
+        return next((column for column in self.table.columns if column.name == self.table.key), None)
+
+    @property
+    def time(self) -> Column | None:
+        return next((column for column in self.table.columns if column.name == self.table.time_column), None)
+
+    def written(self, sql: str, **names: str) -> str:
+        """SQL with {table} and other names put in."""
+        for name, text in {"table": named(self.table.name, self.words), **names}.items():
+            sql = sql.replace("{" + name + "}", text)
+        return sql
+
+    def name(self, column: Column) -> str:
+        return named(column.name, self.words)
+
+    def all_names(self) -> str:
+        return ", ".join(self.name(column) for column in self.table.columns)
+
+
+Made = Statement | str  #: a statement, or why there is none
+
+
+def generate(name: str, subject: Subject, weights: Mapping[Kind, int]) -> Generated:
+    """A load of the four kinds in these weights. Raises InvalidInput when the table can have none of those that are wanted."""
+    made = {kind: make(subject) for kind, make in _MAKERS.items()}
+    left_out = {kind: reason for kind, reason in made.items() if isinstance(reason, str)}
+    statements = {kind: statement for kind, statement in made.items() if isinstance(statement, Statement)}
+    shares = shared_out({kind: weights.get(kind, 0) for kind in statements}, subject.table.name, left_out)
+    operations = tuple(
+        Operation(kind=kind, weight=shares[kind], statements=(statement,), reads=kind in READS)
+        for kind, statement in statements.items()
+    )
+    return Generated(load=Load(name=name, operations=operations), left_out=left_out)
+
+
+def shared_out(weights: Mapping[Kind, int], table: str, left_out: Mapping[Kind, str]) -> dict[Kind, int]:
+    """The weights, made to total 100 in proportion."""
+    total = sum(weights.values())
+    if not total:
+        reasons = "; ".join(f"{kind}: {reason}" for kind, reason in left_out.items())
+        raise InvalidInput(f"expected a table that can have one of the kinds asked for, got {table} ({reasons})")
+    exact = {kind: weight * 100 / total for kind, weight in weights.items()}
+    shares = {kind: floor(share) for kind, share in exact.items()}
+    by_remainder = sorted(shares, key=lambda kind: shares[kind] - exact[kind])
+    for kind in by_remainder[: 100 - sum(shares.values())]:
+        shares[kind] += 1
+    return shares
+
+
+def point_lookup(subject: Subject) -> Made:
+    """One row by its key."""
+    key, value = subject.key, _existing_key(subject)
+    if key is None or isinstance(value, str):
+        return _no_key(subject) if key is None else str(value)
+    sql = subject.written(
+        "SELECT {columns} FROM {table} WHERE {key} = {value}",
+        columns=subject.all_names(),
+        key=subject.name(key),
+        value=argument(key, 1, subject.words),
+    )
+    return Statement(sql=sql, values=(value,))
+
+
+def range_scan(subject: Subject) -> Made:
+    """A hundred keys in a row where the key is a number, for that has an index; else a hundred rows from a moment on."""
+    key = subject.key
+    if key is not None and key.type in LARGEST:
+        return _key_range(subject, key)
+    if subject.time is not None:
+        return _time_range(subject, subject.time)
+    return f"{subject.table.name} has neither a key that is a number nor a time column"
+
+
+def _key_range(subject: Subject, key: Column) -> Made:
+    value = _existing_key(subject)
+    if isinstance(value, str):
+        return value
+    sql = subject.written(
+        "SELECT {columns} FROM {table} WHERE {key} >= {low} AND {key} < {high}",
+        columns=subject.all_names(),
+        key=subject.name(key),
+        low=argument(key, 1, subject.words),
+        high=argument(key, 2, subject.words),
+    )
+    return Statement(sql=sql, values=(value, SameAs(index=0, plus=SCAN_LENGTH, type=key.type)))
+
+
+def _time_range(subject: Subject, time: Column) -> Made:
+    if not subject.pools.ranges:
+        return f"no values of {time.name} are known; the table is empty, or its pools were not sampled"
+    sql = subject.written(
+        "SELECT {columns} FROM {table} WHERE {time} >= {low} ORDER BY {time} LIMIT {count}",
+        columns=subject.all_names(),
+        time=subject.name(time),
+        low=argument(time, 1, subject.words),
+        count=str(SCAN_LENGTH),
+    )
+    return Statement(sql=sql, values=(PoolValue(values=subject.pools.ranges, type=ValueType.TIMESTAMP),))
+
+
+def insert(subject: Subject) -> Made:
+    """A row with a new key and something in every column; columns we have nothing for are left to be null."""
+    values: dict[Column, Value] = {}
+    for column in subject.table.columns:
+        value = _inserted(subject, column)
+        if isinstance(value, str):
+            return value
+        if value is not None:
+            values[column] = value
+    sql = subject.written(
+        "INSERT INTO {table} ({columns}) VALUES ({values})",
+        columns=", ".join(subject.name(column) for column in values),
+        values=", ".join(argument(column, place, subject.words) for place, column in enumerate(values, 1)),
+    )
+    return Statement(sql=sql, values=tuple(values.values()))
+
+
+def _inserted(subject: Subject, column: Column) -> Value | str | None:
+    if column.name == subject.table.key:
+        return generated_key(column, subject.table.name, subject.table.key_high)
+    value = _written(subject, column)
+    if value is None and not column.nullable:
+        return f"{column.name} must not be null and nothing can be made up for its type, {column.native_type}"
+    return value
+
+
+def update(subject: Subject) -> Made:
+    """A new value in one column that is not the key: a text if there is one, and no reference to another table."""
+    key, value = subject.key, _existing_key(subject)
+    if key is None or isinstance(value, str):
+        return _no_key(subject) if key is None else str(value)
+    others = [column for column in subject.table.columns if column is not key and generated(column) is not None]
+    if not others:
+        return f"{subject.table.name} has no column but its key that a value can be made up for"
+    changed = min(others, key=lambda column: (_is_reference(column), _CHANGED_FIRST.index(column.type)))
+    sql = subject.written(
+        "UPDATE {table} SET {column} = {new} WHERE {key} = {value}",
+        column=subject.name(changed),
+        new=argument(changed, 1, subject.words),
+        key=subject.name(key),
+        value=argument(key, 2, subject.words),
+    )
+    return Statement(sql=sql, values=(_written(subject, changed) or value, value))
+
+
+_MAKERS: Mapping[Kind, Callable[[Subject], Made]] = {
+    Kind.POINT_LOOKUP: point_lookup,
+    Kind.RANGE_SCAN: range_scan,
+    Kind.INSERT: insert,
+    Kind.UPDATE: update,
+}
+
+
+def _existing_key(subject: Subject) -> Value | str:
+    """From the KEY pool; else from the sampled rows; else any between the lowest and the highest."""
+    table, key = subject.table, subject.key
+    sampled = subject.pools.keys or subject.pools.rows.get(table.key or "", ())
+    if key is not None and sampled:
+        return PoolValue(values=sampled, type=key.type)
+    if key is None or table.key_low is None or table.key_high is None:
+        return f"no keys of {table.name} are known; the table is empty, or its pools were not sampled"
+    return KeyValue(low=table.key_low, high=table.key_high, type=key.type)
+
+
+def _written(subject: Subject, column: Column) -> Value | None:
+    """Something new; for a reference to another table something that is there."""
+    sampled = subject.pools.rows.get(column.name, ())
+    if sampled and _is_reference(column):
+        return PoolValue(values=sampled, type=column.type)
+    return generated(column)
+
+
+def _is_reference(column: Column) -> bool:
+    return column.name.lower().endswith("_id")
+
+
+def _no_key(subject: Subject) -> str:
+    return f"{subject.table.name} has no primary key of one column"

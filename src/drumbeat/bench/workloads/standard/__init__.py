@@ -1,0 +1,23 @@
+"""Workloads everybody knows, ready to be prepared and run at any scale."""
+
+from collections.abc import Mapping
+
+from drumbeat.bench.workloads.standard.consistency import Violation, check_consistency
+from drumbeat.bench.workloads.standard.presets import SEEDS_PRESETS
+from drumbeat.bench.workloads.standard.scaled import Condition, Scaled, Standard
+from drumbeat.bench.workloads.standard.table import Table
+from drumbeat.bench.workloads.standard.tpcb import TPCB
+from drumbeat.bench.workloads.standard.tpcc import TPCC
+from drumbeat.bench.workloads.standard.ycsb import YCSB
+from drumbeat.core.errors import InvalidInput
+
+__all__ = ["STANDARD", "Condition", "Scaled", "Standard", "Table", "Violation", "check_consistency", "standard"]
+
+STANDARD: Mapping[str, Standard] = {each.name: each for each in (*TPCB, *YCSB, *SEEDS_PRESETS, TPCC)}
+
+
+def standard(name: str, scale: float = 1) -> Scaled:
+    """A standard workload at a scale. Raises InvalidInput for a name there is none of."""
+    if name not in STANDARD:
+        raise InvalidInput(f"expected a standard workload, got {name!r}; there are {', '.join(STANDARD)}")
+    return STANDARD[name].at(scale)

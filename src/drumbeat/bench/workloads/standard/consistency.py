@@ -1,0 +1,27 @@
+"""Whether a standard workload's conditions hold."""
+
+from dataclasses import dataclass
+
+from drumbeat.bench.targets.interface import Target
+from drumbeat.bench.workloads.standard.scaled import Scaled
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """A condition that does not hold."""
+
+    condition: str
+    count: int
+    examples: tuple[tuple[object, ...], ...]  #: the first rows that break it
+
+
+async def check_consistency(target: Target, standard: Scaled) -> tuple[Violation, ...]:
+    """Ask for all conditions; the answer is empty when all is well."""
+    found = [(condition, await target.fetch(condition.sql)) for condition in standard.conditions]
+    return tuple(
+        Violation(condition=condition.name, count=len(rows), examples=tuple(tuple(row) for row in rows[:_SHOWN]))
+        for condition, rows in found
+        if rows
+    )

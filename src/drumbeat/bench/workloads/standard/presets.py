@@ -1,0 +1,67 @@
+"""The seeds' presets on one table of our own: the four canonical statements in five mixes."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+
+from drumbeat.bench.model import Kind, ValueType
+from drumbeat.bench.targets.interface import Column, TableDescription
+from drumbeat.bench.workloads.columns import Words
+from drumbeat.bench.workloads.sql_generation import PRESETS, Subject, generate
+from drumbeat.bench.workloads.standard.rows import (
+    LOADED_AT,
+    Chance,
+    Made,
+    Numbers,
+    hundredths,
+    made_up,
+    numbers,
+    scaled_count,
+    texts,
+)
+from drumbeat.bench.workloads.standard.scaled import Scaled, Standard
+from drumbeat.bench.workloads.standard.table import Table, table
+
+ROWS = 100_000  #: at scale 1
+_NAME = "bench_items"
+_PLAIN = Words(quote="")  #: its names need no quotes, which not all databases write alike
+_COLUMNS = {
+    "item_id": ("BIGINT NOT NULL", ValueType.BIGINT),
+    "created_at": ("TIMESTAMP", ValueType.TIMESTAMP),
+    "category": ("INTEGER", ValueType.INT),
+    "amount": ("DOUBLE PRECISION", ValueType.FLOAT),
+    "note": ("VARCHAR(64)", ValueType.TEXT),
+}
+
+
+def items(scale: float) -> Table:
+    columns = {name: declared for name, (declared, _) in _COLUMNS.items()}
+    return table(_NAME, columns, key=("item_id",), rows=made_up(_NAME, _items), count=scaled_count("a preset", scale, ROWS))
+
+
+def _items(chance: Chance, rows: Numbers) -> Made:
+    moments = [LOADED_AT + timedelta(seconds=row) for row in rows.tolist()]
+    return [(rows + 1).tolist(), moments, numbers(chance, 0, 99), hundredths(chance, 0, 100_000_000), texts(chance, 32, 32)]
+
+
+def described(scale: float) -> TableDescription:
+    """The table as a target would describe it."""
+    rows = scaled_count("a preset", scale, ROWS)
+    columns = tuple(
+        Column(name=name, type=kind, native_type=declared.removesuffix(" NOT NULL").lower(), nullable=name != "item_id")
+        for name, (declared, kind) in _COLUMNS.items()
+    )
+    return TableDescription(
+        name=_NAME, columns=columns, key="item_id", key_low=1, key_high=rows, time_column="created_at", rows=rows
+    )
+
+
+def _preset(name: str, weights: Mapping[Kind, int]) -> Standard:
+    def at(scale: float) -> Scaled:
+        load = generate(name, Subject(table=described(scale), words=_PLAIN), weights).load
+        return Scaled(name=name, scale=scale, tables=(items(scale),), load=load)
+
+    mix = ", ".join(f"{weight} {kind}" for kind, weight in weights.items() if weight)
+    return Standard(name=name, summary=f"{mix}; scale 1 is 100,000 rows", at=at)
+
+
+SEEDS_PRESETS = tuple(_preset(name, weights) for name, weights in PRESETS.items())

@@ -1,0 +1,64 @@
+"""Rows made up from their numbers: the same row whenever and with whichever others it is asked for."""
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from drumbeat.bench.values.draw import letters
+from drumbeat.bench.workloads.standard.table import Rows
+from drumbeat.core.errors import InvalidInput
+
+Numbers = NDArray[np.int64]  #: of rows, from 0
+Chance = np.random.Generator
+Made = Sequence[Sequence[Any]]  #: columns, each with a value per row
+
+BLOCK = 1_000  #: rows drawn together, always whole, so that it does not matter where a chunk begins
+LOADED_AT = datetime(2024, 1, 1, tzinfo=UTC).replace(tzinfo=None)
+
+
+def made_up(table: str, make: Callable[[Chance, Numbers], Made]) -> Rows:
+    """Rows by a function from chance and row numbers to columns."""
+
+    def rows(begin: int, end: int) -> Iterator[Sequence[Any]]:
+        for first in range(begin // BLOCK * BLOCK, end, BLOCK):
+            chance = np.random.default_rng([crc32(table.encode()), first])
+            columns = make(chance, np.arange(first, first + BLOCK))
+            block = list(zip(*columns, strict=True))
+            yield from block[max(begin - first, 0) : end - first]
+
+    return rows
+
+
+def same(value: object) -> list[Any]:
+    """A column with the same value in every row."""
+    return [value] * BLOCK
+
+
+def texts(chance: Chance, low: int, high: int) -> list[str]:
+    """A column of letters and digits, between two lengths."""
+    full = [each.decode() for each in letters(chance, high, BLOCK)]
+    if low == high:
+        return full
+    return [text[:length] for text, length in zip(full, chance.integers(low, high + 1, BLOCK).tolist(), strict=True)]
+
+
+def numbers(chance: Chance, low: int, high: int) -> list[int]:
+    """A column of whole numbers between two bounds."""
+    return [int(each) for each in chance.integers(low, high + 1, BLOCK)]
+
+
+def hundredths(chance: Chance, low: int, high: int) -> list[float]:
+    """A column of amounts with two digits after the point; the bounds are in hundredths."""
+    return [float(each) for each in chance.integers(low, high + 1, BLOCK) / 100]
+
+
+def scaled_count(name: str, scale: float, each: int) -> int:
+    """How many rows a scale makes, at least one."""
+    if not 0 < scale < inf:
+        raise InvalidInput(f"expected a scale above 0 for {name}, got {scale}")
+    return max(1, round(each * scale))

@@ -1,0 +1,28 @@
+"""TPC-C: a wholesale supplier's orders. All five transactions in the standard's mix, each a fixed list of statements.
+
+It follows the standard but for this, so that every value can be drawn before a transaction begins: an order has always ten
+lines (the standard's mean) instead of five to fifteen, and the n-th line's item comes from the n-th tenth of the items, so that
+no two transactions lock stock in different orders; no order is rolled back for an item that is not there (the standard: one in
+a hundred); a payment leaves ``c_data`` as it is; deliveries for one warehouse take turns (``tpcc_delivery``), as the standard's
+queue makes them. There are no keying and think times. Results are not TPC-C results in the sense of the TPC.
+"""
+
+from drumbeat.bench.workloads.standard.scaled import Scaled, Standard
+from drumbeat.bench.workloads.standard.tpcc.conditions import CONDITIONS
+from drumbeat.bench.workloads.standard.tpcc.size import Size
+from drumbeat.bench.workloads.standard.tpcc.tables import tables
+from drumbeat.bench.workloads.standard.tpcc.transactions import load
+
+__all__ = ["TPCC", "Size"]
+
+
+def _at(scale: float) -> Scaled:
+    size = Size.of(scale)
+    return Scaled(name="tpcc", scale=scale, tables=tables(size), load=load(size), conditions=CONDITIONS)
+
+
+TPCC = Standard(
+    name="tpcc",
+    summary="orders, payments, deliveries and stock of a wholesaler; the scale is the number of warehouses (600,000 rows each)",
+    at=_at,
+)

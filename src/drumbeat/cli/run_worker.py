@@ -1,0 +1,94 @@
+"""Being a worker, once its command line is read: of a run, a fleet or a pool, or of a pool by hand. Imports little."""
+
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from drumbeat.cli.session import parse_age, run, with_control_plane
+from drumbeat.composition.plane import ControlPlane, WorkDone, WorkerArguments, logging_to_stderr, open_control_plane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.worker import ExitCode
+from drumbeat.settings import load_settings
+
+NOTHING_TO_DO = 6  #: of ``pool work --once``: there was no job to claim
+
+
+def be_worker(run_id: str, worker_id: str, worker_group_id: int, worker_group_count: int) -> int:
+    """A worker that was spawned. Answers with its exit code."""
+    arguments = WorkerArguments(
+        run_id=run_id, worker_id=worker_id, worker_group_id=worker_group_id, worker_group_count=worker_group_count
+    )
+    with logging_to_stderr(logging.INFO):
+        return int(run(_live(arguments)))
+
+
+async def _live(arguments: WorkerArguments) -> ExitCode:
+    async with open_control_plane(load_settings(os.environ)) as plane:
+        return await plane.run_worker(arguments)
+
+
+def be_job_worker(
+    pool: str,
+    given: Mapping[str, Any],
+    *,
+    once: bool = False,
+    drain: bool = False,
+    grace: str | None = None,
+    worker_id: str | None = None,
+    store: str | None = None,
+    as_json: bool = False,
+) -> int:
+    """A worker of a pool of jobs, by hand; ``given`` as ``plan_changes`` takes it. Answers with its exit code."""
+    if once and drain:
+        raise InvalidInput("expected --once or --drain, got both")
+    changes = {"mode": "once" if once else "drain" if drain else "loop", **plan_changes(given)}
+    with logging_to_stderr(logging.WARNING):
+        within = None if grace is None else parse_age(grace)
+        done = with_control_plane(store, lambda plane: _work(plane, pool, changes, worker_id, within))
+    _tell(done, as_json=as_json)
+    return NOTHING_TO_DO if once and done.code is ExitCode.CLEAN and not done.ended else int(done.code)
+
+
+def plan_changes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given on a command line, as the fields of a WorkPlan. Raises InvalidInput."""
+    from drumbeat.client import ExecutorKind, Mode, parse_handlers
+
+    readers: Mapping[str, Any] = {
+        "handlers": parse_handlers,
+        "executor": ExecutorKind,
+        "mode": Mode,
+        "capabilities": tuple,
+        "lease": parse_age,
+        "timeout": parse_age,
+    }
+    return {name: readers[name](value) if name in readers else value for name, value in given.items() if value}
+
+
+async def _work(
+    plane: ControlPlane, pool: str, changes: Mapping[str, Any], worker_id: str | None, grace: timedelta | None
+) -> WorkDone:
+    from drumbeat.client import Mode
+
+    plan = replace(await plane.pool(pool).plan(), **{**changes, "mode": Mode(changes["mode"])})
+    return await plane.work(pool, plan, worker_id, grace=grace)
+
+
+def _tell(done: WorkDone, *, as_json: bool) -> None:
+    if as_json:
+        from drumbeat.cli.render import show_json
+
+        counts = {"ended": done.ended, "finished": done.finished, "failed": done.failed}
+        show_json({"worker_id": done.worker_id, **counts, "exit_code": done.code})
+    elif done.code is ExitCode.CLEAN:
+        print(_summary(done), file=sys.stderr)
+
+
+def _summary(done: WorkDone) -> str:
+    others = done.ended - done.finished - done.failed
+    more = f", {others} cancelled, given back or taken over by others" if others else ""
+    jobs = "1 job" if done.ended == 1 else f"{done.ended} jobs"
+    return f"worked on {jobs}: {done.finished} finished, {done.failed} failed{more}"

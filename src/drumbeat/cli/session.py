@@ -1,0 +1,58 @@
+"""From a command to the control plane and back. Knows nothing of how commands are spelt, and imports little."""
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from drumbeat.composition.plane import ControlPlane, open_control_plane
+from drumbeat.core.errors import InvalidInput
+from drumbeat.settings import Settings, load_settings
+
+T = TypeVar("T")
+
+_LONGEST_AGE = timedelta(days=36_500)
+_UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end, on the faster loop where it is installed (the extra ``fast``)."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+def settings_for(store: str | None) -> Settings:
+    return load_settings(os.environ, store=store)
+
+
+@asynccontextmanager
+async def control_plane(store: str | None, *, create: bool = False) -> AsyncIterator[ControlPlane]:
+    async with open_control_plane(settings_for(store), create=create) as plane:
+        yield plane
+
+
+def with_control_plane(store: str | None, work: Callable[[ControlPlane], Awaitable[T]], *, create: bool = False) -> T:
+    """Open the control plane, do one thing, close it. With ``create`` a store that is not there yet is made."""
+
+    async def opened() -> T:
+        async with control_plane(store, create=create) as plane:
+            return await work(plane)
+
+    return run(opened())
+
+
+def parse_age(given: str) -> timedelta:
+    """A duration such as 200ms, 90s, 1.5h, 30d or 4w. Raises InvalidInput."""
+    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|[smhdw])", given.strip())
+    if found is None:
+        raise InvalidInput(f"expected a duration such as 200ms, 90s, 12h or 30d, got {given!r}")
+    count, unit = float(found[1]), timedelta(**{_UNITS[found[2]]: 1})
+    if count > _LONGEST_AGE / unit:
+        raise InvalidInput(f"expected a duration of {_LONGEST_AGE.days}d at the most, got {given!r}")
+    return count * unit

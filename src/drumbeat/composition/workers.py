@@ -1,0 +1,127 @@
+"""Being a worker: from what one is told on a command line to joining, working and leaving.
+
+The composition root's other half, and a file of its own because whoever only looks and decides has no need to load it.
+"""
+
+import asyncio
+import os
+import socket
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from drumbeat.composition.plane import ControlPlane, WorkDone, WorkerArguments, process_name
+from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.run import RunId
+from drumbeat.core.worker import ExitCode, WorkerId
+from drumbeat.extras import bench_part
+from drumbeat.runtime.disk import find_disk
+from drumbeat.runtime.logs import LogShipper
+from drumbeat.runtime.probe import Probe
+from drumbeat.runtime.signals import run_until_signalled
+from drumbeat.runtime.worker import WorkerLife, Workload
+from drumbeat.spawn.leash import hold_leash
+from drumbeat.store.interface import Joining
+
+if TYPE_CHECKING:
+    from drumbeat.pool.worker.handlers import Handlers
+    from drumbeat.pool.worker.options import WorkPlan
+    from drumbeat.pool.worker.workload import JobWorkload
+
+
+class Lives:
+    """The workers that this process may be, one at a time."""
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._plane = plane
+        self._store = plane.store
+        self._clock = plane.clock
+
+    async def spawned(self, arguments: WorkerArguments) -> ExitCode:
+        """One whom a controller has started. Raises NotFound when there is no such pool or run."""
+        hold_leash()
+        home = await self._store.pools.get(PoolId(arguments.run_id))
+        identity = _identity(arguments)
+        workload = self._workload(home, identity)
+        life = self._life(home, identity, workload)
+        code = await self._live(home, identity, life)
+        if home.kind is PoolKind.JOBS and life.work_is_done:
+            done = workload.figures
+            await self._plane.checker().after_exit(home.pool_id, done.operations + done.errors)
+        return code
+
+    async def unbidden(
+        self,
+        name: str,
+        plan: "WorkPlan",
+        worker_id: str | None,
+        handlers: "Handlers | None",
+        *,
+        signals: bool,
+        grace: timedelta | None = None,
+    ) -> WorkDone:
+        """One of a pool of jobs, by this plan. Raises NotFound, InvalidInput."""
+        home = await self._plane.pool(name).get()
+        if grace is not None:
+            home = replace(home, thresholds=replace(home.thresholds, drain_within=grace))
+        me = worker_id or f"{name}-{process_name()}"
+        arguments = WorkerArguments(run_id=name, worker_id=me, worker_group_id=0, worker_group_count=1)
+        identity = replace(_identity(arguments), capabilities=plan.capabilities)
+        workload = self._job_workload(home, identity, plan, handlers)
+        code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
+        if code is ExitCode.CLEAN and await self._store.beats.last(home.pool_id) is not None:
+            await self._plane.checker().watch_for_later(home.pool_id)
+        tally = workload.hand.tally
+        return WorkDone(worker_id=me, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
+
+    def _workload(self, home: Pool, identity: Joining) -> Workload:
+        if home.kind is PoolKind.FLEET:
+            from drumbeat.fleet.workload import Metronome
+
+            return Metronome(self._clock)
+        if home.kind is PoolKind.BENCH:
+            run_id, folder = RunId(home.pool_id), self._plane.settings.state_dir / "executions"
+            made: Workload = bench_part("worker.assemble").bench_workload(
+                self._store, run_id, identity.worker_id, identity.slot, folder, self._clock, self._plane.vault()
+            )
+            return made
+        return self._job_workload(home, identity, None)
+
+    def _job_workload(
+        self, home: Pool, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
+    ) -> "JobWorkload":
+        from drumbeat.pool.worker.assemble import job_workload
+        from drumbeat.pool.worker.options import plan_of
+
+        return job_workload(self._store, home, identity.holder, plan or plan_of(home), self._clock, handlers=handlers)
+
+    def _life(self, home: Pool, identity: Joining, workload: Workload) -> WorkerLife:
+        return WorkerLife(
+            self._store,
+            identity,
+            home.thresholds,
+            workload,
+            clock=self._clock,
+            probe=Probe(self._clock, disk=find_disk(os.environ, self._clock)),
+            gated=home.kind is not PoolKind.JOBS,
+        )
+
+    async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
+        shipper = LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id)
+        async with shipper, self._plane.watching():
+            try:
+                return await (run_until_signalled(life) if signals else life.run())
+            except asyncio.CancelledError:
+                await life.leave_at_once("cancelled")
+                raise
+
+
+def _identity(arguments: WorkerArguments) -> Joining:
+    return Joining(
+        pool_id=PoolId(arguments.run_id),
+        worker_id=WorkerId(arguments.worker_id),
+        slot=arguments.worker_group_id,
+        instance=process_name(),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+    )

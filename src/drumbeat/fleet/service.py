@@ -1,0 +1,230 @@
+"""A fleet's desk: everything a caller may ask about a pool's workers, and what a person may do to one."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from drumbeat.core.beat import Beat
+from drumbeat.core.billing import billed_since
+from drumbeat.core.errors import InvalidInput, NotFound
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
+from drumbeat.fleet.explain import Explanation, explain
+from drumbeat.fleet.model import FleetPolicy, Provider, Spending
+from drumbeat.fleet.money import burn, spend, tariff
+from drumbeat.fleet.observe import observe, retry_note
+from drumbeat.fleet.policy_store import check_scaled
+from drumbeat.fleet.recorded import is_fleets, recorded, view_of
+from drumbeat.fleet.replay import Replay, Spell, replay
+from drumbeat.fleet.settings import with_settings
+from drumbeat.runtime.recovery import check_provider
+from drumbeat.spawn.interface import Spawner
+from drumbeat.store.interface import Store
+
+_PAGE = 50  #: beats in memory at once: of a large fleet each holds much
+_CHECKS = 20  #: beats of checkers that are passed over one by one
+_JUST = timedelta(microseconds=1)
+_BY_HAND = "by hand"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetStatus:
+    """How a fleet stands."""
+
+    pool: Pool
+    now: datetime
+    workers: tuple[Worker, ...]  #: the live ones
+    last: Beat | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spent:
+    """What a fleet has cost, what it costs now, and what it may."""
+
+    price_per_hour: float
+    burn_per_hour: float
+    spent: Spending
+    max_per_hour: float | None
+    max_per_day: float | None
+    max_per_month: float | None
+
+
+class FleetDesk:
+    """One pool's workers. Reading needs no provider; ``plan``, ``spend`` and ``kill`` ask the one that is given."""
+
+    def __init__(self, store: Store, pool_id: PoolId, spell: Spell) -> None:
+        self._store = store
+        self._pool_id = pool_id
+        self._spell = spell
+
+    async def status(self) -> FleetStatus:
+        """Raises NotFound."""
+        home = await self._store.pools.get(self._pool_id)
+        workers = await self._store.workers.list(self._pool_id, live=True)
+        last = await self._last_beat(None)
+        return FleetStatus(pool=home, now=await self._store.now(), workers=tuple(workers), last=last)
+
+    async def policy(self) -> FleetPolicy:
+        """Raises NotFound, and InvalidInput for a pool of jobs that nobody made a fleet."""
+        home = await self._store.pools.get(self._pool_id)
+        check_scaled(home)
+        return FleetPolicy.from_json(home.policy)
+
+    async def plan(self, spawner: Spawner, policy: FleetPolicy | None = None) -> Explanation:
+        """What a beat would do now, by the pool's policy or another. Nothing is written; the provider is only asked to list."""
+        followed = policy or await self.policy()
+        return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=followed))
+
+    async def explain(self, at: datetime | None = None) -> Explanation:
+        """The last beat before a moment, or the last of all. Raises NotFound when there is none."""
+        beat = await self._beat_at(at)
+        view = view_of(beat)
+        if view is None:
+            raise NotFound(f"beat {beat.n} of {self._pool_id} saw nothing: {beat.error}")
+        return explain(view, beat.actions)
+
+    async def _beat_at(self, at: datetime | None) -> Beat:
+        await self._store.pools.get(self._pool_id)
+        found = await self._last_beat(at)
+        if found is None:
+            when = f" before {at:%Y-%m-%d %H:%M:%S}" if at else ""
+            raise NotFound(f"no beat of {self._pool_id}{when} is kept; make one with: drumbeat fleet beat {self._pool_id}")
+        return found
+
+    async def _last_beat(self, at: datetime | None) -> Beat | None:
+        """The fleet's last beat that is not later, a failed one too; those of checkers are passed over."""
+        found = await self._store.beats.last(self._pool_id, before=at)
+        if found is None or is_fleets(found):
+            return found
+        both = (await self._last_seen(at, is_fleets), await self._last_before(found))
+        return max((each for each in both if each), key=lambda beat: beat.n, default=None)
+
+    async def _last_before(self, check: Beat) -> Beat | None:
+        """The fleet's last beat before that of a checker; None if there are many of checkers between the two."""
+        found: Beat | None = check
+        for _ in range(_CHECKS):
+            if found is None or is_fleets(found):
+                return found
+            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST)
+        return None
+
+    async def _last_seen(self, at: datetime | None, fits: Callable[[Beat], bool]) -> Beat | None:
+        """The last beat that saw something, is not later and fits."""
+        found = await self._store.beats.last(self._pool_id, before=at, seen=True)
+        while found is not None and not fits(found):
+            found = await self._store.beats.last(self._pool_id, before=found.at - _JUST, seen=True)
+        return found
+
+    async def deeds(self, since: timedelta = timedelta(days=1)) -> list[Beat]:
+        """The beats of late that did something, oldest first, without what they saw. Raises NotFound."""
+        await self._store.pools.get(self._pool_id)
+        begin, beats, found = await self._store.now() - since, self._store.beats, list[Beat]()
+        while page := await beats.deeds(self._pool_id, since=begin, after=found[-1].n if found else 0):
+            found += page
+        return found
+
+    async def replay(self, since: timedelta, settings: Mapping[str, Any]) -> Replay:
+        """The beats of late decided again, under their own policy or with some of its fields set anew. Raises NotFound."""
+        await self._store.pools.get(self._pool_id)
+        begin, after, found = await self._store.now() - since, 0, Replay()
+        while page := await self._store.beats.list(self._pool_id, since=begin, after=after, limit=_PAGE):
+            found += replay(recorded(page), self._spell, _changed(settings))
+            after = page[-1].n
+        return found
+
+    async def drain(self, workers: Sequence[str], within: timedelta | None = None) -> Sequence[WorkerId]:
+        """Ask workers to finish and leave; all of them if none is named. Answers with those newly asked."""
+        home = await self._store.pools.get(self._pool_id)
+        here = [each.worker_id for each in await self._store.workers.list(self._pool_id, live=True)]
+        named = [WorkerId(name) for name in workers] or here
+        unknown = sorted(set(named) - set(here))
+        if unknown:
+            raise NotFound(f"no live worker {', '.join(unknown)} in {self._pool_id}")
+        usual = FleetPolicy.from_json(home.policy).limits(home.thresholds).drain_within
+        return await self._store.workers.ask_to_drain(self._pool_id, named, _BY_HAND, usual if within is None else within)
+
+    async def retry(self) -> datetime:
+        """Have the next beat ask the provider again, whatever it refused, and try a worker though the breaker is open.
+
+        Answers with when it was asked. Raises NotFound, InvalidInput.
+        """
+        await self.policy()
+        return (await self._store.notes.put(retry_note(self._pool_id), {"by": _BY_HAND})).updated_at
+
+    async def exempt(self, worker: str, *, exempt: bool = True) -> Worker:
+        """Exempt a live worker from capacity, or end the exemption. An exempt worker is watched like any other, but it does not
+        count as one of the wanted workers, and it is drained only once it is older than ``exempt_max_lifetime`` or a money
+        ceiling would be passed.
+
+        Raises NotFound, InvalidInput.
+        """
+        row = await self._live(worker)
+        await self._store.workers.note_instance(self._pool_id, row.worker_id, row.provider_ref or "", {CAPACITY_EXEMPT: exempt})
+        return await self._store.workers.get(self._pool_id, row.worker_id)
+
+    async def _live(self, worker: str) -> Worker:
+        row = await self._store.workers.get(self._pool_id, WorkerId(worker))
+        if not row.is_live:
+            raise InvalidInput(f"expected a live worker, got {worker}, which is {row.status}")
+        return row
+
+    async def kill(self, worker: str, spawner: Spawner) -> Worker:
+        """End a worker now: its row is closed, its jobs go back, its instance is ended.
+
+        Raises NotFound, InvalidInput, and SpawnError if it is another provider's.
+        """
+        row = await self._live(worker)
+        check_provider(row, spawner)
+        closed = await self._store.workers.move(row, WorkerStatus.TERMINATED, "killed by hand")
+        await self._store.queue.release(closed.holder, "its worker was killed by hand")
+        await spawner.terminate(self._pool_id, row.worker_id)
+        return closed
+
+    async def spend(self, spawner: Spawner) -> Spent:
+        """Money, by the prices of now."""
+        return await self._spent(_provider(spawner))
+
+    async def last_beat(self) -> Beat | None:
+        """The fleet's last beat, a failed one too; those of checkers are passed over."""
+        return await self._last_beat(None)
+
+    async def last_decision(self) -> Beat | None:
+        """The fleet's last beat that decided something; those that failed before they could are passed over."""
+        return await self._last_seen(None, lambda beat: is_fleets(beat) and "state" in beat.summary)
+
+    async def spent_by(self, last: Beat | None) -> Spent:
+        """Money, by the provider's prices as a beat saw them: no provider is asked."""
+        return await self._spent(_provider_in(last))
+
+    async def _spent(self, provider: Provider) -> Spent:
+        policy, now = await self.policy(), await self._store.now()
+        at = tariff(policy, provider)
+        workers = await self._store.workers.list(self._pool_id, gone_since=billed_since(now))
+        return Spent(
+            price_per_hour=at.price,
+            burn_per_hour=burn(workers, at),
+            spent=spend(workers, now, at),
+            max_per_hour=policy.max_per_hour,
+            max_per_day=policy.max_per_day,
+            max_per_month=policy.max_per_month,
+        )
+
+
+def _changed(settings: Mapping[str, Any]) -> Callable[[FleetPolicy], FleetPolicy] | None:
+    return (lambda policy: with_settings(policy, settings)) if settings else None
+
+
+def _provider_in(last: Beat | None) -> Provider:
+    """The provider as a beat saw it; what cannot be read has no price."""
+    try:
+        return msgspec.convert(((last.view or {}) if last else {}).get("provider") or {}, Provider)
+    except msgspec.ValidationError:
+        return Provider()
+
+
+def _provider(spawner: Spawner) -> Provider:
+    traits = spawner.traits
+    return Provider(name=traits.name, price_per_hour=traits.price_per_hour, billing_granule=traits.billing_granule)

@@ -1,0 +1,50 @@
+"""Reads what ``explain`` judges by."""
+
+from drumbeat.core.job import COUNTED, Job, JobId, JobStatus
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.pool.breaker import trouble
+from drumbeat.pool.explain import Facts
+from drumbeat.pool.model import PoolPolicy
+from drumbeat.pool.observe import read_streak
+from drumbeat.pool.worker.options import plan_of
+from drumbeat.store.interface import Store
+
+
+async def read_facts(store: Store, pool: Pool, job: Job) -> Facts:
+    """Everything known about a job; a long queue is counted only so far."""
+    pending = job.status is JobStatus.PENDING
+    ahead = await store.jobs.ahead(job, COUNTED) if pending else 0
+    return Facts(
+        now=await store.now(),
+        pool=pool,
+        job=job,
+        workers=tuple(await store.workers.list(pool.pool_id, live=True)),
+        attempts=tuple(await store.jobs.attempts(job.job_id)),
+        group_held=await _held(store, job) if pending else (),
+        group_recent=await _recent(store, job) if pending else 0,
+        ahead=ahead,
+        ahead_is_more=ahead >= COUNTED,
+        types=plan_of(pool).types,
+        triggered=await _is_triggered(store, pool.pool_id),
+        trouble=trouble(await read_streak(store, pool.pool_id, PoolPolicy.from_json(pool.policy).mended_at)),
+    )
+
+
+async def _held(store: Store, job: Job) -> tuple[JobId, ...]:
+    """The jobs of its group that are claimed now."""
+    if job.group is None:
+        return ()
+    held = await store.jobs.list(job.pool_id, statuses=[JobStatus.CLAIMED], group=job.group, limit=COUNTED)
+    return tuple(each.job_id for each in held)
+
+
+async def _recent(store: Store, job: Job) -> int:
+    """Claims of the group within its rate's time."""
+    if job.group is None or job.group_rate is None:
+        return 0
+    return await store.jobs.recent_claims(job.pool_id, job.group, job.group_rate.per)
+
+
+async def _is_triggered(store: Store, pool_id: PoolId) -> bool:
+    """Whether a checker has ever looked after this pool."""
+    return await store.beats.last(pool_id) is not None

@@ -1,0 +1,123 @@
+"""What a caller gives a pool's desk beside jobs: durations, names, moments, read and checked. Each refusal names the field."""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from math import isfinite
+from typing import Any, TypeVar
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import JobStatus
+from drumbeat.core.plain import shown
+from drumbeat.core.worker import Holder
+from drumbeat.pool.job_options import duration
+from drumbeat.pool.worker.failures import shortened
+
+T = TypeVar("T")
+
+MOST_CLAIMED = 1_000_000  #: with one claim
+
+
+def time_span(name: str, value: Any) -> timedelta:
+    """A timedelta, seconds, or text as JSON has it."""
+    return _read(name, "a timedelta or seconds, not negative and a hundred years at the most", duration, value)
+
+
+def how_many(name: str, value: Any) -> int:
+    return _read(name, f"a whole number from 0 to {MOST_CLAIMED}", _whole, value)
+
+
+def how_far(name: str, value: Any) -> float:
+    """How far something is."""
+    return _read(name, "a number from 0 to 1", _share, value)
+
+
+def words(name: str, value: Any) -> str:
+    return _read(name, "text", _text, value)
+
+
+def told(name: str, value: Any) -> str:
+    """What people shall read, as any store takes it."""
+    return shortened(words(name, value))
+
+
+def names(name: str, value: Any) -> tuple[str, ...]:
+    """A sequence of names. One name alone would be taken for its letters."""
+    return _read(name, f"a list of names, such as {name}=['gpu']", _names, value)
+
+
+def moment(name: str, value: Any) -> datetime:
+    return _read(name, "a datetime with a time zone, such as datetime.now(UTC) + timedelta(hours=1)", _aware, value)
+
+
+def job_filters(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a list of jobs is limited to, as a store takes it. Raises InvalidInput, which names the nearest filter there is."""
+    for name in given:
+        if name not in _FILTERS:
+            near = {"status": "statuses", "type": "job_type"}.get(name) or next(iter(get_close_matches(name, _FILTERS)), None)
+            hint = f"; did you mean {near}?" if near else ""
+            raise InvalidInput(f"expected a filter among {', '.join(_FILTERS)}, got {name!r}{hint}")
+    return {name: value if value is None else _FILTERS[name](name, value) for name, value in given.items()}
+
+
+def job_statuses(name: str, value: Any) -> tuple[JobStatus, ...]:
+    """A sequence of statuses, as members or by their names."""
+    return _read(name, f"a list of {', '.join(JobStatus)}, such as {name}=['done']", _statuses, value)
+
+
+def _read(name: str, expected: str, reader: Callable[[Any], T], value: Any) -> T:
+    try:
+        return reader(value)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise InvalidInput(f"{name}: expected {expected}, got {shown(value)}") from exc
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_CLAIMED:
+        raise ValueError(value)
+    return value
+
+
+def _share(value: Any) -> float:
+    if isinstance(value, bool | str) or not isfinite(value) or not 0 <= value <= 1:
+        raise ValueError(value)
+    return float(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return value
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise TypeError(value)
+    return tuple(_text(each) for each in value)
+
+
+def _aware(value: Any) -> datetime:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise TypeError(value)
+    return value
+
+
+def _statuses(value: Any) -> tuple[JobStatus, ...]:
+    return tuple(JobStatus(each) for each in _names(value))
+
+
+def _holder(name: str, value: Any) -> Holder:
+    if not isinstance(value, Holder):
+        raise InvalidInput(f"{name}: expected a Holder, got {shown(value)}")
+    return value
+
+
+_FILTERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "statuses": job_statuses,
+    "job_type": words,
+    "group": words,
+    "worker_id": words,
+    "holder": _holder,
+    "after": words,
+    "limit": how_many,
+}

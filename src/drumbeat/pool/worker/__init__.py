@@ -1,0 +1,1 @@
+"""One job worker: claims jobs, runs their handlers, renews leases and writes results."""

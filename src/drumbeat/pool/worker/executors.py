@@ -1,0 +1,113 @@
+"""Where handlers run: on the worker's loop, in threads, or in processes of their own."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.handlers import Handler
+from drumbeat.pool.worker.options import ExecutorKind
+from drumbeat.pool.worker.process_pool import Seats
+from drumbeat.pool.worker.threads import Threads
+
+
+class Executor(Protocol):
+    """Runs handlers. Cancelling ``run`` stops the handler where that is possible."""
+
+    on_free: Callable[[], None]  #: called when one that lingered is over
+
+    @property
+    def lingering(self) -> int:
+        """Handlers that were given up but still run: they take up room."""
+        ...
+
+    async def run(self, handler: Handler, context: JobContext) -> Any:
+        """The handler's result. Raises what it raised; never a SystemExit or the like."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class LoopExecutor:
+    """Coroutines on this loop, plain functions in threads."""
+
+    def __init__(self) -> None:
+        self.on_free: Callable[[], None] = _nothing
+        self._threads = Threads(lambda: self.on_free())
+
+    @property
+    def lingering(self) -> int:
+        return self._threads.lingering
+
+    async def run(self, handler: Handler, context: JobContext) -> Any:
+        if not handler.is_async:
+            return await self._threads.run(lambda: handler.invoke(context))
+        try:
+            return await handler.invoke(context)
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as exc:
+            raise RuntimeError(f"the handler raised {type(exc).__name__}: {exc}") from exc
+
+    async def close(self) -> None:
+        self._threads.close()
+
+
+class ThreadExecutor:
+    """Everything in threads, a coroutine on a loop of its own there; but for commands, which need no thread."""
+
+    def __init__(self) -> None:
+        self.on_free: Callable[[], None] = _nothing
+        self._threads = Threads(lambda: self.on_free())
+
+    @property
+    def lingering(self) -> int:
+        return self._threads.lingering
+
+    async def run(self, handler: Handler, context: JobContext) -> Any:
+        if handler.is_command:
+            return await handler.invoke(context)
+        return await self._threads.run(lambda: call(handler, context))
+
+    async def close(self) -> None:
+        self._threads.close()
+
+
+class ProcessExecutor:
+    """Everything in processes, one per job at a time, used again; one that must be stopped is killed."""
+
+    lingering = 0
+
+    def __init__(self) -> None:
+        self.on_free: Callable[[], None] = _nothing
+        self._seats = Seats()
+
+    async def run(self, handler: Handler, context: JobContext) -> Any:
+        if handler.is_command:
+            return await handler.invoke(context)
+        if not handler.portable:
+            raise InvalidInput(f"handler {handler.name!r}: another process cannot find it; name it as module:function")
+        return await self._seats.run(handler.name, context)
+
+    async def close(self) -> None:
+        await self._seats.close()
+
+
+def _nothing() -> None:
+    """Nobody listens."""
+
+
+def executor(kind: ExecutorKind) -> Executor:
+    match kind:
+        case ExecutorKind.ASYNC:
+            return LoopExecutor()
+        case ExecutorKind.THREADS:
+            return ThreadExecutor()
+        case ExecutorKind.PROCESSES:
+            return ProcessExecutor()
+
+
+def call(handler: Handler, context: JobContext) -> Any:
+    """Call a handler from a place that has no loop."""
+    return asyncio.run(handler.invoke(context)) if handler.is_async else handler.invoke(context)

@@ -1,0 +1,88 @@
+"""What a handler's failure comes to: an error short enough to keep, and whether another attempt makes sense."""
+
+import math
+import traceback
+from dataclasses import dataclass
+from datetime import timedelta
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from drumbeat.core.errors import DrumbeatError, InvalidInput
+from drumbeat.core.job import LONGEST_WAIT
+from drumbeat.pool.worker.context import JobFailure
+from drumbeat.runtime.timeouts import cut
+
+LONGEST = 4000
+_OURS = str(Path(__file__).parent)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """How a job has failed."""
+
+    error: str
+    fatal: bool = False
+    retry_in: timedelta | None = None  #: None: as its backoff says
+
+
+class FailedElsewhere(Exception):
+    """A handler failed in another process, which has told how."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.error)
+        self.failure = failure
+
+
+def failure(exc: BaseException) -> Failure:
+    """An exception as a failure. A payload that does not fit its handler is fatal: it will not fit next time either."""
+    if isinstance(exc, FailedElsewhere):
+        return exc.failure
+    if isinstance(exc, JobFailure):
+        return _as_said(exc)
+    if isinstance(exc, InvalidInput):
+        return Failure(error=shortened(str(exc)), fatal=True)
+    return Failure(error=shortened(_trace(exc)))
+
+
+def _as_said(exc: JobFailure) -> Failure:
+    """As the handler said; if what it said about the next attempt makes no sense, its backoff decides."""
+    said, fatal = str(exc) or "it failed", bool(exc.fatal)
+    try:
+        return Failure(error=shortened(said), fatal=fatal, retry_in=_wait(exc.retry_in))
+    except InvalidInput as wrong:
+        return Failure(error=shortened(f"{said} ({wrong})"), fatal=fatal)
+
+
+def _wait(retry_in: object) -> timedelta | None:
+    """How long until the next attempt, within limits. Raises InvalidInput."""
+    if retry_in is None:
+        return None
+    if isinstance(retry_in, timedelta):
+        return min(max(retry_in, timedelta()), LONGEST_WAIT)
+    if isinstance(retry_in, Real) and (seconds := _bounded(retry_in)) is not None:
+        return timedelta(seconds=seconds)
+    raise InvalidInput(f"expected retry_in to be seconds or a timedelta, got {retry_in!r}")
+
+
+def _bounded(number: Any) -> float | None:
+    """The number within limits; None if it is none."""
+    if number != number or number in (math.inf, -math.inf):
+        return None
+    return float(min(max(number, 0), LONGEST_WAIT.total_seconds()))
+
+
+def shortened(text: str) -> str:
+    """Its beginning and its end, as any database takes it."""
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 4]}\n…\n{text[-LONGEST * 3 // 4 :]}"
+    return cut(text, LONGEST * 2)
+
+
+def _trace(exc: BaseException) -> str:
+    """What it says, then the handler's own part of the traceback."""
+    if isinstance(exc, DrumbeatError):
+        return str(exc)
+    frames = [frame for frame in traceback.extract_tb(exc.__traceback__) if not frame.filename.startswith(_OURS)]
+    said = "".join(traceback.format_exception_only(exc)).strip()
+    return said + ("\n" + "".join(traceback.format_list(frames)).rstrip() if frames else "")

@@ -1,0 +1,172 @@
+"""Handlers: found by name, looked at once, called with a job's payload."""
+
+import importlib
+import inspect
+import os
+import shlex
+import shutil
+import sys
+import typing
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.pool.payload import build, is_typed
+from drumbeat.pool.worker.command import run_command
+from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.options import check_spec
+
+COMMAND = "command"  #: before the colon: what follows is a program and its arguments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """Something that works on jobs."""
+
+    name: str  #: where it was found, or what it is called
+    call: Callable[..., Any]
+    is_async: bool
+    payload_name: str | None = None  #: the parameter that takes the payload; None: it takes none
+    payload_kind: Any = None  #: what the payload is built into; None: it stays plain JSON
+    context_name: str | None = None  #: the parameter that takes the JobContext
+    portable: bool = True  #: whether another process finds it by its name
+    is_command: bool = False  #: it is a process of its own already: nothing is gained by running it elsewhere
+
+    def invoke(self, context: JobContext) -> Any:
+        """The result, or for a coroutine function the coroutine. Raises InvalidInput for a payload that does not fit."""
+        given: dict[str, Any] = {}
+        if self.payload_name is not None:
+            given[self.payload_name] = build(self.payload_kind, context.payload)
+        if self.context_name is not None:
+            given[self.context_name] = context
+        return self.call(**given)
+
+
+Handlers = Mapping[str, Handler]
+
+
+def handler_for(handlers: Handlers, job_type: str) -> Handler:
+    """The type's own handler, or the one for all others. Raises InvalidInput."""
+    found = handlers.get(job_type) or handlers.get("")
+    if found is None:
+        raise InvalidInput(f"no handler for type {job_type!r}; this worker has: {', '.join(handlers) or 'none'}")
+    return found
+
+
+def load_all(specs: Mapping[str, str]) -> dict[str, Handler]:
+    """Every handler of a plan. Raises InvalidInput naming the one that cannot be had."""
+    if not specs:
+        raise InvalidInput("expected a handler, got none; give --handler module:function, or keep it: drumbeat pool create")
+    return {kind: load(spec) for kind, spec in specs.items()}
+
+
+def check_portable(handlers: Handlers) -> None:
+    """Raise InvalidInput for a handler that a process of its own could not find by its name."""
+    for handler in handlers.values():
+        if not handler.portable:
+            raise InvalidInput(
+                f"handler {handler.name!r}: the executor 'processes' starts it in another process, which cannot find it; name "
+                f"a function of a module that can be imported (module:function), or use the executor 'threads'"
+            )
+
+
+def load(spec: str) -> Handler:
+    """A handler by its name. Raises InvalidInput saying what is wrong with it."""
+    where, _, what = check_spec(spec).partition(":")
+    return _command(spec, what) if where == COMMAND else describe(_found(spec, where, what), spec)
+
+
+def describe(function: Callable[..., Any], name: str | None = None) -> Handler:
+    """A handler from a function: which parameter takes the payload, and as what, and which the context."""
+    label = name or f"{getattr(function, '__module__', '?')}:{getattr(function, '__qualname__', repr(function))}"
+    if not callable(function):
+        raise InvalidInput(f"handler {label!r}: expected a function, got {type(function).__name__}")
+    context_name, payload_name, kind = _parameters(function, label)
+    return Handler(
+        name=label,
+        call=function,
+        is_async=inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__),
+        payload_name=payload_name,
+        payload_kind=kind,
+        context_name=context_name,
+        portable=name is not None or _is_named(function),
+    )
+
+
+def _is_named(function: Callable[..., Any]) -> bool:
+    """Whether another process finds this very function by its module and name; never one of the program that was started."""
+    module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
+    found: Any = sys.modules.get(module) if module and module != "__main__" else None
+    for name in path.split(".") if path else ():
+        found = getattr(found, name, None)
+    return path is not None and found is function
+
+
+def _parameters(function: Callable[..., Any], label: str) -> tuple[str | None, str | None, Any]:
+    hints = _hints(function)
+    context_name = payload_name = None
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise InvalidInput(f"handler {label!r}: expected parameters that can be named, got {name!r} before a slash")
+        if hints.get(name) is JobContext or (name == "context" and name not in hints):
+            context_name = name
+        elif payload_name is None:
+            payload_name = name
+        elif parameter.default is parameter.empty:
+            raise InvalidInput(f"handler {label!r}: expected it to take a payload and perhaps a JobContext, got {name!r} too")
+    kind = hints.get(payload_name) if payload_name else None
+    return context_name, payload_name, kind if is_typed(kind) else None
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        return typing.get_type_hints(target)
+    except (NameError, TypeError, AttributeError):
+        return {}
+
+
+def _found(spec: str, module: str, path: str) -> Any:
+    try:
+        with _modules_of_this_folder():
+            found: Any = importlib.import_module(module)
+    except Exception as exc:
+        raise InvalidInput(f"handler {spec!r}: cannot import {module!r}: {type(exc).__name__}: {exc}") from exc
+    for name in path.split("."):
+        if not hasattr(found, name):
+            raise InvalidInput(f"handler {spec!r}: {module!r} has no {path!r}; expected the name of a function in it")
+        found = getattr(found, name)
+    return found
+
+
+@contextmanager
+def _modules_of_this_folder() -> Iterator[None]:
+    """Inside the block modules are found in the current folder too."""
+    here = os.getcwd()
+    if {"", here} & set(sys.path):
+        yield
+        return
+    sys.path.insert(0, here)
+    try:
+        yield
+    finally:
+        if here in sys.path:
+            sys.path.remove(here)
+
+
+def _command(spec: str, line: str) -> Handler:
+    try:
+        words = shlex.split(line)
+    except ValueError as exc:
+        raise InvalidInput(f"handler {spec!r}: cannot be split into words: {exc}") from exc
+    if not words or shutil.which(words[0]) is None:
+        raise InvalidInput(f"handler {spec!r}: expected a program, got {words[0] if words else ''!r}, which is not on the PATH")
+
+    def call(context: JobContext) -> Awaitable[Any]:
+        return run_command(words, context)
+
+    return Handler(name=spec, call=call, is_async=True, context_name="context", is_command=True)

@@ -1,0 +1,106 @@
+"""The worker's side of its seats: processes it gives jobs to, hears from, and kills when a job must stop."""
+
+import asyncio
+import contextlib
+import json
+import struct
+import sys
+from asyncio.subprocess import PIPE, Process
+from datetime import datetime, timedelta
+from typing import Any
+
+from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.failures import FailedElsewhere, Failure
+
+_LENGTH = struct.Struct(">I")
+_COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
+
+
+class Seats:
+    """Processes, made when needed and used again."""
+
+    def __init__(self) -> None:
+        self._idle: list[Process] = []
+
+    async def run(self, handler: str, context: JobContext) -> Any:
+        """The result of a handler in a process. Raises FailedElsewhere; cancelled, the process is killed."""
+        process = self._idle.pop() if self._idle else await _start()
+        try:
+            result = await _converse(process, handler, context)
+        except FailedElsewhere:
+            await self._sit(process)
+            raise
+        except BaseException:
+            await _kill(process)
+            raise
+        await self._sit(process)
+        return result
+
+    async def _sit(self, process: Process) -> None:
+        if process.returncode is None:
+            self._idle.append(process)
+        else:
+            await process.wait()
+
+    async def close(self) -> None:
+        """End the idle ones; a busy one is killed by whoever cancels its job."""
+        while self._idle:
+            await _kill(self._idle.pop())
+
+
+async def _start() -> Process:
+    return await asyncio.create_subprocess_exec(*_COMMAND, stdin=PIPE, stdout=PIPE, start_new_session=True)
+
+
+async def _converse(process: Process, handler: str, context: JobContext) -> Any:
+    try:
+        await _send(process, {"handler": handler, "job": _job(context), "deadline": _iso(context.deadline)})
+        while "progress" in (said := await _hear(process)):
+            context.progress(said["progress"], said["note"])
+    except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
+        code = await process.wait()
+        raise FailedElsewhere(Failure(error=f"the handler's process ended with exit code {code} before its job did")) from None
+    if (failed := said.get("failure")) is not None:
+        wait = None if failed["retry_in"] is None else timedelta(seconds=failed["retry_in"])
+        raise FailedElsewhere(Failure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
+    return said["result"]
+
+
+def _job(context: JobContext) -> dict[str, Any]:
+    job = context.job
+    return {
+        "job_id": job.job_id,
+        "pool_id": job.pool_id,
+        "payload": job.payload,
+        "type": job.type,
+        "attempts": job.attempts,
+        "failures": job.failures,
+        "max_attempts": job.max_attempts,
+        "lease_epoch": job.lease_epoch,
+    }
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+async def _send(process: Process, message: dict[str, Any]) -> None:
+    body = json.dumps(message).encode()
+    if process.stdin is None:
+        raise BrokenPipeError
+    process.stdin.write(_LENGTH.pack(len(body)) + body)
+    await process.stdin.drain()
+
+
+async def _hear(process: Process) -> dict[str, Any]:
+    if process.stdout is None:
+        raise BrokenPipeError
+    head = await process.stdout.readexactly(_LENGTH.size)
+    heard: dict[str, Any] = json.loads(await process.stdout.readexactly(_LENGTH.unpack(head)[0]))
+    return heard
+
+
+async def _kill(process: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()

@@ -1,0 +1,174 @@
+"""The gate before everything the server answers: API, pages, streams and files alike. Nobody passes beside it."""
+
+import logging
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.responses import RedirectResponse, Response
+
+from drumbeat.core.clock import Clock
+from drumbeat.web.bodies import bounded
+from drumbeat.web.headers import guarded
+from drumbeat.web.login import LOGIN, LOGOUT, Login
+from drumbeat.web.login_attempts import Attempts
+from drumbeat.web.problems import problem
+from drumbeat.web.roles import SAFE_METHODS, Caller, Means, Role, allowed
+from drumbeat.web.sessions import Sessions, cookie_in
+from drumbeat.web.settings import WebSettings, is_loopback
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+PROBES = frozenset({"/health", "/ready"})  #: load balancers ask these without a token, and by whatever name; they tell nothing
+HOOKS = "/hooks/"  #: webhooks are let in by their signature, which is checked behind the gate
+POLICY_VIOLATION = 1008  #: what a WebSocket that is refused is closed with
+
+log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Lets a request through to the application, with its caller in the scope's state, or answers it here."""
+
+    def __init__(self, app: App, settings: WebSettings, clock: Clock) -> None:
+        self._app = app
+        self._settings = settings
+        self._clock = clock
+        self._sessions = Sessions(settings)
+        self._attempts = Attempts(clock)
+        self._login = Login(self._sessions, self._attempts, clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        answer = self._answer(scope, headers)
+        if answer is not None:
+            await _refuse(answer, scope, receive, _guarding(send, scope["path"], is_refusal=True))
+        elif self._is_login(scope):
+            told = _guarding(send, scope["path"], is_refusal=True)
+            await self._login.answer(scope, receive, told, self._address(scope, headers))
+        else:
+            await self._app(scope, bounded(scope, headers, receive), _guarding(send, scope["path"], is_refusal=False))
+
+    def _answer(self, scope: Scope, headers: dict[str, str]) -> Response | None:
+        """Why a request does not pass, as an answer to it; None: it passes."""
+        if scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
+            return None
+        if not self._is_ours(headers.get("host", "")):
+            return problem(421, "expected this server's own name in Host; give it with --name if a proxy is before it")
+        method, path = scope.get("method", "GET"), scope["path"]
+        if self._is_foreign(headers) and (scope["type"] == "websocket" or method not in SAFE_METHODS):
+            return problem(403, "expected the request to come from this server's own pages; another site sent it")
+        if self._is_login(scope) or (path.startswith(HOOKS) and method == "POST"):
+            return None
+        caller = self._caller(headers)
+        if caller is None:
+            return self._stranger(scope, headers)
+        if path == LOGOUT and scope["type"] == "http":
+            return self._login.leave(headers)
+        if path == LOGIN and method == "GET":
+            return RedirectResponse("/", status_code=303)
+        if not allowed(caller, method):
+            return problem(403, "expected an operator, got a reader, who may look and change nothing")
+        scope.setdefault("state", {})["caller"] = caller
+        return None
+
+    def _is_login(self, scope: Scope) -> bool:
+        is_form = scope["type"] == "http" and scope["method"] == "POST" and scope["path"] == LOGIN
+        return is_form and not self._settings.is_open
+
+    def _stranger(self, scope: Scope, headers: dict[str, str]) -> Response:
+        """Response to an unauthenticated request. A wrong token counts; none at all does not."""
+        if _token(headers) is not None:
+            address = self._address(scope, headers)
+            if wait := self._attempts.barred_for(address):
+                return self._login.barred(headers, wait)
+            self._attempts.note(address)
+        return self._login.page(headers, scope["path"], scope.get("query_string", b"").decode("latin-1"))
+
+    def _caller(self, headers: dict[str, str]) -> Caller | None:
+        if self._settings.is_open:
+            return Caller(role=Role.OPERATOR, means=Means.LOOPBACK)
+        token = _token(headers)
+        if token is not None:
+            role = self._sessions.role_of(token)
+            return Caller(role=role, means=Means.TOKEN) if role else None
+        cookie = cookie_in(headers.get("cookie", ""))
+        session = self._sessions.read(cookie, self._clock.now()) if cookie else None
+        if session is None:
+            return None
+        return Caller(role=session.role, means=Means.SESSION, is_here=lambda: self._sessions.holds(session, self._clock.now()))
+
+    def _address(self, scope: Scope, headers: dict[str, str]) -> str:
+        """Whose request it is. A proxy of this machine's, told of by --name, says for whom it asks."""
+        client = scope.get("client")
+        peer = str(client[0]) if client else "unknown"
+        forwarded = headers.get("x-forwarded-for", "")
+        return forwarded.rpartition(",")[2].strip() if forwarded and self._settings.names and is_loopback(peer) else peer
+
+    def _is_ours(self, host: str) -> bool:
+        """Whether a Host header names this server; without a token other names would let other sites in (DNS rebinding)."""
+        if not self._settings.is_open and not self._settings.names:
+            return True
+        name = _name_of(host)
+        return is_loopback(name) or name in self._settings.names or name == self._settings.host.casefold()
+
+    def _is_foreign(self, headers: dict[str, str]) -> bool:
+        """Whether a browser says that another site's page sent this. Programs say nothing, and carry no cookie."""
+        site = headers.get("sec-fetch-site")
+        if site is not None:
+            return site not in ("same-origin", "none")
+        origin = headers.get("origin")
+        if origin is None:
+            return False
+        place = _place_of(origin).casefold()
+        return place != headers.get("host", "").casefold() and place not in self._settings.names
+
+
+def _token(headers: dict[str, str]) -> str | None:
+    kind, _, token = headers.get("authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else None
+
+
+def _name_of(host: str) -> str:
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _place_of(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
+async def _refuse(answer: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    log.info("answered %s %s with %d", scope.get("method", scope["type"]), scope["path"][:200], answer.status_code)
+    if scope["type"] == "http":
+        await answer(scope, receive, send)
+    elif "websocket.http.response" in scope.get("extensions", {}):
+        await answer({**scope, "type": "http"}, receive, _as_denial(send))
+    else:
+        await receive()
+        await send({"type": "websocket.close", "code": POLICY_VIOLATION, "reason": "not allowed"})
+
+
+def _as_denial(send: Send) -> Send:
+    async def deny(message: MutableMapping[str, Any]) -> None:
+        await send({**message, "type": message["type"].replace("http.", "websocket.http.", 1)})
+
+    return deny
+
+
+def _guarding(send: Send, path: str, *, is_refusal: bool) -> Send:
+    async def told(message: MutableMapping[str, Any]) -> None:
+        begins = message["type"] == "http.response.start"
+        await send(guarded(message, path, is_refusal=is_refusal) if begins else message)
+
+    return told

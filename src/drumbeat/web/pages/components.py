@@ -1,0 +1,246 @@
+"""What pages are put together from: tables that fold into cards on a phone, tiles, charts, and values as words."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from html import escape
+from typing import Any
+
+from nicegui import ui
+from nicegui.events import GenericEventArguments
+
+from drumbeat.web.pages.actions import guarded, may_change
+from drumbeat.web.pages.element_names import called
+from drumbeat.web.pages.sorting import rank
+
+Deeds = Mapping[str, Callable[[str], Awaitable[object]]]
+
+_HREF, _COLOUR, _RANK = "__href", "__colour", "__rank"
+_VALUE = """
+<a v-if="props.row[NAME + '__href']" :href="props.row[NAME + '__href']">{{ VALUE }}</a>
+<q-badge v-else-if="props.row[NAME + '__colour']" :color="props.row[NAME + '__colour']" text-color="white">{{ VALUE }}</q-badge>
+<span v-else>{{ VALUE }}</span>"""
+_CELL = f"<q-td :props='props'>{_VALUE.replace('NAME', 'props.col.name').replace('VALUE', 'props.value')}</q-td>"
+_SORT = """(a, b, one, other) => {
+  const [x, y] = [one, other].map(row => row[NAME] ?? null);
+  if (x === null || y === null) return (x === null) - (y === null);
+  return typeof x === 'number' && typeof y === 'number' ? x - y : String(x).localeCompare(String(y));
+}"""  #: what has no value comes last
+_CARD = f"""<div class="col-12 q-pa-xs"><q-card flat bordered><q-card-section class="q-pa-sm">
+<div v-for="col in props.cols.filter(c => c.name != 'deeds')" :key="col.name" class="row no-wrap q-py-xs">
+<div class="col-4 faint text-caption">{{{{ col.label }}}}</div>
+<div class="col-8">{_VALUE.replace("NAME", "col.name").replace("VALUE", "col.value")}</div>
+</div><!-- deeds --></q-card-section></q-card></div>"""
+_BUTTONS = """<q-btn v-for="deed in DEEDS" :key="deed.name" dense flat no-caps color="primary"
+:label="deed.label" :aria-label="deed.label + ' ' + props.row.called" @click="$parent.$emit(deed.name, props.row.key)" />"""
+_DEEDS = {"name": "deeds", "label": "", "field": "key", "align": "right"}
+_FALLING = frozenset({"poisoned", "error", "lost", "FAILED"})
+_TURNING = frozenset(
+    {"draining", "terminating", "claimed", "stale", "CANCELLING", "STOPPING", "STARTING", "spawning", "starting", "delayed"}
+)
+_GOING = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column: how it is read from a row, and whether it leads somewhere or has a colour."""
+
+    name: str
+    read: Callable[[Any], object]
+    label: str | None = None
+    href: Callable[[Any], str | None] | None = None
+    is_status: bool = False
+    colour: Callable[[Any], str] | None = None  #: of a badge, by the row; else by the status
+    number: bool = False
+    loose: bool = False  #: long words may be broken anywhere
+
+
+class Table:
+    """A table whose rows may be set anew without the page being made again."""
+
+    def __init__(
+        self, name: str, columns: Sequence[Column], key: Callable[[Any], str], *, deeds: Deeds | None = None, page: int = 0
+    ) -> None:
+        """``deeds``: what operators may do to a row, by the word on its button; each is given the row's key."""
+        deeds = deeds if may_change() else None
+        self._columns, self._key = columns, key
+        shown = [*(_column(each) for each in columns), *([_DEEDS] if deeds else [])]
+        self.element = ui.table(columns=shown, rows=[], row_key="key", pagination=page or None)
+        self.element.props('flat bordered dense wrap-cells :grid="Quasar.Screen.lt.sm"').classes("w-full")
+        called(self.element, name)
+        if not page:
+            self.element.props("hide-pagination").props(':rows-per-page-options="[0]"')
+        self.element.add_slot("body-cell", _CELL)
+        self.element.add_slot("item", _CARD)
+        for label, deed in (deeds or {}).items():
+            self._offer(label, deed)
+        if deeds:
+            offered = [{"name": _event(label), "label": label} for label in deeds]
+            buttons = _BUTTONS.replace("DEEDS", escape(json.dumps(offered)))
+            self.element.add_slot("body-cell-deeds", f"<q-td :props='props'>{buttons}</q-td>")
+            self.element.add_slot("item", _CARD.replace("<!-- deeds -->", buttons))
+
+    def _offer(self, label: str, deed: Callable[[str], Awaitable[object]]) -> None:
+        async def done(event: GenericEventArguments) -> None:
+            await guarded(lambda: deed(str(event.args)))()
+
+        self.element.on(_event(label), done)
+
+    def show(self, rows: Sequence[Any]) -> None:
+        """Rows that are the same are not sent: the browser would make them anew, and whoever stands on one lose the focus."""
+        shown = [self._shown(row) for row in rows]
+        if shown != self.element.rows:
+            self.element.rows = shown
+
+    def _shown(self, row: Any) -> dict[str, Any]:
+        shown: dict[str, Any] = {"key": self._key(row), "called": words(self._columns[0].read(row))}
+        for each in self._columns:
+            shown[each.name] = words(value := each.read(row))
+            shown[each.name + _RANK] = rank(value, number=each.number)
+            if each.href is not None:
+                shown[each.name + _HREF] = each.href(row)
+            if each.is_status and value is not None:
+                shown[each.name + _COLOUR] = each.colour(row) if each.colour else colour(str(value))
+        return shown
+
+
+class Filled:
+    """A table, or words on what to do first while it has no rows."""
+
+    def __init__(self, table: Table, none: ui.element) -> None:
+        self._table, self._none = table, none
+
+    def show(self, rows: Sequence[Any]) -> None:
+        self._none.set_visibility(not rows)
+        self._table.element.set_visibility(bool(rows))
+        self._table.show(rows)
+
+
+def _event(label: str) -> str:
+    return "deed_" + label.lower().replace(" ", "_")
+
+
+def _column(column: Column) -> dict[str, Any]:
+    label = column.label or column.name.replace("_", " ")
+    return {
+        "name": column.name,
+        "label": label,
+        "field": column.name,
+        "align": "right" if column.number else "left",
+        "sortable": True,
+        ":sort": _SORT.replace("NAME", json.dumps(column.name + _RANK)),
+        "classes": "number" if column.number else "loose" if column.loose else "",
+    }
+
+
+def colour(status: str) -> str:
+    """How a state looks."""
+    if status in _FALLING:
+        return "negative"
+    if status in _TURNING:
+        return "warning"
+    return "positive" if status in _GOING else "grey-8"
+
+
+def badge(status: str) -> ui.badge:
+    return ui.badge(status, color=colour(status), text_color="white").classes("q-px-sm q-py-xs")
+
+
+class Tile:
+    """One figure with its name."""
+
+    def __init__(self, name: str, value: object = None, href: str | None = None) -> None:
+        with ui.card().props("flat bordered").classes("tile q-pa-sm gap-0"):
+            ui.link(name, href).classes("text-caption") if href else ui.label(name).classes("text-caption faint")
+            self.value = called(ui.label(words(value)).classes("text-h6 number"), name)
+
+    def show(self, value: object) -> None:
+        self.value.text = words(value)
+
+
+def tiles() -> ui.row:
+    return ui.row().classes("w-full gap-2")
+
+
+def words(value: object) -> str:
+    """A value to read."""
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return f"{value:%Y-%m-%d %H:%M:%S}"
+        case timedelta():
+            return lasting(value)
+        case float():
+            return f"{value:,.2f}".rstrip("0").rstrip(".")
+        case int():
+            return f"{value:,}"
+        case _:
+            return str(value)
+
+
+def lasting(span: timedelta) -> str:
+    """A duration at a glance."""
+    seconds = span.total_seconds()
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def listing(text: str, name: str = "Listing") -> None:
+    """Text as it is, in a box."""
+    box = ui.element("pre").classes("w-full q-pa-sm q-my-none rounded border text-body2").props("tabindex=0")
+    with called(box, name):
+        ui.label(text).classes("font-mono").style("white-space: pre-wrap; overflow-wrap: anywhere")
+
+
+def short(value: object, most: int = 60) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    line = text.splitlines()[0] if text else ""
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+Series = Mapping[str, Sequence[tuple[datetime, float | None]]]
+_INK, _LINE = "#7d8590", "rgba(125,133,144,.25)"
+COLOURS = ("#3b82c4", "#c2700a", "#2f9e63", "#c4453b", "#8a63c9", "#5f7f8c")
+
+
+def chart(name: str, series: Series, *, unit: str = "", step: bool = False) -> ui.echart:
+    """Lines over time, legible on light and dark."""
+    made = ui.echart(chart_options(series, unit=unit, step=step)).classes("w-full").style("height: 240px")
+    return called(made.props("role=img"), name)
+
+
+def _millis(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def chart_options(series: Series, *, unit: str = "", step: bool = False) -> dict[str, Any]:
+    axis = {"axisLabel": {"color": _INK}, "splitLine": {"lineStyle": {"color": _LINE}}}
+    lines = [
+        {
+            "name": name,
+            "type": "line",
+            "showSymbol": False,
+            "step": "end" if step else False,
+            "data": tuple((_millis(at), value) for at, value in points),
+        }
+        for name, points in series.items()
+    ]
+    return {
+        "animation": False,
+        "color": list(COLOURS),
+        "useUTC": True,
+        "grid": {"left": 52, "right": 16, "top": 36, "bottom": 28},
+        "legend": {"textStyle": {"color": _INK}, "top": 0, "type": "scroll"},
+        "tooltip": {"trigger": "axis"},
+        "xAxis": {"type": "time", **axis},
+        "yAxis": {"type": "value", "name": unit, "nameTextStyle": {"color": _INK}, "min": 0, **axis},
+        "series": lines,
+    }

@@ -1,0 +1,53 @@
+"""What runs may be looked for by."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+
+from nicegui import ui
+
+from drumbeat.bench.model import LoadMode, ScalingMode
+from drumbeat.core.run import RunStatus
+from drumbeat.web.databases import DatabaseType
+from drumbeat.web.pages.runs.filters import ORDERS, Wanted
+
+_ANY = "any"
+
+
+class Filters:
+    """One row of fields; a change of any is asked for at once."""
+
+    def __init__(self, wanted: Wanted, templates: Mapping[str, str], ask: Callable[[Wanted], Awaitable[None]]) -> None:
+        self._ask = ask
+        with ui.row().classes("items-end w-full gap-2").props('role=search aria-label="Find runs"'):
+            self._search = ui.input("name contains", value=wanted.search, on_change=self._changed).props(
+                "debounce=400 clearable"
+            )
+            self._status = self._choice("status", {each: each for each in RunStatus}, wanted.status)
+            self._load = self._choice("load mode", {each: each for each in LoadMode}, wanted.load_mode)
+            self._scaling = self._choice("scaling mode", {each: each for each in ScalingMode}, wanted.scaling_mode)
+            self._template = self._choice("template", templates, wanted.template)
+            self._database = self._choice("database", {each: each for each in DatabaseType}, wanted.database)
+            self._since = ui.input("made since", value=wanted.since, on_change=self._changed).props("type=date stack-label")
+            self._until = ui.input("made until", value=wanted.until, on_change=self._changed).props("type=date stack-label")
+            self._order = ui.select(ORDERS, value=wanted.order, label="order", on_change=self._changed).classes("w-48")
+
+    def _choice(self, name: str, choices: Mapping[str, str], value: str) -> ui.select:
+        known = {"": _ANY, **{str(key): str(word) for key, word in choices.items()}}
+        chosen = value if value in known else ""
+        return ui.select(known, value=chosen, label=name, on_change=self._changed).classes("w-40")
+
+    async def _changed(self) -> None:
+        await self._ask(
+            replace(
+                Wanted(),
+                status=self._status.value or "",
+                load_mode=self._load.value or "",
+                scaling_mode=self._scaling.value or "",
+                template=self._template.value or "",
+                database=self._database.value or "",
+                since=self._since.value or "",
+                until=self._until.value or "",
+                search=self._search.value or "",
+                order=self._order.value or "newest",
+            )
+        )

@@ -1,0 +1,154 @@
+"""What callers ask of a pool's desk: nothing undoes what another asks at the same time, and odd values are named."""
+
+import math
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import pytest
+
+from drumbeat import testing
+from drumbeat.core.errors import InvalidInput, Refused
+from drumbeat.core.job import Job
+from drumbeat.core.pool import Pool, PoolId
+from drumbeat.pool.service import FOREVER, PoolDesk
+from drumbeat.pool.worker.options import Mode, WorkPlan
+from pool.seen import POOL, name, seconds
+from pool.stage import Stage
+
+CHANGES: dict[str, Callable[[Stage, PoolDesk], Awaitable[object]]] = {
+    "check": lambda stage, _: stage.checker.check(POOL, max_workers=3),
+    "create": lambda _, desk: desk.create(exist_ok=True, handlers={"": "work:f"}),
+    "create nothing new": lambda _, desk: desk.create(exist_ok=True),
+}
+
+
+ODD: dict[str, tuple[str, Callable[[PoolDesk, Job], Awaitable[object]]]] = {
+    "a negative lease": ("lease", lambda desk, _: desk.claim(lease=seconds(-1))),
+    "a lease of ages": ("lease", lambda desk, _: desk.claim(lease=1e12)),  # type: ignore[arg-type]
+    "no lease at all": ("lease", lambda desk, _: desk.claim(lease=None)),  # type: ignore[arg-type]
+    "a lease renewed for ages": ("lease", lambda desk, job: desk.renew(job, 1e12)),  # type: ignore[arg-type]
+    "a limit as text": ("limit", lambda desk, _: desk.claim_many("3")),  # type: ignore[arg-type]
+    "a limit below nothing": ("limit", lambda desk, _: desk.claim_many(-1)),
+    "a limit beyond all": ("limit", lambda desk, _: desk.claim_many(10**12)),
+    "one capability": ("capabilities", lambda desk, _: desk.claim(capabilities="gpu")),
+    "one type": ("types", lambda desk, _: desk.claim(types="ocr")),
+    "a number among types": ("types", lambda desk, _: desk.claim(types=[5])),
+    "a worker's number": ("worker_id", lambda desk, _: desk.claim(worker_id=5)),
+    "an error that is no text": ("error", lambda desk, job: desk.fail(job, 5)),  # type: ignore[arg-type]
+    "a retry in the past": ("retry_in", lambda desk, job: desk.fail(job, "x", retry_in=-1)),
+    "a retry never": ("retry_in", lambda desk, job: desk.fail(job, "x", retry_in=math.nan)),
+    "progress beyond the end": ("share", lambda desk, job: desk.progress(job, 5)),
+    "progress that is no number": ("share", lambda desk, job: desk.progress(job, math.nan)),
+    "progress as text": ("share", lambda desk, job: desk.progress(job, "0.5")),  # type: ignore[arg-type]
+    "a note that is no text": ("note", lambda desk, job: desk.progress(job, 0.5, 5)),  # type: ignore[arg-type]
+    "a pause until a word": ("until", lambda desk, _: desk.pause("tomorrow")),  # type: ignore[arg-type]
+    "a pause somewhere": ("until", lambda desk, _: desk.pause(datetime(2030, 1, 1))),  # noqa: DTZ001
+    "a result before it is asked for": ("timeout", lambda desk, job: desk.result(job.job_id, timeout=-1)),
+}
+
+
+async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
+    stage = await Stage().open()
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    await stage.join(name(0))
+
+    assert (await desk.update(heartbeat=seconds(20))).thresholds.lost_after == seconds(80)
+    with pytest.raises(Refused, match="1 live workers of papers beat every 20 s and would be called silent after 4 s"):
+        await desk.update(heartbeat=seconds(2))
+    await stage.leave(name(0))
+    assert (await desk.update(heartbeat=seconds(2))).thresholds.lost_after == seconds(8)
+
+
+async def test_a_plan_that_is_given_whole_is_the_plan_from_then_on() -> None:
+    stage = await Stage().open(concurrency=4, mode="loop", max_workers=3)
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+
+    await desk.create(WorkPlan(mode=Mode.LOOP, prefetch=2), exist_ok=True)
+
+    assert await desk.plan() == WorkPlan(mode=Mode.LOOP, prefetch=2)
+    assert (await desk.get()).policy["max_workers"] == 3
+
+
+async def test_an_update_of_what_is_no_setting_is_refused() -> None:
+    stage = await Stage().open()
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+
+    with pytest.raises(InvalidInput, match=r"expected one of handlers, mode, .*, got 'concurency'"):
+        await desk.update(concurency=4)
+    with pytest.raises(InvalidInput, match="max_workers: expected a whole number"):
+        await desk.update(max_workers=-1)
+
+
+@pytest.mark.parametrize("odd", ODD)
+async def test_what_cannot_be_used_is_refused_by_its_name_and_changes_nothing(odd: str) -> None:
+    stage = await Stage().open()
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    await stage.push(2)
+    job = await desk.claim()
+    assert job is not None
+    name, ask = ODD[odd]
+    before = await desk.list()
+
+    with pytest.raises(InvalidInput, match=f"^{name}: expected "):
+        await ask(desk, job)
+
+    assert (await desk.list(), (await desk.get()).paused_until) == (before, None)
+
+
+async def test_text_that_no_store_takes_is_kept_as_it_can_be_and_a_limit_that_cannot_be_is_named() -> None:
+    async with testing.pool() as papers:
+        await papers.push(1, max_attempts=1)
+        job = await papers.claim()
+        assert job is not None
+        await papers.progress(job, 0.5, "half \ud800")
+        await papers.fail(job, "no \ud800 way\0")
+
+        assert (await papers.job(job.job_id)).last_error == "no \\ud800 way\\0"
+        with pytest.raises(InvalidInput, match="limit: expected a whole number"):
+            await papers.list(limit=-1)
+
+
+async def test_names_may_come_in_any_kind_of_list() -> None:
+    stage = await Stage().open()
+    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    await stage.push(1, capability="gpu", type="ocr")
+
+    assert await desk.claim(capabilities={"gpu"}, types=(each for each in ["ocr", "scan"]))
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_a_pause_in_the_midst_of_another_change_stays(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = await Stage().open()
+    desk, find = PoolDesk(stage.store, stage.clock, POOL, "me"), stage.store.pools.find
+
+    async def find_and_be_overtaken(pool_id: PoolId) -> Pool | None:
+        monkeypatch.undo()
+        found = await find(pool_id)
+        await desk.pause()
+        return found
+
+    for look in ("find", "get"):
+        monkeypatch.setattr(stage.store.pools, look, find_and_be_overtaken)
+    await CHANGES[change](stage, desk)
+
+    assert (await desk.get()).paused_until == FOREVER
+
+
+@pytest.mark.parametrize(("way", "until"), [("pause", FOREVER), ("resume", None)])
+async def test_a_cap_in_the_midst_of_a_pause_or_a_resume_stays(
+    way: str, until: datetime | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = await Stage().open()
+    desk, find = PoolDesk(stage.store, stage.clock, POOL, "me"), stage.store.pools.find
+
+    async def find_and_be_overtaken(pool_id: PoolId) -> Pool | None:
+        monkeypatch.undo()
+        found = await find(pool_id)
+        await stage.checker.check(POOL, max_workers=3)
+        return found
+
+    monkeypatch.setattr(stage.store.pools, "find", find_and_be_overtaken)
+    await getattr(desk, way)()
+
+    kept = await desk.get()
+    assert (kept.policy["max_workers"], kept.paused_until) == (3, until)

@@ -1,0 +1,53 @@
+"""One attempt at a job: how long it may take, and how much of its error is kept."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from drumbeat.core.clock import ManualClock
+from drumbeat.core.job import Job, JobId, JobStatus, Outcome
+from drumbeat.core.pool import PoolId
+from drumbeat.pool.worker.attempt import Attempts, Held
+from drumbeat.pool.worker.executors import LoopExecutor
+from drumbeat.pool.worker.failures import LONGEST, shortened
+from drumbeat.pool.worker.handlers import describe
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.mark.parametrize(
+    ("of_the_job", "of_the_worker", "after"),
+    [(None, 5 * SECOND, 5 * SECOND), (3 * SECOND, 5 * SECOND, 3 * SECOND), (9 * SECOND, 5 * SECOND, 9 * SECOND)],
+    ids=["the job names none", "the job's is shorter", "the job's is longer"],
+)
+async def test_a_job_has_its_own_timeout_or_else_its_workers(
+    clock: ManualClock, of_the_job: timedelta | None, of_the_worker: timedelta, after: timedelta
+) -> None:
+    begun = asyncio.Event()
+
+    async def stuck() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    attempts = Attempts(
+        handlers={"": describe(stuck)}, executor=LoopExecutor(), clock=clock, chance=lambda: 0.5, timeout=of_the_worker
+    )
+    job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED, timeout=of_the_job)
+    async with asyncio.TaskGroup() as group:
+        verdict = group.create_task(attempts.verdict(Held(job=job, token=job.token)))
+        await begun.wait()
+        await clock.advance(after - SECOND)
+        assert not verdict.done()
+        await clock.advance(SECOND)
+
+    assert verdict.result().outcome is Outcome.TIMED_OUT
+    assert verdict.result().error == f"took longer than {after.total_seconds():g} s"
+
+
+def test_of_a_long_error_the_beginning_and_the_end_are_kept() -> None:
+    kept = shortened("the beginning" + "x" * 10 * LONGEST + "the end")
+
+    assert kept.startswith("the beginning")
+    assert kept.endswith("the end")
+    assert len(kept) <= LONGEST + 3

@@ -1,0 +1,130 @@
+"""Where handlers run makes no difference to what comes of them, but for what may hold up what."""
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+import pytest
+
+from drumbeat.core.errors import InvalidInput
+from drumbeat.core.job import Job, JobId
+from drumbeat.core.pool import PoolId
+from drumbeat.pool.worker.context import JobContext
+from drumbeat.pool.worker.executors import Executor, ProcessExecutor, executor
+from drumbeat.pool.worker.failures import failure
+from drumbeat.pool.worker.handlers import describe, load
+from drumbeat.pool.worker.options import ExecutorKind
+
+HERE = "pool.examples"
+
+
+@pytest.fixture(params=list(ExecutorKind))
+async def where(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(__file__)))
+    made = executor(request.param)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def processes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("PYTHONPATH", os.path.dirname(os.path.dirname(__file__)))
+    made = ProcessExecutor()
+    yield made
+    await made.close()
+
+
+def given(payload: Any, tell: Any = None) -> JobContext:
+    return JobContext(Job(job_id=JobId("j1"), pool_id=PoolId("p"), payload=payload), tell=tell)
+
+
+async def run(where: Executor, name: str, payload: Any = None, tell: Any = None) -> Any:
+    return await where.run(load(f"{HERE}:{name}"), given(payload, tell))
+
+
+@pytest.mark.parametrize("name", ["echo", "echo_async"])
+async def test_results_come_back(where: Executor, name: str) -> None:
+    assert await run(where, name, {"a": ["ü", 1.5, None]}) == {"a": ["ü", 1.5, None]}
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "fatal"),
+    [
+        ("fail", "ValueError: cannot read x", False),
+        ("fail_for_good", "withdrawn", True),
+        ("leave", "SystemExit: 3", False),
+        ("read_paper", "payload is no Paper", True),
+    ],
+)
+async def test_failures_come_back_as_failures(where: Executor, name: str, says: str, fatal: bool) -> None:
+    with pytest.raises(Exception) as caught:
+        await run(where, name, "x")
+
+    found = failure(caught.value)
+    assert says in found.error
+    assert found.fatal is fatal
+
+
+async def test_a_process_is_used_again_and_is_not_ours(processes: Executor) -> None:
+    first, second = await run(processes, "where"), await run(processes, "where")
+
+    assert first == second != os.getpid()
+
+
+async def test_what_a_handler_prints_is_not_its_answer(processes: Executor) -> None:
+    assert await run(processes, "chatter") == "the answer"
+
+
+async def test_progress_is_heard_from_a_process(processes: Executor) -> None:
+    heard: list[tuple[float, str | None]] = []
+
+    await run(processes, "in_steps", tell=lambda share, note: heard.append((share, note)))
+
+    assert heard == [(0.5, "half")]
+
+
+async def test_a_handler_that_kills_its_process_has_failed_and_the_next_runs(processes: Executor) -> None:
+    with pytest.raises(Exception, match="process ended with exit code -9"):
+        await run(processes, "kill_oneself")
+
+    assert await run(processes, "echo", 1) == 1
+
+
+async def test_a_busy_process_can_be_stopped_and_the_loop_is_not_held_up(processes: Executor) -> None:
+    begun = asyncio.Event()
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        busy = group.create_task(run(processes, "spin_for_ever", tell=lambda *_: begun.set()))
+        await begun.wait()
+        busy.cancel()
+
+    assert busy.cancelled()
+    assert await run(processes, "echo", 2) == 2
+
+
+async def test_a_function_without_a_name_cannot_go_to_a_process(processes: Executor) -> None:
+    with pytest.raises(InvalidInput, match="another process cannot find it"):
+        await processes.run(describe(lambda payload: payload), given(1))
+
+
+async def test_a_stopped_thread_lingers_until_it_is_over() -> None:
+    where, go = executor(ExecutorKind.THREADS), threading.Event()
+    begun, freed = threading.Event(), asyncio.Event()
+    where.on_free = freed.set
+
+    def stay(payload: object) -> None:
+        begun.set()
+        go.wait(60)
+
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        work = group.create_task(where.run(describe(stay), given(1)))
+        assert await asyncio.to_thread(begun.wait, 60)
+        work.cancel()
+    lingering = where.lingering
+    go.set()
+    async with asyncio.timeout(60):
+        await freed.wait()
+
+    assert (lingering, where.lingering) == (1, 0)
+    await where.close()

@@ -1,0 +1,205 @@
+"""A file of triggers at work, on a real store: pulled, checked, installed, kept."""
+
+import asyncio
+import json
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from drumbeat.composition.plane import ControlPlane, open_control_plane
+from drumbeat.core.errors import InvalidSettings, NotFound
+from drumbeat.core.pool import PoolId
+from drumbeat.settings import Settings, public_url
+from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
+from e2e.processes import eventually
+from triggers.given import SECRET
+
+FILE = """
+triggers:
+  - {name: often, type: cron, schedule: "*/5 * * * *", input: {pool_id: papers, max_workers: 0}}
+  - {name: nightly, type: cron, schedule: "@daily", machine: stale_worker_reaper, input: {stale_threshold_seconds: 90}}
+  - {name: hook, type: webhook, secret_variable: HOOK, input: {max_workers: 0}}
+  - {name: push, type: subprocess}
+  - {name: beside, type: in-loop, input: {pool_id: papers, max_workers: 0}}
+  - {name: cloud, type: serverless}
+"""
+
+
+@pytest.fixture
+async def plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ControlPlane]:
+    """A store with the pool papers and two jobs in it, and the file in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "triggers.yml").write_text(FILE)
+    settings = Settings(store=f"sqlite:///{tmp_path}/d.db", state_dir=tmp_path / "state")
+    async with open_control_plane(settings, create=True) as plane:
+        await plane.pool("papers").push_many([{}, {}])
+        yield plane
+
+
+async def test_every_machine_can_be_pulled(plane: ControlPlane) -> None:
+    desk = plane.triggers()
+
+    checked, reaped = await desk.fire("often"), await desk.fire("nightly")
+
+    assert checked["papers"]["why_not"] == "2 jobs ready, but 0 of at most 0 workers are here"
+    assert reaped["papers"]["why_not"] == "0 workers here and none is ill; no job is held by the dead"
+
+
+async def test_a_process_that_keeps_triggers_fires_one_for_jobs_that_came_due(plane: ControlPlane) -> None:
+    desk = plane.triggers()
+    await plane.pool("other").push(1, delay=3600)
+
+    async def fired() -> bool:
+        return "often" in await desk.last_fired()
+
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(desk.keep())
+        await eventually(fired, "the trigger of the pool whose jobs are due is fired")
+        keeping.cancel()
+
+    assert {*await desk.last_fired()} == {"often"}
+
+
+async def test_when_each_last_fired_is_known_whoever_pulled_it(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK", SECRET)
+    desk = plane.triggers()
+    await desk.fire("often")
+    await plane.fire(desk.get("nightly").firing())
+    await plane.answer_event({"trigger": "cloud", "pool_id": "papers", "max_workers": 0})
+
+    found = await plane.triggers().last_fired()
+
+    assert set(found) == {"often", "nightly", "cloud"}
+    assert found["often"].outcome == "papers: 2 jobs ready, but 0 of at most 0 workers are here"
+    assert all(each.ok for each in found.values())
+
+
+async def test_a_check_by_hand_is_no_triggers_firing(plane: ControlPlane) -> None:
+    await plane.run_trigger(plane.triggers().get("often").firing())
+
+    assert await plane.store.beats.last(PoolId("papers")) is not None
+    assert await plane.triggers().last_fired() == {}
+
+
+async def test_a_trigger_that_is_not_there_is_named(plane: ControlPlane) -> None:
+    with pytest.raises(NotFound, match=r"no trigger 'oftn' in .*; it has: often, nightly, hook"):
+        await plane.triggers().fire("oftn")
+
+
+async def test_what_would_keep_it_from_working_is_found(plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "triggers.yml").write_text(FILE.replace("pool_id: papers", "pool_id: paper"))
+
+    problems = await plane.triggers().problems()
+
+    assert len(problems) == 3
+    assert "trigger often: input.pool_id: there is no pool 'paper'" in problems
+    assert any("environment variable HOOK, got none" in problem for problem in problems)
+
+
+async def test_work_added_pulls_those_who_wait_for_it(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[str, ...]] = []
+    monkeypatch.setattr("drumbeat.triggers.detached.start_detached", lambda command, *_: sent.append(tuple(command)))
+
+    assert await plane.work_added(PoolId("papers")) == ["push"]
+    assert await plane.work_added(PoolId("papers")) == []
+
+    assert [json.loads(command[-1])["pool_id"] for command in sent] == ["papers"]
+
+
+async def test_work_added_in_a_loop_is_checked_beside_the_caller(plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "triggers.yml").write_text(FILE.replace("{name: push, type: subprocess}", "{name: push, type: in-loop}"))
+
+    async with plane.waking() as work_added:
+        assert await work_added("papers") == ["push", "beside"]
+
+    beat = await plane.store.beats.last(PoolId("papers"))
+    assert beat is not None
+    assert beat.n == 2
+    assert beat.summary["ready"] == 2
+
+
+async def test_without_a_file_work_added_is_nobodys_business(plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "triggers.yml").unlink()
+
+    assert await plane.work_added(PoolId("papers")) == ()
+
+
+async def test_the_seeds_name_for_the_file_is_known(plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "triggers.yml").rename(tmp_path / "trigger_registry.yml")
+
+    assert len(plane.triggers().triggers) == 6
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("often", ["drumbeat", "pool", "check", "papers", "--wait", "--max-workers", "0"]),
+        ("nightly", ["drumbeat", "pool", "reap", "--lost-after", "90s"]),
+    ],
+)
+async def test_a_manifest_is_yaml_that_runs_the_same_beat(plane: ControlPlane, name: str, command: list[str]) -> None:
+    made = yaml.safe_load(plane.triggers().manifest(name, "drumbeat:1", "stores"))
+
+    assert made["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["command"] == command
+
+
+async def test_a_schedule_and_a_webhook_are_kept_until_told_to_stop(
+    plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK", SECRET)
+    stop, where = asyncio.Event(), asyncio.get_running_loop().create_future()
+    body, stamp = b'{"pool_id": "papers"}', int(plane.clock.now().timestamp())
+    headers = {TIMESTAMP: str(stamp), SIGNATURE: sign(SECRET, stamp, body)}
+
+    def post(address: str) -> object:
+        request = urllib.request.Request(f"{address}/triggers/hook", body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(plane.triggers().serve("127.0.0.1", 0, where.set_result, stop))
+        answers = [await asyncio.to_thread(post, await where) for _ in range(2)]
+        stop.set()
+
+    first, second = answers
+    assert isinstance(first, dict)
+    assert first["beats"]["papers"]["summary"]["ready"] == 2
+    assert second == {"trigger": "hook", "repeated": True}
+
+
+async def test_without_its_secret_nothing_is_served(plane: ControlPlane) -> None:
+    with pytest.raises(InvalidSettings, match="HOOK, got none"):
+        await plane.triggers().serve("127.0.0.1", 0, lambda _: None, asyncio.Event())
+
+
+async def test_a_clouds_event_needs_no_file_unless_it_is_http(plane: ControlPlane, tmp_path: Path) -> None:
+    (tmp_path / "triggers.yml").unlink()
+
+    answer = await plane.answer_event({"detail": {"pool_id": "papers", "max_workers": 0}})
+
+    assert answer["beats"]["papers"]["led"] is True
+
+
+@pytest.mark.parametrize(
+    ("url", "public"),
+    [
+        ("sqlite:////var/d.db", True),
+        ("postgresql://me@db/drumbeat", True),
+        ("postgresql://me:hush@db/drumbeat", False),
+        ("postgresql://me@db/drumbeat?password=hush", False),
+        ("redis://:hush@cache/0", False),
+    ],
+)
+async def test_no_password_gets_into_a_crontab(
+    plane: ControlPlane, url: str, public: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    there = ControlPlane(Settings(store=url, state_dir=tmp_path), plane.store, plane.clock)
+
+    with pytest.raises(Exception, match="the command crontab" if public else "which no crontab shall show"):
+        await there.triggers().install()
+
+    assert (public_url(url) == url) is public

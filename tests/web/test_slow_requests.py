@@ -1,0 +1,220 @@
+"""A connection that does not bring a whole request in time is closed; one that is being answered is not."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import uvicorn
+import websockets
+from uvicorn.server import ServerState
+
+from drumbeat.composition.plane import open_control_plane
+from drumbeat.settings import Settings
+from drumbeat.web import server
+from drumbeat.web.settings import WebSettings
+from drumbeat.web.slow_requests import ENOUGH, most_connections, protocol_within
+
+PATIENCE = 60.0
+SOON = timedelta(seconds=1)
+GET = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+POST = b"POST /api/v1/pools HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+STREAM = b"GET /api/v1/pools/p/events-stream HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+
+HALF_OPEN = {
+    "nothing": b"",
+    "half a head": b"GET / HTTP/1.1\r\nHost: 127",
+    "a head without its end": b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n",
+    "half a body": POST + b'Content-Length: 100\r\n\r\n{"pool_id":',
+    "half a body in chunks": POST + b'Transfer-Encoding: chunked\r\n\r\n5\r\n{"poo\r\n',
+    "half a handshake": b"GET /api/v1/pools/p/stream HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upg",
+    "a request, and half of another": GET + b"GET / HTTP/1.1\r\nHo",
+}
+
+
+@asynccontextmanager
+async def serving(folder: Path, within: timedelta = SOON) -> AsyncIterator[tuple[str, int]]:
+    address: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    stop = asyncio.Event()
+    where = Settings(store=f"sqlite:///{folder}/drumbeat.db", state_dir=folder / "state")
+    settings = WebSettings(port=0, conduct=False, arrives_within=within)
+    async with open_control_plane(where, create=True) as plane, asyncio.TaskGroup() as group:
+        await plane.pool("p").create()
+        group.create_task(server.serve(plane, settings, address.set_result, stop, with_pages=False))
+        try:
+            async with asyncio.timeout(PATIENCE):
+                parts = urlsplit(await address)
+            yield str(parts.hostname), int(parts.port or 0)
+        finally:
+            stop.set()
+
+
+async def said_until_closed(place: tuple[str, int], request: bytes) -> bytes:
+    """All that a server says to a client that sends this and then waits."""
+    reader, writer = await asyncio.open_connection(*place)
+    try:
+        writer.write(request)
+        async with asyncio.timeout(PATIENCE):
+            with contextlib.suppress(ConnectionResetError):
+                return await reader.read()
+        return b""
+    finally:
+        await hang_up(writer)
+
+
+async def hang_up(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("request_", [pytest.param(each, id=name) for name, each in HALF_OPEN.items()])
+async def test_what_never_arrives_whole_is_hung_up_on(
+    tmp_path: Path, request_: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(tmp_path) as place:
+        said = await said_until_closed(place, request_)
+
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+    assert said.startswith(b"HTTP/1.1 200" if request_.startswith(GET) else b"")
+
+
+async def test_three_hundred_half_open_connections_are_all_closed(tmp_path: Path) -> None:
+    async with serving(tmp_path) as place:
+        said = await asyncio.gather(*(said_until_closed(place, b"GET / HTTP/1.1\r\n") for _ in range(300)))
+
+        assert said == [b""] * 300
+        assert b'{"status":"alive"}' in await said_until_closed(place, GET)
+
+
+async def test_what_is_being_answered_stays_open(tmp_path: Path) -> None:
+    """A stream and a WebSocket outlive a connection that was opened after them and closed for its time being over."""
+    async with serving(tmp_path) as place:
+        reader, writer = await asyncio.open_connection(*place)
+        writer.write(STREAM)
+        async with asyncio.timeout(PATIENCE):
+            assert b"200 OK" in await reader.readuntil(b"\r\n")
+            async with websockets.connect(f"ws://{place[0]}:{place[1]}/api/v1/pools/p/stream") as socket:
+                assert await socket.recv() == '{"status":"connected"}'
+                for _ in range(2):
+                    await said_until_closed(place, b"")
+                await (await socket.ping())
+                assert not reader.at_eof()
+        await hang_up(writer)
+
+
+class Answering:
+    """A task that is never done."""
+
+    def add_done_callback(self, _: Any) -> None: ...
+
+
+class Timers:
+    """A loop that only keeps timers, to see which are pending."""
+
+    def __init__(self) -> None:
+        self.pending: list[tuple[float, Any]] = []
+        self.made = 0
+
+    def call_later(self, seconds: float, work: Callable[[], None]) -> Any:
+        timer = SimpleNamespace(cancel=lambda: self.pending.remove((seconds, work)))
+        self.pending.append((seconds, work))
+        self.made += 1
+        return timer
+
+    def create_task(self, answering: Coroutine[Any, Any, None], **_: Any) -> Any:
+        answering.close()
+        return Answering()
+
+
+class Wire(asyncio.Transport):
+    """The other end's transport, which only remembers whether it was hung up."""
+
+    aborted = False
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+async def nobody(scope: Any, receive: Any, send: Any) -> None:
+    raise AssertionError("nothing is answered here")
+
+
+@pytest.fixture
+def connection() -> tuple[Any, Timers, Wire]:
+    timers, wire = Timers(), Wire()
+    made = protocol_within(timedelta(seconds=20))(uvicorn.Config(nobody, log_config=None), ServerState(), {}, _loop=timers)
+    made.connection_made(wire)
+    return made, timers, wire
+
+
+def test_a_body_that_makes_progress_gets_its_time_again(connection: tuple[Any, Timers, Wire]) -> None:
+    made, timers, wire = connection
+
+    made.data_received(POST + f"Content-Length: {2 * ENOUGH}\r\n\r\n".encode())
+    assert timers.made == 1
+    made.data_received(b"x" * ENOUGH)
+    assert (timers.made, len(timers.pending)) == (2, 1)
+    made.data_received(b"x")
+    assert (timers.made, len(timers.pending)) == (2, 1)
+    made.data_received(b"x" * (ENOUGH - 1))
+
+    assert timers.pending == []
+    assert not wire.aborted
+
+
+def test_the_time_is_over_once_for_a_client_that_trickles(connection: tuple[Any, Timers, Wire]) -> None:
+    made, timers, wire = connection
+    for sign in b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n":
+        made.data_received(bytes([sign]))
+
+    [(seconds, close)] = timers.pending
+    close()
+
+    assert (timers.made, seconds, wire.aborted) == (1, 20.0, True)
+
+
+def test_a_body_that_this_side_does_not_read_on_is_no_fault_of_the_client(connection: tuple[Any, Timers, Wire]) -> None:
+    made, timers, wire = connection
+    made.data_received(POST + f"Content-Length: {4 * ENOUGH}\r\n\r\n".encode() + b"x" * (ENOUGH + 1000))
+
+    timers.pending[0][1]()
+
+    assert made.flow.read_paused
+    assert not wire.aborted
+
+
+async def test_more_connections_than_files_allow_are_refused_and_the_server_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "most_connections", lambda: 5)
+    async with serving(tmp_path, within=timedelta(minutes=5)) as place:
+        held = [await asyncio.open_connection(*place) for _ in range(5)]
+        assert await said_until_closed(place, GET) == b""
+
+        for _, writer in held:
+            await hang_up(writer)
+        async with asyncio.timeout(PATIENCE):
+            while b"alive" not in await said_until_closed(place, GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")):
+                pass
+
+
+def test_some_files_are_kept_for_the_store() -> None:
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    assert soft == resource.RLIM_INFINITY or most_connections() == int(soft * 0.8)
