@@ -103,7 +103,7 @@ async def time_beats(url: str, workers: int, times: int, folder: Path) -> float:
     spawner = FakeSpawner(SystemClock())
     async with open_control_plane(Settings(store=url, state_dir=folder), create=True) as plane:
         await populate(plane, spawner, workers)
-        loop = plane.fleet_loop(POOL, spawner, timedelta(seconds=30))
+        loop = plane.fleets.loop(POOL, spawner, timedelta(seconds=30))
         reports = [await loop.beat() for _ in range(times + 1)]
     failed = [report.error for report in reports if report.error]
     if failed:

@@ -10,7 +10,8 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Any, Self, cast
 
-from drumbeat.composition.plane import ControlPlane, WorkDone, open_control_plane, process_name, push_on
+from drumbeat.composition.base import process_name
+from drumbeat.composition.plane import ControlPlane, WorkDone, open_control_plane, push_on
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, NewJob, RateLimit

@@ -42,12 +42,12 @@ async def test_another_provider_or_pace_ends_the_loop_that_was_begun_without_it(
     plane: ControlPlane, places: dict[str, FakeSpawner], changed: FleetPolicy
 ) -> None:
     begun = FleetPolicy(workers=0, every=BRISK)
-    await plane.create_fleet(POOL, begun)
+    await plane.fleets.create(POOL, begun)
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         beating = group.create_task(_beat_by(plane, POOL, begun, _Teller(), asyncio.Event()))
         while await plane.store.beats.last(POOL) is None:
             await asyncio.sleep(BRISK.total_seconds())
-        await plane.set_fleet_policy(POOL, changed)
+        await plane.fleets.set_policy(POOL, changed)
 
     assert beating.result() == changed
     assert places["local"].running(POOL) == ([] if changed.provider == "runpod" else ["worker-0"])
@@ -61,7 +61,7 @@ async def test_a_provider_that_cannot_be_had_is_waited_for(
         raise InvalidSettings(f"no key for {provider}")
 
     turned = FleetPolicy(provider="runpod", workers=1, every=BRISK)
-    await plane.create_fleet(POOL, turned)
+    await plane.fleets.create(POOL, turned)
     monkeypatch.setattr(plane, "spawner", refuse)
 
     found = await _beat_on(plane, POOL, turned, _Teller(), asyncio.Event())
@@ -72,7 +72,7 @@ async def test_a_provider_that_cannot_be_had_is_waited_for(
 
 async def test_a_signal_in_the_beat_that_turns_counts(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None:
     begun, stop = FleetPolicy(workers=0, every=BRISK), asyncio.Event()
-    await plane.create_fleet(POOL, FleetPolicy(workers=0, every=2 * BRISK))
+    await plane.fleets.create(POOL, FleetPolicy(workers=0, every=2 * BRISK))
     heed = _Course.heed
 
     def heed_and_end(course: _Course, policy: FleetPolicy) -> None:

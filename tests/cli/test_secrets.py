@@ -60,9 +60,9 @@ def test_no_command_says_it(tmp_path: Path, secret_url: str, command: str, code:
 
 async def _live_a_little(plane: ControlPlane) -> tuple[PoolId, list[str]]:
     """Start a worker and let it work; answers with the pool, and its workers' command lines."""
-    made = await plane.create_fleet("secrets", FleetPolicy(workers=1), FAST)
+    made = await plane.fleets.create("secrets", FleetPolicy(workers=1), FAST)
     async with plane.local_spawner() as spawner:
-        loop = plane.fleet_loop(made.pool_id, spawner, timedelta(milliseconds=100))
+        loop = plane.fleets.loop(made.pool_id, spawner, timedelta(milliseconds=100))
         rows: list[Worker] = []
         async with asyncio.timeout(60):
             while not any(row.status is WorkerStatus.ACTIVE for row in rows):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from drumbeat.composition.plane import ControlPlane, WorkerArguments, open_control_plane, process_name
+from drumbeat.composition.base import process_name
+from drumbeat.composition.plane import ControlPlane, WorkerArguments, open_control_plane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound, StoreNotReady
 from drumbeat.core.event import EventType, start, stop
@@ -50,7 +51,7 @@ def arguments(group: int = 0, count: int = 1, run_id: str = POOL) -> WorkerArgum
 
 
 async def test_a_fleet_is_a_pool_that_has_been_told_to_start(plane: ControlPlane) -> None:
-    made = await plane.create_fleet("p", FleetPolicy(workers=3, target=2))
+    made = await plane.fleets.create("p", FleetPolicy(workers=3, target=2))
 
     limits = replace(PRESETS[PoolKind.FLEET], controller_gone_after=timedelta(minutes=10))
     assert (made.kind, made.thresholds) == (PoolKind.FLEET, limits)
@@ -60,9 +61,9 @@ async def test_a_fleet_is_a_pool_that_has_been_told_to_start(plane: ControlPlane
 
 
 CHANGES: Mapping[str, Callable[[ControlPlane], Awaitable[object]]] = {
-    "scale_pool": lambda plane: plane.scale_pool(POOL, FleetPolicy(workers=2)),
-    "set_fleet_policy": lambda plane: plane.set_fleet_policy(POOL, FleetPolicy(workers=2)),
-    "heed_environment": lambda plane: plane.heed_environment(POOL),
+    "scale_pool": lambda plane: plane.fleets.scale_pool(POOL, FleetPolicy(workers=2)),
+    "set_fleet_policy": lambda plane: plane.fleets.set_policy(POOL, FleetPolicy(workers=2)),
+    "heed_environment": lambda plane: plane.fleets.apply_environment(POOL),
 }
 
 
@@ -88,23 +89,23 @@ async def test_a_pause_in_the_midst_of_another_policy_stays(
 
 
 async def test_a_fleet_may_have_thresholds_of_its_own(plane: ControlPlane) -> None:
-    made = await plane.create_fleet("p", FleetPolicy(), PRESETS[PoolKind.BENCH])
+    made = await plane.fleets.create("p", FleetPolicy(), PRESETS[PoolKind.BENCH])
 
     assert made.thresholds == PRESETS[PoolKind.BENCH]
 
 
 async def test_a_fleets_name_is_used_once(plane: ControlPlane) -> None:
-    await plane.create_fleet("p", FleetPolicy())
+    await plane.fleets.create("p", FleetPolicy())
 
     with pytest.raises(AlreadyExists):
-        await plane.create_fleet("p", FleetPolicy())
+        await plane.fleets.create("p", FleetPolicy())
     assert len(await plane.store.events.read(POOL, 0)) == 1
 
 
 async def test_a_policy_is_changed_and_the_rest_stays(plane: ControlPlane) -> None:
-    made = await plane.create_fleet("p", FleetPolicy(workers=1))
+    made = await plane.fleets.create("p", FleetPolicy(workers=1))
 
-    changed = await plane.set_fleet_policy(POOL, FleetPolicy(workers=7, ramp=SECOND))
+    changed = await plane.fleets.set_policy(POOL, FleetPolicy(workers=7, ramp=SECOND))
 
     assert replace(changed, policy=made.policy) == made
     assert FleetPolicy.from_json(changed.policy) == FleetPolicy(workers=7, ramp=SECOND)
@@ -112,14 +113,14 @@ async def test_a_policy_is_changed_and_the_rest_stays(plane: ControlPlane) -> No
 
 async def test_a_pool_that_is_not_there_has_no_policy(plane: ControlPlane) -> None:
     with pytest.raises(NotFound):
-        await plane.set_fleet_policy(POOL, FleetPolicy())
+        await plane.fleets.set_policy(POOL, FleetPolicy())
 
 
 async def test_a_loop_observes_decides_and_acts(plane: ControlPlane, clock: ManualClock) -> None:
-    await plane.create_fleet("p", FleetPolicy(workers=2))
+    await plane.fleets.create("p", FleetPolicy(workers=2))
     spawner = FakeSpawner(clock)
 
-    report = await plane.fleet_loop(POOL, spawner, SECOND).beat()
+    report = await plane.fleets.loop(POOL, spawner, SECOND).beat()
 
     assert (report.led, report.error) == (True, None)
     assert [action["type"] for action in report.actions] == ["Spawn", "Spawn"]
@@ -130,9 +131,9 @@ async def test_a_loop_observes_decides_and_acts(plane: ControlPlane, clock: Manu
 async def test_a_loops_lease_outlasts_a_beat(
     plane: ControlPlane, clock: ManualClock, lease: timedelta | None, lasts: timedelta
 ) -> None:
-    await plane.create_fleet("p", FleetPolicy(workers=0))
+    await plane.fleets.create("p", FleetPolicy(workers=0))
 
-    await plane.fleet_loop(POOL, FakeSpawner(clock), SECOND, lease).beat()
+    await plane.fleets.loop(POOL, FakeSpawner(clock), SECOND, lease).beat()
 
     held = await plane.store.leases.find(POOL)
     assert held is not None
@@ -140,9 +141,9 @@ async def test_a_loops_lease_outlasts_a_beat(
 
 
 async def test_of_two_loops_one_leads(plane: ControlPlane, clock: ManualClock) -> None:
-    await plane.create_fleet("p", FleetPolicy(workers=2))
+    await plane.fleets.create("p", FleetPolicy(workers=2))
     spawner = FakeSpawner(clock)
-    loops = [plane.fleet_loop(POOL, spawner, SECOND) for _ in range(2)]
+    loops = [plane.fleets.loop(POOL, spawner, SECOND) for _ in range(2)]
 
     reports = [await loop.beat() for loop in loops]
 

@@ -47,7 +47,7 @@ class Fleet:
         return sorted(set(range(min(numbers), max(numbers) + 1)) - set(numbers))
 
     async def set_target(self, target: int, workers: int) -> None:
-        await self.plane.set_fleet_policy(POOL, FleetPolicy(workers=workers, target=target))
+        await self.plane.fleets.set_policy(POOL, FleetPolicy(workers=workers, target=target))
 
 
 @asynccontextmanager
@@ -62,8 +62,8 @@ async def fleet(
     async with open_control_plane(settings) as plane, plane.local_spawner() as spawner:
         await add_bystanders(plane.store)
         before = await bystanders(plane.store)
-        await plane.create_fleet(POOL, FleetPolicy(workers=workers, target=1), thresholds)
-        loop = plane.fleet_loop(POOL, spawner, timedelta(seconds=1))
+        await plane.fleets.create(POOL, FleetPolicy(workers=workers, target=1), thresholds)
+        loop = plane.fleets.loop(POOL, spawner, timedelta(seconds=1))
         running = Fleet(plane)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:

@@ -188,7 +188,7 @@ async def _prepare(battle: Battle, store: Store, url: str) -> None:
     plane = ControlPlane(Settings(store=url, state_dir=battle.folder / "state"), store, SystemClock())
     plan = WorkPlan(handlers=parse_handlers(["handlers:nap"]), mode=Mode.LOOP)
     for pool_id in POOLS:
-        await plane.scale_pool(pool_id, POLICY, plan, LIMITS)
+        await plane.fleets.scale_pool(pool_id, POLICY, plan, LIMITS)
         spans = [battle.chance.uniform(0.1, 1.5) for _ in range(JOBS)]
         jobs = [NewJob(payload={"n": n, "seconds": span}, max_crashes=1000) for n, span in enumerate(spans)]
         await store.queue.push(pool_id, jobs)

@@ -74,9 +74,9 @@ async def fleet(url: str, folder: Path) -> AsyncIterator[Watched]:
     plan = WorkPlan(handlers=parse_handlers(["command:sleep 60"]), mode=Mode.LOOP)
     settings = Settings(store=url, state_dir=folder / "state")
     async with open_control_plane(settings) as plane, plane.local_spawner() as spawner:
-        await plane.scale_pool(POOL, POLICY, plan, LIMITS)
+        await plane.fleets.scale_pool(POOL, POLICY, plan, LIMITS)
         await plane.store.queue.push(POOL, [NewJob(payload=n, max_crashes=1000) for n in range(20)])
-        yield Watched(plane, spawner, plane.fleet_loop(POOL, spawner, POLICY.every))
+        yield Watched(plane, spawner, plane.fleets.loop(POOL, spawner, POLICY.every))
 
 
 async def test_who_is_drained_by_hand_counts_until_it_is_gone(any_url: str, tmp_path: Path) -> None:
@@ -96,9 +96,9 @@ async def test_who_is_drained_by_the_policy_counts_until_it_is_gone(any_url: str
         await running.until_active()
         for _ in range(2):
             known = await running.started()
-            await running.plane.set_fleet_policy(POOL, replace(POLICY, max_workers=0))
+            await running.plane.fleets.set_policy(POOL, replace(POLICY, max_workers=0))
             await running.loop.beat()
-            await running.plane.set_fleet_policy(POOL, POLICY)
+            await running.plane.fleets.set_policy(POOL, POLICY)
             await running.until_active(besides=known)
 
         assert max(running.counts) == (MOST, MOST)

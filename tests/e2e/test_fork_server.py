@@ -90,8 +90,8 @@ async def test_a_trigger_keeps_a_server_for_the_pushes_that_follow(url: str, tmp
         second = await next_worker(here)
         await eventually(lambda: here.all_done(2), "both jobs are done")
 
-        assert not any("drumbeat.cli.forks" in parent for parent in first.parents)
-        assert "drumbeat.cli.forks" in second.parents[0]
+        assert not any("drumbeat.cli.fork_server" in parent for parent in first.parents)
+        assert "drumbeat.cli.fork_server" in second.parents[0]
         await eventually(lambda: _is_gone(here), "nobody asked, and it has left")
 
 

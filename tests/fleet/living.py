@@ -97,10 +97,10 @@ class Fleet:
         self.loop = self.controller()
 
     def controller(self) -> ControlLoop[FleetView, Action]:
-        return self.plane.fleet_loop(self.pool_id, self.spawner, seconds(1))
+        return self.plane.fleets.loop(self.pool_id, self.spawner, seconds(1))
 
     async def want(self, workers: int, target: int = 1, ramp: timedelta = timedelta()) -> None:
-        await self.plane.set_fleet_policy(self.pool_id, FleetPolicy(workers=workers, target=target, ramp=ramp))
+        await self.plane.fleets.set_policy(self.pool_id, FleetPolicy(workers=workers, target=target, ramp=ramp))
 
     async def beats(self, count: int) -> Sequence[BeatReport]:
         """So many seconds pass, with a beat in each."""
@@ -129,7 +129,7 @@ async def living_fleet() -> AsyncIterator[Fleet]:
     """A fleet of nobody, for as long as the block lasts."""
     async with asyncio.TaskGroup() as group:
         fleet = Fleet(group)
-        await fleet.plane.create_fleet(fleet.pool_id, FleetPolicy(workers=0), LIMITS)
+        await fleet.plane.fleets.create(fleet.pool_id, FleetPolicy(workers=0), LIMITS)
         yield fleet
         for life in fleet.spawner.lives.values():
             life.cancel()

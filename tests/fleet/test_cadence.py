@@ -44,7 +44,7 @@ class Cron:
         return self
 
     async def beat(self, every: timedelta = USUAL) -> BeatReport:
-        loop = self.plane.fleet_loop(POOL, self.spawner, every)
+        loop = self.plane.fleets.loop(POOL, self.spawner, every)
         report = await loop.beat()
         await loop.resign()
         return report

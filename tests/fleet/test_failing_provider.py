@@ -55,7 +55,7 @@ async def beaten(clock: VirtualClock, spawner: Spawner, policy: PolicyName) -> N
     await store.pools.create(pool(POOL, PoolKind.JOBS, PRESETS[PoolKind.FLEET], **wanted.to_json()))
     await store.queue.push(POOL, [NewJob(payload=n) for n in range(40)])
     plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), store, clock)
-    loop = plane.fleet_loop(POOL, spawner, wanted.every)
+    loop = plane.fleets.loop(POOL, spawner, wanted.every)
     for _ in range(MINUTES * 2):
         await loop.beat()
         await asyncio.sleep(wanted.every.total_seconds())

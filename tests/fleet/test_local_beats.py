@@ -37,7 +37,7 @@ class Cron:
 
     async def beat(self) -> BeatReport:
         async with self.spawner() as spawner:
-            loop = self.plane.fleet_loop(MINE, spawner, POLICY.every)
+            loop = self.plane.fleets.loop(MINE, spawner, POLICY.every)
             report = await loop.beat()
             await loop.resign()
         return report

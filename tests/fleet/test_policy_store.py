@@ -47,10 +47,10 @@ async def rented(plane: ControlPlane, status: WorkerStatus) -> Worker:
 
 
 async def test_a_fleet_changes_only_in_what_is_told(plane: ControlPlane) -> None:
-    await plane.keep_fleet(NAME, {"provider": "runpod", "policy": "queue_cover", **PRICED}, handlers={"": "command:cat"})
+    await plane.fleets.configure(NAME, {"provider": "runpod", "policy": "queue_cover", **PRICED}, handlers={"": "command:cat"})
     before = await kept(plane)
 
-    found = await plane.keep_fleet(NAME, {"max_workers": "5"})
+    found = await plane.fleets.configure(NAME, {"max_workers": "5"})
 
     assert await kept(plane) == replace(before, max_workers=5)
     assert (found.is_new, found.changed, found.overruled) == (False, ("max_workers 10 → 5",), ())
@@ -58,18 +58,18 @@ async def test_a_fleet_changes_only_in_what_is_told(plane: ControlPlane) -> None
 
 
 async def test_what_is_told_to_be_none_is_dropped(plane: ControlPlane) -> None:
-    await plane.keep_fleet(NAME, PRICED)
+    await plane.fleets.configure(NAME, PRICED)
 
-    found = await plane.keep_fleet(NAME, {"max_per_day": None, "idle_timeout": "5m"})
+    found = await plane.fleets.configure(NAME, {"max_per_day": None, "idle_timeout": "5m"})
 
     assert (await kept(plane)).max_per_day is None
     assert found.changed == ("idle_timeout 600 s → 300 s", "max_per_day 20.0 → none")
 
 
 async def test_told_nothing_a_fleet_stays_as_it_is(plane: ControlPlane) -> None:
-    before = (await plane.keep_fleet(NAME, PRICED)).pool
+    before = (await plane.fleets.configure(NAME, PRICED)).pool
 
-    found = await plane.keep_fleet(NAME, {})
+    found = await plane.fleets.configure(NAME, {})
 
     assert (found.pool, found.changed) == (before, ())
 
@@ -77,17 +77,17 @@ async def test_told_nothing_a_fleet_stays_as_it_is(plane: ControlPlane) -> None:
 async def test_with_a_file_the_file_is_the_whole(plane: ControlPlane, tmp_path: Path) -> None:
     file = tmp_path / "fleet.yml"
     file.write_text("policy: queue_cover\nkeep_idle: 2\n")
-    await plane.keep_fleet(NAME, PRICED)
+    await plane.fleets.configure(NAME, PRICED)
 
-    await plane.keep_fleet(NAME, {"max_workers": 7}, file=file)
+    await plane.fleets.configure(NAME, {"max_workers": 7}, file=file)
 
     assert await kept(plane) == FleetPolicy.from_json({"policy": "queue_cover", "keep_idle": 2, "max_workers": 7})
 
 
 async def test_a_fixed_fleets_workers_are_changed(plane: ControlPlane) -> None:
-    await plane.keep_fleet(NAME, {"policy": "fixed", "workers": "2"})
+    await plane.fleets.configure(NAME, {"policy": "fixed", "workers": "2"})
 
-    found = await plane.keep_fleet(NAME, {"workers": "5"})
+    found = await plane.fleets.configure(NAME, {"workers": "5"})
 
     assert (found.pool.kind, found.changed) == (PoolKind.FLEET, ("workers 2 → 5",))
 
@@ -99,35 +99,36 @@ async def test_a_fixed_fleets_workers_are_changed(plane: ControlPlane) -> None:
 async def test_a_fleet_without_a_queue_gets_none(
     plane: ControlPlane, told: dict[str, Any], handlers: dict[str, str] | None, said: str
 ) -> None:
-    await plane.keep_fleet(NAME, {"policy": "fixed"})
+    await plane.fleets.configure(NAME, {"policy": "fixed"})
 
     with pytest.raises(InvalidInput, match=said):
-        await plane.keep_fleet(NAME, told, handlers=handlers)
+        await plane.fleets.configure(NAME, told, handlers=handlers)
 
 
 async def test_with_a_handler_a_fixed_fleet_is_a_pool_of_jobs(plane: ControlPlane) -> None:
-    found = await plane.keep_fleet(NAME, {"policy": "fixed", "workers": 2}, handlers={"": "command:cat"})
+    found = await plane.fleets.configure(NAME, {"policy": "fixed", "workers": 2}, handlers={"": "command:cat"})
 
     assert (found.pool.kind, plan_of(found.pool).handlers) == (PoolKind.JOBS, {"": "command:cat"})
-    assert await plane.heed_environment(NAME) == FleetPolicy(workers=2)
+    assert await plane.fleets.apply_environment(NAME) == FleetPolicy(workers=2)
 
 
 async def test_how_many_jobs_a_worker_runs_stays_until_it_is_told(plane: ControlPlane) -> None:
     await plane.pool(NAME).create(concurrency=4)
 
     counts = [
-        plan_of((await plane.keep_fleet(NAME, told)).pool).concurrency for told in ({}, {"keep_idle": 1}, {"concurrency": 1})
+        plan_of((await plane.fleets.configure(NAME, told)).pool).concurrency
+        for told in ({}, {"keep_idle": 1}, {"concurrency": 1})
     ]
 
     assert counts == [4, 4, 1]
 
 
 async def _scaled(plane: ControlPlane) -> Pool:
-    return await plane.scale_pool(NAME, FleetPolicy.from_json({"policy": "lag_aware"}))
+    return await plane.fleets.scale_pool(NAME, FleetPolicy.from_json({"policy": "lag_aware"}))
 
 
 async def _made(plane: ControlPlane) -> Pool:
-    return await plane.create_fleet(NAME, FleetPolicy())
+    return await plane.fleets.create(NAME, FleetPolicy())
 
 
 @pytest.mark.parametrize("make", [_scaled, _made])
@@ -147,15 +148,15 @@ async def test_nobody_stays_for_ever_that_nobody_decides_about(plane: ControlPla
 async def test_workers_outlast_some_beats_however_often_it_beats(
     plane: ControlPlane, limits: Any, every: timedelta, gone: timedelta
 ) -> None:
-    await plane.scale_pool(NAME, FleetPolicy.from_json({"policy": "lag_aware"}), thresholds=limits)
+    await plane.fleets.scale_pool(NAME, FleetPolicy.from_json({"policy": "lag_aware"}), thresholds=limits)
 
-    found = await plane.keep_fleet(NAME, {"every": every.total_seconds()})
+    found = await plane.fleets.configure(NAME, {"every": every.total_seconds()})
 
     assert found.pool.thresholds.controller_gone_after == gone
 
 
 async def test_a_fleet_that_beats_more_often_again_is_as_patient_as_before(plane: ControlPlane) -> None:
-    found = [(await plane.keep_fleet(NAME, {"every": every})).pool.thresholds for every in ("30s", "1h", "30s")]
+    found = [(await plane.fleets.configure(NAME, {"every": every})).pool.thresholds for every in ("30s", "1h", "30s")]
 
     assert [each.controller_gone_after for each in found] == [10 * MINUTE, 300 * MINUTE, 10 * MINUTE]
 
@@ -164,32 +165,32 @@ async def test_a_fleet_that_beats_more_often_again_is_as_patient_as_before(plane
 async def test_another_provider_is_refused_while_workers_of_the_old_one_are_there(
     plane: ControlPlane, status: WorkerStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await plane.keep_fleet(NAME, {"provider": "runpod", **PRICED})
+    await plane.fleets.configure(NAME, {"provider": "runpod", **PRICED})
     before = await plane.store.pools.get(POOL)
     await rented(plane, status)
     local = replace(await kept(plane), provider="local")
     said = r"stay with the provider runpod .*\(worker-0\), got local; let them go first: drumbeat fleet create gpus"
 
     with pytest.raises(InvalidSettings, match=said):
-        await plane.keep_fleet(NAME, {"provider": "local"})
+        await plane.fleets.configure(NAME, {"provider": "local"})
     with pytest.raises(InvalidSettings, match=said):
-        await plane.scale_pool(NAME, local)
+        await plane.fleets.scale_pool(NAME, local)
     with pytest.raises(InvalidSettings, match=said):
-        await plane.set_fleet_policy(POOL, local)
+        await plane.fleets.set_policy(POOL, local)
     with pytest.raises(InvalidSettings, match=said):
-        await plane.heed_environment(NAME, provider="local")
+        await plane.fleets.apply_environment(NAME, provider="local")
     monkeypatch.setenv("DRUMBEAT_PROVIDER", "local")
     with pytest.raises(InvalidSettings, match=said):
-        await plane.heed_environment(NAME)
+        await plane.fleets.apply_environment(NAME)
     assert await plane.store.pools.get(POOL) == before
 
 
 async def test_once_they_are_gone_another_provider_is_taken(plane: ControlPlane) -> None:
-    await plane.keep_fleet(NAME, {"provider": "runpod", **PRICED})
+    await plane.fleets.configure(NAME, {"provider": "runpod", **PRICED})
     row = await rented(plane, WorkerStatus.ERROR)
     await plane.store.workers.mark_reaped(POOL, row.worker_id)
 
-    found = await plane.keep_fleet(NAME, {"provider": "local"})
+    found = await plane.fleets.configure(NAME, {"provider": "local"})
 
     assert found.changed == ("provider runpod → local",)
 
@@ -205,32 +206,32 @@ async def test_once_they_are_gone_another_provider_is_taken(plane: ControlPlane)
 )
 async def test_a_ceiling_needs_a_price(plane: ControlPlane, told: dict[str, Any], refused: bool) -> None:
     if not refused:
-        assert (await plane.keep_fleet(NAME, told)).is_new
+        assert (await plane.fleets.configure(NAME, told)).is_new
         return
     for policy in ("fixed", "lag_aware"):
         with pytest.raises(InvalidSettings, match="set price_per_hour, or drop the ceiling"):
-            await plane.keep_fleet(NAME, {**told, "policy": policy})
+            await plane.fleets.configure(NAME, {**told, "policy": policy})
     assert await plane.store.pools.list() == []
 
 
 async def test_a_price_that_a_ceiling_needs_is_not_dropped(plane: ControlPlane) -> None:
-    await plane.keep_fleet(NAME, PRICED)
+    await plane.fleets.configure(NAME, PRICED)
 
     with pytest.raises(InvalidSettings, match="expected a price with max_per_hour"):
-        await plane.keep_fleet(NAME, {"price_per_hour": None})
+        await plane.fleets.configure(NAME, {"price_per_hour": None})
 
 
 async def test_a_plan_goes_by_the_environment_as_a_beat_does_and_writes_nothing(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await plane.keep_fleet(NAME, {"min_workers": 1})
+    await plane.fleets.configure(NAME, {"min_workers": 1})
     before = await plane.store.pools.get(POOL)
     monkeypatch.setenv("MIN_ACTIVE_GPUS", "3")
 
-    planned = await plane.fleet(NAME).plan(FakeSpawner(ManualClock()), await plane.heeded_policy(NAME))
+    planned = await plane.fleet(NAME).plan(FakeSpawner(ManualClock()), await plane.fleets.effective_policy(NAME))
 
     assert (planned.wanted, await plane.store.pools.get(POOL)) == (3, before)
-    assert await plane.heed_environment(NAME) == replace(FleetPolicy.from_json(before.policy), min_workers=3)
+    assert await plane.fleets.apply_environment(NAME) == replace(FleetPolicy.from_json(before.policy), min_workers=3)
     assert (await kept(plane)).min_workers == 3
 
 
@@ -240,8 +241,8 @@ async def test_what_a_command_says_counts_more_than_the_environment(
     monkeypatch.setenv("MAX_ACTIVE_GPUS", "9")
     monkeypatch.setenv("ORCHESTRATOR_POLL_SEC", "45")
 
-    made = await plane.keep_fleet(NAME, {"max_workers": 2})
-    policy = await plane.heed_environment(NAME, every=120)
+    made = await plane.fleets.configure(NAME, {"max_workers": 2})
+    policy = await plane.fleets.apply_environment(NAME, every=120)
 
     assert (made.pool.policy["max_workers"], made.overruled) == (2, ("max_workers 2 → 9",))
     assert (policy.max_workers, policy.every) == (9, 2 * MINUTE)
@@ -259,21 +260,21 @@ async def test_what_a_command_says_counts_more_than_the_environment(
 async def test_an_environment_that_cannot_be_is_not_written(
     plane: ControlPlane, monkeypatch: pytest.MonkeyPatch, variable: str, text: str, said: str
 ) -> None:
-    before = (await plane.keep_fleet(NAME, {})).pool
+    before = (await plane.fleets.configure(NAME, {})).pool
     monkeypatch.setenv(variable, text)
 
     with pytest.raises(InvalidSettings, match=said):
-        await plane.heed_environment(NAME)
+        await plane.fleets.apply_environment(NAME)
 
     assert await plane.store.pools.get(POOL) == before
-    [told] = (await plane.keep_fleet(NAME, {})).overruled
+    [told] = (await plane.fleets.configure(NAME, {})).overruled
     assert told.startswith("nothing, since it is refused: expected")
 
 
 async def test_a_policy_that_cannot_be_any_more_is_mended(plane: ControlPlane) -> None:
     await plane.pool(NAME).create(policy="lag_aware", provider="nope", every_seconds=0)
 
-    found = await plane.keep_fleet(NAME, {"provider": "local", "every": "30s"})
+    found = await plane.fleets.configure(NAME, {"provider": "local", "every": "30s"})
 
     assert found.changed == ("provider nope → local", "every 0 s → 30 s")
 
@@ -281,6 +282,6 @@ async def test_a_policy_that_cannot_be_any_more_is_mended(plane: ControlPlane) -
 async def test_a_pool_that_nobody_made_a_fleet_is_left_alone(plane: ControlPlane) -> None:
     await plane.pool(NAME).create(handlers={"": "command:cat"})
 
-    for heed in (plane.heed_environment, plane.heeded_policy):
+    for heed in (plane.fleets.apply_environment, plane.fleets.effective_policy):
         with pytest.raises(InvalidInput, match=r"got gpus, a pool of jobs without a policy; .* drumbeat fleet create gpus"):
             await heed(NAME)

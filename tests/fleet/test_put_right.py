@@ -52,7 +52,7 @@ class Account:
         """A single beat by a process of its own, half a minute after the last."""
         await self.clock.sleep(EVERY)
         async with self.spawner(**how) as spawner:
-            loop = self.plane.fleet_loop(name, spawner, EVERY)
+            loop = self.plane.fleets.loop(name, spawner, EVERY)
             report = await loop.beat()
             await loop.resign()
         return report

@@ -36,7 +36,7 @@ class Rented:
         self.simulator = simulator
         self.spawner = spawner
         self.plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), self.store, clock)
-        self.loop = self.plane.fleet_loop(POOL, spawner, POLICY.every)
+        self.loop = self.plane.fleets.loop(POOL, spawner, POLICY.every)
         self.worker: Worker | None = None
 
     async def begin(self) -> None:

@@ -94,7 +94,7 @@ async def test_a_beat_of_one_fleet_ends_what_was_forgotten_in_another() -> None:
     scene = await Scene().open()
     beside = await bystanders(scene.store)
 
-    await scene.plane.beat_fleet(MINE)
+    await scene.plane.fleets.beat(MINE)
 
     assert scene.running() == {MINE: [W0], FORGOTTEN: [W0], LED: [W0, W1, W2], GONE: [W0, W1, W2]}
     (row,) = await scene.store.beats.list(FORGOTTEN)
@@ -108,20 +108,20 @@ async def test_a_beat_of_one_fleet_ends_what_was_forgotten_in_another() -> None:
 async def test_what_can_only_be_ours_is_ended_though_its_pool_was_deleted() -> None:
     scene = await Scene(Owning).open()
 
-    await scene.plane.beat_fleet(MINE)
+    await scene.plane.fleets.beat(MINE)
 
     assert scene.running()[GONE] == []
 
 
 async def test_it_is_done_now_and_then_and_not_with_every_beat() -> None:
     scene = await Scene().open()
-    await scene.plane.beat_fleet(MINE)
+    await scene.plane.fleets.beat(MINE)
     await scene.spawner.spawn(Order(pool_id=FORGOTTEN, worker_id=W2, slot=2, group_count=3))
 
-    await scene.plane.beat_fleet(MINE)
+    await scene.plane.fleets.beat(MINE)
     assert scene.running()[FORGOTTEN] == [W0, W2]
     await scene.clock.advance(SWEPT_EVERY)
-    await scene.plane.beat_fleet(MINE)
+    await scene.plane.fleets.beat(MINE)
 
     assert scene.running()[FORGOTTEN] == [W0]
 

@@ -55,7 +55,7 @@ class Controllers:
             await self.clock.sleep(later)
 
     async def _run(self, name: PoolId) -> None:
-        loop: ControlLoop[FleetView, Action] = self.plane.fleet_loop(name, self.spawner, self.every)
+        loop: ControlLoop[FleetView, Action] = self.plane.fleets.loop(name, self.spawner, self.every)
         loop.resign = _nothing  # type: ignore[method-assign]  # one that is killed says nothing
         with suppress(asyncio.CancelledError):
             await loop.run(self.stop)

@@ -47,7 +47,7 @@ class Fleets:
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as group:
             for name in POOLS:
-                group.create_task(self.plane.keep_beating(name, self.spawner, POLICY.every, stop))
+                group.create_task(self.plane.fleets.run(name, self.spawner, POLICY.every, stop))
             yield
             stop.set()
 
@@ -159,7 +159,7 @@ def test_a_beat_that_is_fired_waits_for_the_one_that_acts() -> None:
         lease = await fleets.store.leases.acquire(MINE, "another beat", MINUTE)
         assert lease is not None
         async with asyncio.TaskGroup() as group:
-            fired = group.create_task(fleets.plane.beat_fleet(MINE))
+            fired = group.create_task(fleets.plane.fleets.beat(MINE))
             await fleets.clock.sleep(PATIENCE / 2)
             await fleets.store.leases.release(lease)
         return fired.result().led
@@ -175,7 +175,7 @@ def test_a_beat_that_is_fired_leaves_the_fleet_to_its_daemon() -> None:
         async with fleets.beating():
             await fleets.clock.sleep(POLICY.every * 1.5)
             began = fleets.clock.elapsed()
-            report = await fleets.plane.beat_fleet(MINE)
+            report = await fleets.plane.fleets.beat(MINE)
             waited = fleets.clock.elapsed() - began
         return report.led, waited
 
@@ -189,7 +189,7 @@ def test_a_beat_that_is_fired_does_not_wait_for_ever() -> None:
     async def story() -> tuple[bool, timedelta]:
         await fleets.make()
         assert await fleets.store.leases.acquire(MINE, "another beat", MINUTE)
-        report = await fleets.plane.beat_fleet(MINE)
+        report = await fleets.plane.fleets.beat(MINE)
         return report.led, fleets.clock.elapsed()
 
     led, waited = run_virtually(story())

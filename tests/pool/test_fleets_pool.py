@@ -33,7 +33,7 @@ def plane(stage: Stage) -> ControlPlane:
 
 
 async def fleet_beat(stage: Stage) -> BeatReport:
-    loop = plane(stage).fleet_loop(POOL, stage.spawner, seconds(30))
+    loop = plane(stage).fleets.loop(POOL, stage.spawner, seconds(30))
     try:
         return await loop.beat()
     finally:

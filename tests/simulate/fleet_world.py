@@ -164,7 +164,7 @@ class World:
     async def _control(self, line: Line) -> None:
         plane = ControlPlane(Settings(store="memory:", state_dir=Path("nowhere")), line.store(self.store), self.clock)
         async with self._spawner(line) as spawner:
-            loop = plane.fleet_loop(self.pool_id, spawner, self.every, self.lease)
+            loop = plane.fleets.loop(self.pool_id, spawner, self.every, self.lease)
             while not self.is_broken():
                 began, line.began = self.clock.elapsed(), self.clock.now()
                 report = await loop.beat()

@@ -80,7 +80,7 @@ async def test_where_a_server_shall_be_kept_warm_one_is_started_beside_the_check
 
     assert await send(dispatch(ManualClock(), tmp_path), kept, "papers")
 
-    assert [command[2] for command in started] == ["drumbeat.cli.fire", "drumbeat.cli.forks"]
+    assert [command[2] for command in started] == ["drumbeat.cli.fire", "drumbeat.cli.fork_server"]
     assert started[1][3] == "300"
 
 

@@ -136,7 +136,7 @@ async def fleet(made: Web, name: str = "fleet") -> None:
     """One with a worker at work."""
     from drumbeat.composition.offline import fleet_policy
 
-    await made.plane.scale_pool(
+    await made.plane.fleets.scale_pool(
         name, fleet_policy(None, {"policy": "lag_aware", "min_workers": "0", "max_workers": "1", "price_per_hour": "2"})
     )
     home = await made.plane.store.pools.get(PoolId(name))

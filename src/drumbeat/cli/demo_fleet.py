@@ -123,10 +123,10 @@ class _Stage:
 
 async def _play(settings: Settings, workers: int) -> str:
     async with open_control_plane(settings, create=True) as plane, plane.local_spawner() as spawner:
-        pool = await plane.create_fleet(f"demo-{uuid4().hex[:6]}", FleetPolicy(workers=workers, target=2), demo_thresholds())
+        pool = await plane.fleets.create(f"demo-{uuid4().hex[:6]}", FleetPolicy(workers=workers, target=2), demo_thresholds())
         stage = _Stage(plane, pool, await plane.store.now())
         failure: DrumbeatError | None = None
-        async with _running(plane.fleet_loop(pool.pool_id, spawner, _EVERY).run), _screen(stage):
+        async with _running(plane.fleets.loop(pool.pool_id, spawner, _EVERY).run), _screen(stage):
             try:
                 await _story(stage, workers)
             except DrumbeatError as exc:
@@ -166,7 +166,7 @@ async def _story(stage: _Stage, workers: int) -> None:
     stage.say(f"a controller starts {workers} workers; each row exists before its process")
     await _until(stage, lambda: _active(stage) == workers and all(worker.active == 2 for worker in _living(stage)))
     stage.say("they joined, got START and beat; now each is told to hold 5 instead of 2, over 2 seconds")
-    await plane.set_fleet_policy(pool_id, FleetPolicy(workers=workers, target=5, ramp=timedelta(seconds=2)))
+    await plane.fleets.set_policy(pool_id, FleetPolicy(workers=workers, target=5, ramp=timedelta(seconds=2)))
     await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
     victim = _living(stage)[-1]
     stage.say(f"kill -9 of {victim.worker_id} (pid {victim.pid})")
@@ -174,7 +174,7 @@ async def _story(stage: _Stage, workers: int) -> None:
     await _until(stage, lambda: victim.worker_id not in _names(stage) and _active(stage) == workers)
     await _until(stage, lambda: all(worker.active == 5 for worker in _living(stage)))
     stage.say(f"noticed, closed and replaced by {_living(stage)[-1].worker_id}; now all are told to drain")
-    await plane.set_fleet_policy(pool_id, FleetPolicy(workers=0, target=5))
+    await plane.fleets.set_policy(pool_id, FleetPolicy(workers=0, target=5))
     await _until(stage, lambda: not _living(stage) and all(worker.reaped_at for worker in stage.workers))
     stage.say("all have left; no process is left behind")
 

@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from drumbeat.cli.forks import become, worker_modules
+from drumbeat.cli.forked import become_command, worker_modules
 from drumbeat.cli.session import run
 from drumbeat.composition.plane import forking, logging_to_stderr, open_control_plane
 from drumbeat.core.errors import DrumbeatError
@@ -27,7 +27,7 @@ def main() -> int:
         settings = load_settings(os.environ)
     except DrumbeatError as exc:
         return _complain(exc)
-    with forking(become, worker_modules(settings.store)) as door:
+    with forking(become_command, worker_modules(settings.store)) as door:
         return fire(sys.argv[1], door)
 
 

@@ -66,7 +66,7 @@ def create(
     given = chosen | parse_settings(settings)
 
     async def keep(plane: ControlPlane) -> "FleetKept":
-        return await plane.keep_fleet(pool, given, file=file, preset=preset, handlers=told.get("handlers"))
+        return await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=told.get("handlers"))
 
     kept = with_control_plane(store, keep, create=True)
     if as_json:

@@ -51,7 +51,7 @@ def run(
     told = beat_settings(provider, every)
 
     async def work(plane: ControlPlane) -> None:
-        policy, stop, teller = await plane.heed_environment(pool, **told), asyncio.Event(), _Teller()
+        policy, stop, teller = await plane.fleets.apply_environment(pool, **told), asyncio.Event(), _Teller()
         turned = await _beat_by(plane, pool, policy, teller, stop)
         while turned is not None and not stop.is_set():
             turned = await _beat_on(plane, pool, turned, teller, stop)
@@ -79,9 +79,9 @@ async def _beat_by(
 ) -> "FleetPolicy | None":
     """Beat until told to stop; or until the pool's policy wants another provider or pace, and then answers with it."""
     course = _Course(policy.provider, policy.every)
-    async with plane.fleet_spawner(pool, policy.provider) as spawner, plane.watching():
+    async with plane.fleets.spawner(pool, policy.provider) as spawner, plane.watching():
         with until_stopped(stop, course.over):
-            await plane.keep_beating(pool, spawner, policy.every, course.over, teller.tell, course.heed)
+            await plane.fleets.run(pool, spawner, policy.every, course.over, teller.tell, course.heed)
     return course.turned
 
 
@@ -98,7 +98,7 @@ def beat(
     """
 
     async def work(plane: ControlPlane) -> Mapping[str, Any]:
-        return told(await plane.beat_fleet(pool, **beat_settings(provider)))
+        return told(await plane.fleets.beat(pool, **beat_settings(provider)))
 
     found = with_control_plane(store, work)
     show_json(found)

@@ -42,8 +42,8 @@ def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption
     """
 
     async def work(plane: ControlPlane) -> "Explanation":
-        policy = await plane.heeded_policy(pool, **beat_settings(provider))
-        async with plane.fleet_spawner(pool, policy.provider) as spawner:
+        policy = await plane.fleets.effective_policy(pool, **beat_settings(provider))
+        async with plane.fleets.spawner(pool, policy.provider) as spawner:
             return await plane.fleet(pool).plan(spawner, policy)
 
     found = with_control_plane(store, work)

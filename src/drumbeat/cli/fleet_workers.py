@@ -44,7 +44,7 @@ def kill(
     """End a worker now: its row is closed, its jobs go back to the queue, its process or pod is ended."""
 
     async def work(plane: ControlPlane) -> Worker:
-        async with plane.fleet_spawner(pool, provider) as spawner:
+        async with plane.fleets.spawner(pool, provider) as spawner:
             return await plane.fleet(pool).kill(worker, spawner)
 
     _tell_names([with_control_plane(store, work).worker_id], "killed", as_json=as_json)
@@ -93,7 +93,7 @@ def spend(pool: PoolArgument, provider: ProviderOption = None, store: StoreOptio
     """What the workers have cost in this hour, day and month, and what they may."""
 
     async def read(plane: ControlPlane) -> Any:
-        async with plane.fleet_spawner(pool, provider) as spawner:
+        async with plane.fleets.spawner(pool, provider) as spawner:
             return await plane.fleet(pool).spend(spawner)
 
     found = with_control_plane(store, read)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from drumbeat.cli.forks import serve
+from drumbeat.cli.fork_server import serve
 from drumbeat.cli.options import StoreOption, parse_age
 
 

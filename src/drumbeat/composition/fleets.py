@@ -1,30 +1,38 @@
-"""Pools that follow a fleet's policy: made, turned into one, or changed.
+"""Fleets: pools whose number of workers follows a policy. Created, configured, and kept running by beats.
 
-A part of the composition root of its own: a pool of jobs that is scaled is the pool's and the fleet's at once.
+Part of the composition root, because a pool of jobs that is scaled belongs to pool and fleet at once.
 """
 
 import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from drumbeat.composition.plane import ControlPlane, process_name
+from drumbeat.composition.base import Base, process_name
 from drumbeat.core.errors import DrumbeatError, StoreError
 from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
 from drumbeat.fleet import policy_store
+from drumbeat.fleet.act import FleetActor
+from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Action, FleetPolicy, FleetView
+from drumbeat.fleet.observe import observe
+from drumbeat.fleet.outcome import with_outcome
 from drumbeat.fleet.policy_store import FleetKept
+from drumbeat.fleet.service import FleetDesk
 from drumbeat.fleet.settings import load_thresholds
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.fleet.wakeup import PushWaker
 from drumbeat.pool.beats import PATIENCE
+from drumbeat.pool.service import PoolDesk
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
-from drumbeat.runtime.beat import BeatReport, ControlLoop
+from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
+from drumbeat.runtime.lease import Leadership, lease_for
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store import Store
 
@@ -34,71 +42,221 @@ _LOOK_AGAIN = timedelta(milliseconds=100)
 _RESIGNS_WITHIN = timedelta(seconds=1)  #: from a single beat to the release of its lease
 
 
-async def keep_fleet(
-    plane: ControlPlane,
-    name: str,
-    settings: Mapping[str, Any],
-    *,
-    file: Path | None = None,
-    preset: str | None = None,
-    handlers: Mapping[str, str] | None = None,
-) -> FleetKept:
-    home = await plane.store.pools.find(PoolId(name))
-    is_new = home is None or not home.is_scaled
-    policy = policy_store.wanted_policy(home, os.environ, file, settings)
-    turns = home is not None and policy_store.changes_provider(home, policy)
-    limits = load_thresholds(policy, file, preset, is_new=is_new or turns)
-    made = await _made(plane, name, home, policy, limits, handlers)
-    return FleetKept(
-        pool=made,
-        is_new=is_new,
-        changed=() if home is None else policy_store.differences(home.policy, made.policy),
-        overruled=policy_store.overruled(made, os.environ),
-    )
+class Fleets:
+    """Everything that is done to the fleets of a store from this process."""
 
+    def __init__(self, base: Base) -> None:
+        self._base = base
+        self._store = base.store
 
-async def scale_pool(
-    plane: ControlPlane, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
-) -> Pool:
-    policy_store.check_new(plane.store, policy)
-    made = await plane.pool(name).create(exist_ok=True)
-    await policy_store.check_policy(plane.store, made, policy)
-    work = replace(plan or plan_of(made), mode=Mode.LOOP)
-    if policy.concurrency > 1:
-        work = replace(work, concurrency=policy.concurrency)
-    return await policy_store.keep_policy(plane.store, made, policy, thresholds, work.to_json())
+    def service(self, name: str) -> FleetDesk:
+        """Questions about one pool's workers, and what a person may do to one."""
+        return FleetDesk(self._store, PoolId(name), encode_action)
 
+    async def create(self, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+        """Create a pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
+        return await policy_store.create_fleet(self._store, name, policy, thresholds)
 
-async def beat_once(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
-    policy = await plane.heed_environment(name, **told)
-    async with plane.fleet_spawner(name, policy.provider) as spawner:
-        loop = plane.fleet_loop(PoolId(name), spawner, policy.every)
+    async def set_policy(self, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+        """Replace a fleet's policy; the next beat decides by it. Raises NotFound, InvalidSettings."""
+        return await policy_store.set_policy(self._store, pool_id, policy, thresholds)
+
+    async def configure(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        *,
+        file: Path | None = None,
+        preset: str | None = None,
+        handlers: Mapping[str, str] | None = None,
+    ) -> FleetKept:
+        """Have a pool follow a policy. Of an existing fleet only the given settings change; a file is the whole policy.
+
+        Raises InvalidInput, InvalidSettings.
+        """
+        home = await self._store.pools.find(PoolId(name))
+        is_new = home is None or not home.is_scaled
+        policy = policy_store.wanted_policy(home, os.environ, file, settings)
+        turns = home is not None and policy_store.changes_provider(home, policy)
+        limits = load_thresholds(policy, file, preset, is_new=is_new or turns)
+        made = await self._make(name, home, policy, limits, handlers)
+        return FleetKept(
+            pool=made,
+            is_new=is_new,
+            changed=() if home is None else policy_store.differences(home.policy, made.policy),
+            overruled=policy_store.overruled(made, os.environ),
+        )
+
+    async def _make(
+        self,
+        name: str,
+        home: Pool | None,
+        policy: FleetPolicy,
+        limits: Thresholds | None,
+        handlers: Mapping[str, str] | None,
+    ) -> Pool:
+        if home is not None and home.kind is PoolKind.FLEET:
+            policy_store.check_kind(home, policy, has_handlers=handlers is not None)
+            return await self.set_policy(home.pool_id, policy, limits)
+        if home is None and policy.policy == "fixed" and handlers is None:
+            return await self.create(name, policy, limits)
+        plan = replace(plan_of(home) if home else WorkPlan(), concurrency=policy.concurrency)
+        return await self.scale_pool(name, policy, replace(plan, handlers=handlers) if handlers else plan, limits)
+
+    async def scale_pool(
+        self, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
+    ) -> Pool:
+        """Have a pool of jobs scaled by a fleet's policy; its workers stay for more jobs. The pool is created if missing.
+
+        Raises InvalidInput when it is not a pool of jobs, InvalidSettings.
+        """
+        policy_store.check_new(self._store, policy)
+        made = await PoolDesk(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
+        await policy_store.check_policy(self._store, made, policy)
+        work = replace(plan or plan_of(made), mode=Mode.LOOP)
+        if policy.concurrency > 1:
+            work = replace(work, concurrency=policy.concurrency)
+        return await policy_store.keep_policy(self._store, made, policy, thresholds, work.to_json())
+
+    async def effective_policy(self, name: str, **told: Any) -> FleetPolicy:
+        """The policy a beat of this process would use: the pool's, then environment variables, then the given settings.
+
+        Nothing is written. Raises NotFound, InvalidInput when the pool is not a fleet, InvalidSettings.
+        """
+        return (await policy_store.heeded(self._store, PoolId(name), os.environ, told))[1]
+
+    async def apply_environment(self, name: str, **told: Any) -> FleetPolicy:
+        """The same, and save it as the pool's policy once it is checked."""
+        home, policy = await policy_store.heeded(self._store, PoolId(name), os.environ, told)
+        await policy_store.keep_policy(self._store, home, policy)
+        return policy
+
+    @asynccontextmanager
+    async def spawner(self, name: str, provider: str | None = None) -> AsyncIterator[Spawner]:
+        """The spawner of a provider, or of the one in the pool's policy. Raises NotFound, InvalidSettings, MissingExtra."""
+        chosen = provider or (await self.service(name).policy()).provider
+        async with self._base.spawner(chosen) as spawner:
+            yield spawner
+
+    def loop(
+        self,
+        pool_id: PoolId,
+        spawner: Spawner,
+        every: timedelta,
+        lease: timedelta | None = None,
+        on_beat: Callable[[BeatReport], None] | None = None,
+        heed: Callable[[FleetPolicy], None] | None = None,
+    ) -> ControlLoop[FleetView, Action]:
+        """One controller of a fleet. Any number may run; the holder of the lease acts. ``on_beat`` is called after each beat.
+
+        ``heed`` is called with the policy before each beat; an error it raises fails that beat before anything is done.
+        """
+        base = self._base
+
+        async def seen(gap: timedelta) -> FleetView:
+            view = await observe(base.store, spawner, pool_id, gap, every=every, clock=base.clock)
+            if heed is not None:
+                heed(view.policy)
+            return view
+
+        return ControlLoop(
+            store=base.store,
+            pool_id=pool_id,
+            leadership=Leadership(base.store, pool_id, process_name(), lease or lease_for(every), base.clock),
+            clock=base.clock,
+            every=every,
+            observe=seen,
+            decide=decide,
+            act=FleetActor(base.store, spawner, pool_id).act,
+            on_beat=on_beat,
+            sum_up=with_outcome,
+            after=base.tidy,
+        )
+
+    async def beat(self, name: str, **told: Any) -> BeatReport:
+        """Run one beat of a fleet, by its policy, environment variables and the given settings. Raises as for policies."""
+        policy = await self.apply_environment(name, **told)
+        async with self.spawner(name, policy.provider) as spawner:
+            loop = self.loop(PoolId(name), spawner, policy.every)
+            try:
+                report = await self._beat_in_turn(PoolId(name), loop)
+            finally:
+                await loop.resign()
+            await self._sweep(spawner).if_due(PoolId(name))
+        if report.led:
+            await self._base.tidy()
+        return report
+
+    async def _beat_in_turn(self, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
+        """Beat after the beat that another process runs now, which may not have seen what this one is for.
+
+        The report is not ``led`` when another process takes longer than PATIENCE, or beats repeatedly and looks again itself.
+        """
+        clock = self._base.clock
+        deadline = clock.elapsed() + PATIENCE
+        while True:
+            report = await loop.beat()
+            is_over = report.led or report.error is not None or clock.elapsed() >= deadline
+            if is_over or await _is_kept_beating(self._store, pool_id):
+                return report
+            await clock.sleep(_LOOK_AGAIN)
+
+    async def beat_each(self, names: Sequence[str], **told: Any) -> Mapping[str, Mapping[str, Any]]:
+        """Run one beat of each fleet. A fleet whose beat fails is reported with its error, and the next one beats."""
+        return {name: outcome_of(await self._beat_anyway(name, **told)) for name in names}
+
+    async def _beat_anyway(self, name: str, **told: Any) -> BeatReport:
         try:
-            report = await _beat_in_turn(plane, PoolId(name), loop)
-        finally:
-            await loop.resign()
-        await _sweep(plane, spawner).if_due(PoolId(name))
-    if report.led:
-        await plane.tidy()
-    return report
+            return await self.beat(name, **told)
+        except DrumbeatError as exc:
+            log.warning("failed to run a beat of the fleet %s: %s; going on with the other fleets", name, exc)
+            return BeatReport(led=False, error=str(exc) or type(exc).__name__)
 
+    async def run(
+        self,
+        name: str,
+        spawner: Spawner,
+        every: timedelta,
+        stop: asyncio.Event,
+        on_beat: Callable[[BeatReport], None] | None = None,
+        heed: Callable[[FleetPolicy], None] | None = None,
+    ) -> None:
+        """Beat until told to stop. A job that is pushed to an empty queue causes a beat at once."""
+        waker = PushWaker(self._store, PoolId(name), self._base.clock)
 
-async def _beat_in_turn(plane: ControlPlane, pool_id: PoolId, loop: ControlLoop[FleetView, Action]) -> BeatReport:
-    """A beat after the one that another process makes now, which may not have seen what this one is sent for.
+        def heard(report: BeatReport) -> None:
+            waker.noted(report.view)
+            if on_beat is not None:
+                on_beat(report)
 
-    Not led: another process is at it for longer than PATIENCE, or keeps beating and will look again by itself.
-    """
-    deadline = plane.clock.elapsed() + PATIENCE
-    while True:
-        report = await loop.beat()
-        is_over = report.led or report.error is not None or plane.clock.elapsed() >= deadline
-        if is_over or await _is_kept_beating(plane.store, pool_id):
-            return report
-        await plane.clock.sleep(_LOOK_AGAIN)
+        async def end() -> None:
+            await stop.wait()
+            waker.woken.set()
+
+        loop = self.loop(PoolId(name), spawner, every, on_beat=heard, heed=heed)
+        async with asyncio.TaskGroup() as group:
+            beside = [group.create_task(each) for each in (waker.watch(), end(), self._keep_sweeping(name))]
+            await loop.run(stop, waker.woken)
+            for task in beside:
+                task.cancel()
+
+    def _sweep(self, spawner: Spawner) -> Sweep:
+        clock = self._base.clock
+        return Sweep(store=self._store, spawner=spawner, clock=clock, owner=process_name, place=socket.gethostname())
+
+    async def _keep_sweeping(self, name: str) -> None:
+        """Look for forgotten instances from time to time, with a separate spawner so that beats are not delayed."""
+        while True:
+            try:
+                async with self.spawner(name) as spawner:
+                    await self._sweep(spawner).if_due(PoolId(name))
+            except DrumbeatError as exc:
+                log.warning("failed to look for forgotten instances of other pools than %s: %s", name, exc)
+            await self._base.clock.sleep(SWEPT_EVERY)
 
 
 async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
-    """Whether the leader kept its lease after a beat, as a daemon does; a process that beats once lets it go."""
+    """Whether the leader kept its lease after a beat, as a daemon does. A process that beats once releases it."""
     try:
         lease, last, now = await store.leases.find(pool_id), await store.beats.last(pool_id), await store.now()
     except StoreError:
@@ -106,62 +264,6 @@ async def _is_kept_beating(store: Store, pool_id: PoolId) -> bool:
     if lease is None or last is None or lease.expires_at <= now:
         return False
     return lease.epoch == last.epoch and now - last.at > _RESIGNS_WITHIN
-
-
-async def beat_each(plane: ControlPlane, names: Sequence[str], **told: Any) -> Mapping[str, Mapping[str, Any]]:
-    """One beat of each fleet, as a trigger reports it. A fleet that cannot be beaten is reported with its error."""
-    return {name: outcome_of(await _beat_anyway(plane, name, **told)) for name in names}
-
-
-async def _beat_anyway(plane: ControlPlane, name: str, **told: Any) -> BeatReport:
-    try:
-        return await beat_once(plane, name, **told)
-    except DrumbeatError as exc:
-        log.warning("failed to beat the fleet %s: %s; the other fleets are beaten all the same", name, exc)
-        return BeatReport(led=False, error=str(exc) or type(exc).__name__)
-
-
-def _sweep(plane: ControlPlane, spawner: Spawner) -> Sweep:
-    return Sweep(store=plane.store, spawner=spawner, clock=plane.clock, owner=process_name, place=socket.gethostname())
-
-
-async def _keep_sweeping(plane: ControlPlane, name: str) -> None:
-    """Look for forgotten instances now and then, with a spawner of its own: the beats are not waited for."""
-    while True:
-        try:
-            async with plane.fleet_spawner(name) as spawner:
-                await _sweep(plane, spawner).if_due(PoolId(name))
-        except DrumbeatError as exc:
-            log.warning("pools other than %s could not be swept for forgotten instances: %s", name, exc)
-        await plane.clock.sleep(SWEPT_EVERY)
-
-
-async def keep_beating(
-    plane: ControlPlane,
-    name: str,
-    spawner: Spawner,
-    every: timedelta,
-    stop: asyncio.Event,
-    on_beat: Callable[[BeatReport], None] | None = None,
-    heed: Callable[[FleetPolicy], None] | None = None,
-) -> None:
-    waker = PushWaker(plane.store, PoolId(name), plane.clock)
-
-    def heard(report: BeatReport) -> None:
-        waker.noted(report.view)
-        if on_beat is not None:
-            on_beat(report)
-
-    async def end() -> None:
-        await stop.wait()
-        waker.woken.set()
-
-    loop = plane.fleet_loop(PoolId(name), spawner, every, on_beat=heard, heed=heed)
-    async with asyncio.TaskGroup() as group:
-        beside = [group.create_task(each) for each in (waker.watch(), end(), _keep_sweeping(plane, name))]
-        await loop.run(stop, waker.woken)
-        for task in beside:
-            task.cancel()
 
 
 def outcome_of(report: BeatReport) -> Mapping[str, Any]:
@@ -177,20 +279,3 @@ def outcome_of(report: BeatReport) -> Mapping[str, Any]:
         "error": next((each for each in trouble if each), None),
         "seconds": report.duration.total_seconds(),
     }
-
-
-async def _made(
-    plane: ControlPlane,
-    name: str,
-    home: Pool | None,
-    policy: FleetPolicy,
-    limits: Thresholds | None,
-    handlers: Mapping[str, str] | None,
-) -> Pool:
-    if home is not None and home.kind is PoolKind.FLEET:
-        policy_store.check_kind(home, policy, has_handlers=handlers is not None)
-        return await plane.set_fleet_policy(home.pool_id, policy, limits)
-    if home is None and policy.policy == "fixed" and handlers is None:
-        return await plane.create_fleet(name, policy, limits)
-    plan = replace(plan_of(home) if home else WorkPlan(), concurrency=policy.concurrency)
-    return await scale_pool(plane, name, policy, replace(plan, handlers=handlers) if handlers else plan, limits)

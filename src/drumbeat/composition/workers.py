@@ -1,16 +1,17 @@
-"""Being a worker: from what one is told on a command line to joining, working and leaving.
+"""Run a worker in this process: join a pool, work, leave.
 
-The composition root's other half, and a file of its own because whoever only looks and decides has no need to load it.
+A separate file, so that processes that only observe and decide do not import it.
 """
 
 import asyncio
 import os
 import socket
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from drumbeat.composition.plane import ControlPlane, WorkDone, WorkerArguments, process_name
+from drumbeat.composition.base import Base, WorkDone, WorkerArguments, process_name
 from drumbeat.core.pool import Pool, PoolId, PoolKind
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
@@ -24,21 +25,24 @@ from drumbeat.spawn.leash import hold_leash
 from drumbeat.store.interface import Joining
 
 if TYPE_CHECKING:
+    from drumbeat.pool.checker import Checker
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan
     from drumbeat.pool.worker.workload import JobWorkload
 
 
-class Lives:
-    """The workers that this process may be, one at a time."""
+class WorkerRunner:
+    """Runs workers in this process, one at a time. ``watching`` watches for jobs that become due while one runs."""
 
-    def __init__(self, plane: ControlPlane) -> None:
-        self._plane = plane
-        self._store = plane.store
-        self._clock = plane.clock
+    def __init__(self, base: Base, checker: "Checker", watching: AbstractAsyncContextManager[None]) -> None:
+        self._base = base
+        self._checker = checker
+        self._watching = watching
+        self._store = base.store
+        self._clock = base.clock
 
-    async def spawned(self, arguments: WorkerArguments) -> ExitCode:
-        """One whom a controller has started. Raises NotFound when there is no such pool or run."""
+    async def run_spawned(self, arguments: WorkerArguments) -> ExitCode:
+        """Run a worker that a controller has started. Raises NotFound when there is no such pool or run."""
         hold_leash()
         home = await self._store.pools.get(PoolId(arguments.run_id))
         identity = _identity(arguments)
@@ -47,10 +51,10 @@ class Lives:
         code = await self._live(home, identity, life)
         if home.kind is PoolKind.JOBS and life.work_is_done:
             done = workload.figures
-            await self._plane.checker().after_exit(home.pool_id, done.operations + done.errors)
+            await self._checker.after_exit(home.pool_id, done.operations + done.errors)
         return code
 
-    async def unbidden(
+    async def run_adhoc(
         self,
         name: str,
         plan: "WorkPlan",
@@ -60,8 +64,10 @@ class Lives:
         signals: bool,
         grace: timedelta | None = None,
     ) -> WorkDone:
-        """One of a pool of jobs, by this plan. Raises NotFound, InvalidInput."""
-        home = await self._plane.pool(name).get()
+        """Run a worker of a pool of jobs that no controller has started. Raises NotFound, InvalidInput."""
+        from drumbeat.pool.service import PoolDesk
+
+        home = await PoolDesk(self._store, self._clock, name, process_name()).get()
         if grace is not None:
             home = replace(home, thresholds=replace(home.thresholds, drain_within=grace))
         me = worker_id or f"{name}-{process_name()}"
@@ -70,7 +76,7 @@ class Lives:
         workload = self._job_workload(home, identity, plan, handlers)
         code = await self._live(home, identity, self._life(home, identity, workload), signals=signals)
         if code is ExitCode.CLEAN and await self._store.beats.last(home.pool_id) is not None:
-            await self._plane.checker().watch_for_later(home.pool_id)
+            await self._checker.watch_for_later(home.pool_id)
         tally = workload.hand.tally
         return WorkDone(worker_id=me, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
@@ -80,9 +86,11 @@ class Lives:
 
             return Metronome(self._clock)
         if home.kind is PoolKind.BENCH:
-            run_id, folder = RunId(home.pool_id), self._plane.settings.state_dir / "executions"
+            run_id, folder = RunId(home.pool_id), self._base.settings.state_dir / "executions"
+            from drumbeat.bench.targets.vault import open_vault
+
             made: Workload = bench_part("worker.assemble").bench_workload(
-                self._store, run_id, identity.worker_id, identity.slot, folder, self._clock, self._plane.vault()
+                self._store, run_id, identity.worker_id, identity.slot, folder, self._clock, open_vault(os.environ)
             )
             return made
         return self._job_workload(home, identity, None)
@@ -108,7 +116,7 @@ class Lives:
 
     async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
         shipper = LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id)
-        async with shipper, self._plane.watching():
+        async with shipper, self._watching:
             try:
                 return await (run_until_signalled(life) if signals else life.run())
             except asyncio.CancelledError:

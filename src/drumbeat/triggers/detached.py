@@ -71,7 +71,7 @@ def _set_off(dispatch: Dispatch, trigger: Trigger, firing: str) -> None:
         start_detached((sys.executable, "-m", "drumbeat.cli.fire", firing), dispatch.environment, dispatch.log)
         if trigger.keep_warm is not None:
             idle = f"{trigger.keep_warm.total_seconds():g}"
-            start_detached((sys.executable, "-m", "drumbeat.cli.forks", idle), dispatch.environment, dispatch.log)
+            start_detached((sys.executable, "-m", "drumbeat.cli.fork_server", idle), dispatch.environment, dispatch.log)
 
 
 def fork_detached(words: Sequence[str], dispatch: Dispatch) -> int:

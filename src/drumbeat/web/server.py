@@ -10,7 +10,8 @@ from functools import partial
 
 import uvicorn
 
-from drumbeat.composition.plane import ControlPlane, triggers_file
+from drumbeat.composition.base import triggers_file
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.web.app import make_app

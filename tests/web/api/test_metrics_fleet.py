@@ -33,7 +33,7 @@ class Renting(FakeSpawner):
 
 
 async def beat(made: Web, name: PoolId, *faults: Fault) -> None:
-    loop = made.plane.fleet_loop(name, Renting(SystemClock(), faults), POLICY.every)
+    loop = made.plane.fleets.loop(name, Renting(SystemClock(), faults), POLICY.every)
     await loop.beat()
     await loop.resign()
 

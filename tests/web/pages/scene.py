@@ -108,10 +108,10 @@ async def _render(plane: ControlPlane) -> None:
     policy = FleetPolicy(
         policy=PolicyName.QUEUE_RATIO, min_workers=1, max_workers=6, price_per_hour=0.5, max_per_day=40.0, max_per_month=900.0
     )
-    await plane.scale_pool(RENDER, policy, WorkPlan(handlers={"": "command:true"}))
+    await plane.fleets.scale_pool(RENDER, policy, WorkPlan(handlers={"": "command:true"}))
     await plane.pool(RENDER).push_many([{"frame": n} for n in range(9)])
     async with FakeSpawner(SystemClock()) as spawner:
-        loop = plane.fleet_loop(RENDER, spawner, timedelta(seconds=30))
+        loop = plane.fleets.loop(RENDER, spawner, timedelta(seconds=30))
         for _ in range(3):
             await loop.beat()
             await asyncio.sleep(0)

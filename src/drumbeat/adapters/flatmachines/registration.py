@@ -12,7 +12,7 @@ from typing import Any
 from flatmachines.distributed import WorkerFilter, WorkerRecord, WorkerRegistration
 
 from drumbeat.adapters.flatmachines.lazy_store import Place
-from drumbeat.composition.plane import process_name
+from drumbeat.composition.base import process_name
 from drumbeat.core.errors import InvalidInput, NotFound, WorkerGone
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, Thresholds

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 from drumbeat.adapters.flatmachines.registration import MOST_CLAIMS
 from drumbeat.adapters.flatmachines.session import Desk, Origin, new_worker_id
-from drumbeat.composition.plane import ControlPlane, process_name
+from drumbeat.composition.base import process_name
+from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import Fenced, InvalidSettings, SpawnError
 from drumbeat.core.job import JobStatus
 from drumbeat.core.lease import Lease

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
+from drumbeat.bench.model.server_totals import RESETS, rise, was_begun_again
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.caveats import doubts
 from drumbeat.bench.results.cost import Method, cost_of
@@ -14,7 +15,6 @@ from drumbeat.bench.results.curves import curves_of, written
 from drumbeat.bench.results.timeline import histogram_of, kinds_of
 from drumbeat.bench.results.top_errors import errors_by_class
 from drumbeat.bench.results.verdicts import verdicts_of
-from drumbeat.bench.targets.server_totals import RESETS, rise, was_begun_again
 from drumbeat.core.event import EventType
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase, Result, RunId, RunStatus

@@ -14,6 +14,7 @@ from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED
 from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
+from drumbeat.bench.model.server_totals import UPTIME
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
 from drumbeat.bench.targets.mysql_session import (
     MysqlSession,
@@ -25,7 +26,6 @@ from drumbeat.bench.targets.mysql_session import (
     prepared,
 )
 from drumbeat.bench.targets.placeholders import Script, insert_sql, positional, quoted, scripts
-from drumbeat.bench.targets.server_totals import UPTIME
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings

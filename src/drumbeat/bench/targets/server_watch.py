@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
 from drumbeat.bench.model import Probe
+from drumbeat.bench.model.server_totals import RunningTotals
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Statements, Target
-from drumbeat.bench.targets.server_totals import RunningTotals
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError
 

@@ -19,11 +19,11 @@ from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner
 from drumbeat.bench.driver.tally import KindTally, Tally, figures
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
 from drumbeat.bench.model.littles_law import off_because
+from drumbeat.bench.model.server_totals import rise
 from drumbeat.bench.results.caveats import never_sent
 from drumbeat.bench.results.top_errors import FrequentError, most_frequent_state
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
-from drumbeat.bench.targets.server_totals import rise
 from drumbeat.bench.values.draw import Draw
 from drumbeat.bench.workloads.new_keys import above_what_is_there
 from drumbeat.bench.workloads.prepare import prepare

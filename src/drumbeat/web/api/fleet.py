@@ -195,7 +195,7 @@ async def explain(
 @router.get(f"{_FLEET}/plan", operation_id="plan_fleet", dependencies=OPERATORS, responses=problems(404, 409, 502))
 async def plan(pool_id: Id, plane: Plane) -> Explained:
     """What a beat would do now. Nothing is written or changed. A provider that fails is in ``provider_error``."""
-    async with plane.fleet_spawner(pool_id) as spawner:
+    async with plane.fleets.spawner(pool_id) as spawner:
         return _explained(await (await _desk(plane, pool_id)).plan(spawner))
 
 
@@ -207,7 +207,7 @@ def _explained(found: Any) -> Explained:
 @router.get(f"{_FLEET}/spend", operation_id="spend_fleet", responses=problems(404, 409, 502))
 async def spend(pool_id: Id, plane: Plane) -> SpentShape:
     """What the workers have cost in this hour, day and month, and what they may."""
-    async with plane.fleet_spawner(pool_id) as spawner:
+    async with plane.fleets.spawner(pool_id) as spawner:
         return SpentShape.model_validate(await (await _desk(plane, pool_id)).spend(spawner))
 
 
@@ -235,7 +235,7 @@ async def exempt(pool_id: Id, worker_id: Id, plane: Plane, body: Exempt = EXEMPT
 @router.post(f"{_FLEET}/workers/{{worker_id}}/kill", operation_id="kill_worker", responses=problems(404, 409, 502))
 async def kill(pool_id: Id, worker_id: Id, plane: Plane) -> WorkerShape:
     """End a worker now, wherever it runs; its jobs go back to the queue."""
-    async with plane.fleet_spawner(pool_id) as spawner:
+    async with plane.fleets.spawner(pool_id) as spawner:
         found = await (await _desk(plane, pool_id)).kill(worker_id, spawner)
     status = await plane.fleet(pool_id).status()
     return worker_shape(found, status.now, status.pool)

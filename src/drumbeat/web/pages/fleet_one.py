@@ -117,7 +117,7 @@ def _workers(house: House, status: "FleetStatus") -> Filled:
 
     async def kill(worker: str) -> None:
         if await confirmed(f"End {worker} now? Its jobs go back to the queue.", "Kill"):
-            async with house.plane.fleet_spawner(pool_id) as spawner:
+            async with house.plane.fleets.spawner(pool_id) as spawner:
                 await desk.kill(worker, spawner)
             say(f"{worker} is ended.")
 
@@ -209,7 +209,7 @@ class Reasons:
         return next((each for each in found if each.n == self._chosen), None)
 
     async def _plan(self) -> None:
-        async with self._house.plane.fleet_spawner(self._pool_id) as spawner:
+        async with self._house.plane.fleets.spawner(self._pool_id) as spawner:
             found = await self._house.plane.fleet(self._pool_id).plan(spawner)
         self._follows = False
         _show(self._place, found, "What a beat would do now; nothing is done")

@@ -69,11 +69,11 @@ def _policy(home: Pool | None) -> FleetPolicy:
 async def keep(house: House, pool_id: str, home: Pool | None, policy: FleetPolicy) -> None:
     """Have the pool follow the policy; it is made if it is not there."""
     if home is not None and home.kind is PoolKind.FLEET:
-        await house.plane.set_fleet_policy(home.pool_id, policy)
+        await house.plane.fleets.set_policy(home.pool_id, policy)
     elif home is None and policy.policy is PolicyName.FIXED:
-        await house.plane.create_fleet(pool_id, policy)
+        await house.plane.fleets.create(pool_id, policy)
     else:
-        await house.plane.scale_pool(pool_id, policy)
+        await house.plane.fleets.scale_pool(pool_id, policy)
 
 
 class PolicyForm:

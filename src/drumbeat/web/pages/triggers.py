@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.composition.plane import triggers_file
+from drumbeat.composition.base import triggers_file
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import say
 from drumbeat.web.pages.components import Column, Table

@@ -1,8 +1,8 @@
 import pytest
 
 from drumbeat.bench.model import ControllerState
+from drumbeat.bench.model.server_totals import RESETS, RunningTotals, rise
 from drumbeat.bench.results.conclusion import enrichment
-from drumbeat.bench.targets.server_totals import RESETS, RunningTotals, rise
 
 Totals = dict[str, float]
 
