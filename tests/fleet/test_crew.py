@@ -1,6 +1,7 @@
 """Everybody is judged once: who is busy, idle, starting, leaving, and whose provider is another."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -57,9 +58,9 @@ def test_where_the_provider_gave_no_list_whatever_hangs_on_it_comes_last() -> No
     assert [type(each) for each in partial] == [AskToDrain, Reap]
 
 
-def closed_before_it_was_seen(asked: float, **fields: object) -> Worker:
+def closed_before_it_was_seen(asked: float, **fields: Any) -> Worker:
     """A worker whose creation got no answer, closed since: by hand, or because its time to drain was over."""
-    created = {"created_at": NOW - seconds(asked), "heartbeat_at": None, "heartbeat_count": 0, **fields}
+    created: dict[str, Any] = {"created_at": NOW - seconds(asked), "heartbeat_at": None, "heartbeat_count": 0, **fields}
     return worker(0, status=WorkerStatus.TERMINATED, **created)
 
 
