@@ -20,7 +20,7 @@ from datetime import timedelta
 from typing import Any
 
 import kit  # noqa: F401
-from drumbeat.core.job import JobStatus, NewJob, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
@@ -40,7 +40,7 @@ async def racer(store: Store, name: str, limit: int) -> list[str]:
     jobs = await store.queue.claim(claiming)
     while jobs:
         got += [job.job_id for job in jobs]
-        verdicts = [Verdict(token=job.token, outcome=Outcome.DONE, result=name) for job in jobs]
+        verdicts = [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE, result=name) for job in jobs]
         settled = await store.queue.settle(me, verdicts, claiming)
         if settled.stale:
             raise SystemExit(f"{name}: {len(settled.stale)} of its own claims were refused")

@@ -20,7 +20,7 @@ from statistics import fmean
 from typing import Any
 
 import kit  # noqa: F401
-from drumbeat.fleet.simulate import Load, Outcome, Surroundings, simulate
+from drumbeat.fleet.simulate import SimulatedLoad, SimulatedProvider, SimulationResult, simulate
 from drumbeat.fleet.simulate_files import policy_for, simulate_once
 from kit.fleet_hindsight import cheapest
 from kit.fleet_loads import loads
@@ -34,19 +34,21 @@ SHORT = 0.10  #: share of workers that live for less than two lags
 #: Settings among which --tune chooses: restarts' worth of work that a worker must find in the backlog to be started for it.
 CHOICES = {f"USE={use:g}": use for use in (0.5, 1.0, 2.0)}
 USED = "USE=1"
-Rule = Callable[[Load, Surroundings, int], Outcome]
+Rule = Callable[[SimulatedLoad, SimulatedProvider, int], SimulationResult]
 
 
-def ours(name: str, load: Load, around: Surroundings, skip: int) -> Outcome:
+def ours(name: str, load: SimulatedLoad, around: SimulatedProvider, skip: int) -> SimulationResult:
     return simulate_once(load, policy_for(name, {"max_workers": MOST}), around, skip)
 
 
-def told(load: Load, around: Surroundings, skip: int) -> Outcome:
+def told(load: SimulatedLoad, around: SimulatedProvider, skip: int) -> SimulationResult:
     hint = sum(load.durations) / len(load)
     return simulate_once(load, policy_for("lag_aware", {"max_workers": MOST, "expected_service": hint}), around, skip)
 
 
-def rival(name: str, kind: type[HpaLike | DaskLike], load: Load, around: Surroundings, skip: int) -> Outcome:
+def rival(
+    name: str, kind: type[HpaLike | DaskLike], load: SimulatedLoad, around: SimulatedProvider, skip: int
+) -> SimulationResult:
     return simulate(load, kind(MOST), around, name=name, every=kind.every, sleeps=False, skip=skip)
 
 
@@ -65,7 +67,7 @@ def measure(name: str, lag: int, rule: str, start: str, hours: float, choice: st
     load = loads(hours)[name]
     run, skip = (load.twice(), len(load)) if start == "warm" else (load, 0)
     _choose(choice)
-    found = RULES[rule](run, Surroundings(spawn_lag=timedelta(seconds=lag)), skip)
+    found = RULES[rule](run, SimulatedProvider(spawn_lag=timedelta(seconds=lag)), skip)
     best = cheapest(run, lag, found.wait_p95_s, skip)
     return {
         "load": name,

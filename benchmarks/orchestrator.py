@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 import kit  # noqa: F401  (makes the tests' servers importable)
-from drumbeat.bench.control.orchestrator import OrchestratorService
+from drumbeat.bench.control.orchestrator import Orchestrator
 from drumbeat.bench.model import GuardrailMode, Guardrails, LoadMode, QpsPlan, RunPlan, Scaling, ScalingMode
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.run import Run, RunId
@@ -114,7 +114,7 @@ async def simulated(url: str, workers: int, seconds: float, profile: cProfile.Pr
     """Beats of a run whose workers are fed rows, for so many seconds once all of them work."""
     clock = SystemClock()
     async with open_store(url, create=True) as store, FakeSpawner(clock) as spawner:
-        service = OrchestratorService(store, spawner, clock, "orchestrator", unwatched)
+        service = Orchestrator(store, spawner, clock, "orchestrator", unwatched)
         run_id = await service.create_run(None, {"plan": msgspec.to_builtins(plan(workers)), "load_mode": "QPS"})
         await service.start_run(run_id)
         async with fed(url, run_id, workers):
@@ -123,7 +123,7 @@ async def simulated(url: str, workers: int, seconds: float, profile: cProfile.Pr
                 return await _beats(service, run_id, seconds)
 
 
-async def _until_all_work(service: OrchestratorService, store: Store, run_id: RunId, workers: int) -> None:
+async def _until_all_work(service: Orchestrator, store: Store, run_id: RunId, workers: int) -> None:
     leave = asyncio.Event()
 
     def look(report: BeatReport) -> None:
@@ -135,7 +135,7 @@ async def _until_all_work(service: OrchestratorService, store: Store, run_id: Ru
     await asyncio.sleep(INTERVAL.total_seconds())
 
 
-async def _beats(service: OrchestratorService, run_id: RunId, seconds: float) -> list[BeatReport]:
+async def _beats(service: Orchestrator, run_id: RunId, seconds: float) -> list[BeatReport]:
     leave, reports = asyncio.Event(), list[BeatReport]()
     async with asyncio.TaskGroup() as group:
         group.create_task(service.conduct(run_id, leave, reports.append))

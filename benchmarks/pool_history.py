@@ -27,12 +27,12 @@ import asyncpg
 
 import kit  # noqa: F401
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.job import Job, NewJob, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable, Pruned
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.beats import Beating, beat_once, pool_loop
-from drumbeat.pool.service import PoolDesk
+from drumbeat.pool.service import Pool
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Claiming, Upkeep
@@ -73,7 +73,7 @@ class Scene:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.desk = PoolDesk(store, SystemClock(), POOL, "me")
+        self.desk = Pool(store, SystemClock(), POOL, "me")
         self._held: Sequence[Job] = ()
         self._pushed: str = ""
 
@@ -99,7 +99,7 @@ class Scene:
         self._held = await self.store.queue.claim(Claiming(pool_id=POOL, holder=ME, lease=timedelta(minutes=1)))
 
     async def put_back(self) -> None:
-        await self.store.queue.settle(ME, [Verdict(token=job.token, outcome=Outcome.DONE) for job in self._held])
+        await self.store.queue.settle(ME, [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in self._held])
 
     def operations(self) -> Mapping[str, Callable[[], Awaitable[None]]]:
         return {"push": self.push, "check": self.check, "status": self.status, "explain": self.explain, "claim": self.claim}

@@ -21,7 +21,7 @@ from pathlib import Path
 import drumbeat
 import kit  # noqa: F401
 from drumbeat.core.job import JobStatus
-from drumbeat.pool.service import PoolDesk
+from drumbeat.pool.service import Pool
 from kit.report import Report, median, parser, percentile, print_table, say
 from servers.postgres import PostgresServer
 from servers.redis import RedisServer
@@ -40,7 +40,7 @@ _TRIGGERS = """triggers:
 """
 
 
-async def one(pool: PoolDesk) -> float:
+async def one(pool: Pool) -> float:
     """Seconds from a push to its handler."""
     began = time.time()
     job_id = await pool.push({})

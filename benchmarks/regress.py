@@ -27,7 +27,7 @@ from typing import Any
 import kit  # noqa: F401  (makes the tests' servers importable)
 from bench.recorded import noise, record_of
 from drumbeat.bench.model import RunRecord
-from drumbeat.bench.results.compare import Change, compared
+from drumbeat.bench.results.compare import FigureChange, compared
 from drumbeat.core.run import Phase
 from kit.report import Report, parser, print_table, say
 from kit.runs import BUSY_HOST, conduct, open_plane, prepared
@@ -115,7 +115,7 @@ def _rate(run: Series) -> float:
 
 def alarms(before: Series, after: Series) -> bool:
     change = compared(record_of(before), record_of(after)).change
-    return change in (Change.WARNING, Change.REGRESSED)
+    return change in (FigureChange.WARNING, FigureChange.REGRESSED)
 
 
 def scatter(rounds: Sequence[Round]) -> Scatter:

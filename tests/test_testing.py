@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import JobStatus, Outcome
+from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.testing import pool
 
@@ -50,7 +50,7 @@ async def test_failures_are_tried_again_after_their_backoff() -> None:
 
         ran = await papers.run_until_empty(flaky)
 
-        assert [each.outcome for each in ran] == [Outcome.FAILED, Outcome.FAILED, Outcome.DONE]
+        assert [each.outcome for each in ran] == [AttemptOutcome.FAILED, AttemptOutcome.FAILED, AttemptOutcome.DONE]
         assert (tried, await papers.result(job_id)) == ([1, 2, 3], "at last")
 
 

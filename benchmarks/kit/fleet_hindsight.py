@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from heapq import heapreplace
 
-from drumbeat.fleet.simulate import Load
+from drumbeat.fleet.simulate import SimulatedLoad
 from drumbeat.fleet.simulate.values import percentile
 
 MOST = 4096
@@ -19,7 +19,7 @@ class Fixed:
     wait_p95_s: float
 
 
-def fixed(load: Load, workers: int, lag: float, skip: int = 0) -> Fixed:
+def fixed(load: SimulatedLoad, workers: int, lag: float, skip: int = 0) -> Fixed:
     """Serve a load first come, first served. All workers are asked for at the first arrival; ``skip`` jobs are not counted."""
     free, waits, end = [load.arrivals[0] + lag] * workers, list[float](), 0.0
     for at, lasts in zip(load.arrivals, load.durations, strict=True):
@@ -31,7 +31,7 @@ def fixed(load: Load, workers: int, lag: float, skip: int = 0) -> Fixed:
     return Fixed(workers=workers, hours=paid / HOUR, wait_p95_s=percentile(sorted(waits[skip:]), 0.95))
 
 
-def cheapest(load: Load, lag: float, wait_p95: float, skip: int = 0) -> Fixed | None:
+def cheapest(load: SimulatedLoad, lag: float, wait_p95: float, skip: int = 0) -> Fixed | None:
     """The smallest fixed size whose 95th percentile of waits is no longer. None: no size is as quick."""
     few, many = 0, 1
     while fixed(load, many, lag, skip).wait_p95_s > wait_p95 + 1e-6:

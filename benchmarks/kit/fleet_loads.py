@@ -6,16 +6,16 @@ from math import pi, sin
 from pathlib import Path
 from random import Random
 
-from drumbeat.fleet.simulate import Load
+from drumbeat.fleet.simulate import SimulatedLoad
 from drumbeat.fleet.trace import read_trace
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "azure-llm-2023"
 HOUR = 3600.0
 
 
-def _load(jobs: Iterator[tuple[float, float]]) -> Load:
+def _load(jobs: Iterator[tuple[float, float]]) -> SimulatedLoad:
     found = sorted(jobs)
-    return Load(arrivals=[at for at, _ in found], durations=[lasts for _, lasts in found])
+    return SimulatedLoad(arrivals=[at for at, _ in found], durations=[lasts for _, lasts in found])
 
 
 def _poisson(chance: Random, rate: Callable[[float], float], most: float, hours: float) -> Iterator[float]:
@@ -27,7 +27,7 @@ def _poisson(chance: Random, rate: Callable[[float], float], most: float, hours:
         at += chance.expovariate(most)
 
 
-def diurnal(hours: float) -> Load:
+def diurnal(hours: float) -> SimulatedLoad:
     """A day's rise and fall: one to eight workers' worth of one-minute jobs."""
     chance = Random(1)
 
@@ -37,7 +37,7 @@ def diurnal(hours: float) -> Load:
     return _load((at, chance.lognormvariate(4.0, 0.5)) for at in _poisson(chance, rate, 0.14, hours))
 
 
-def bursty(hours: float) -> Load:
+def bursty(hours: float) -> SimulatedLoad:
     """A few jobs an hour, and about once an hour a burst of 20 to 60."""
     chance = Random(2)
 
@@ -49,7 +49,7 @@ def bursty(hours: float) -> Load:
     return _load(jobs())
 
 
-def on_off(hours: float) -> Load:
+def on_off(hours: float) -> SimulatedLoad:
     """Half an hour of steady work for ten workers, half an hour of nothing."""
     chance = Random(3)
 
@@ -59,7 +59,7 @@ def on_off(hours: float) -> Load:
     return _load((at, chance.lognormvariate(4.0, 0.3)) for at in _poisson(chance, rate, 0.17, hours))
 
 
-def sessions(hours: float) -> Load:
+def sessions(hours: float) -> SimulatedLoad:
     """People who come, more by day, and each ask for about eight things of 20 s, one after the other."""
     chance = Random(4)
 
@@ -79,7 +79,7 @@ def sessions(hours: float) -> Load:
 
 
 @cache
-def loads(hours: float) -> Mapping[str, Load]:
+def loads(hours: float) -> Mapping[str, SimulatedLoad]:
     """Every load by its name."""
     made = {"diurnal": diurnal(hours), "bursty": bursty(hours), "on/off": on_off(hours), "sessions": sessions(hours)}
     files = {"azure code": DATA / "code.csv", "azure conv": DATA / "conv.csv"}

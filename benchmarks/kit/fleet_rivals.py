@@ -7,7 +7,7 @@ workers only.
 from collections import deque
 from math import ceil
 
-from drumbeat.fleet.simulate import Machine, Orders, World
+from drumbeat.fleet.simulate import SimulatedOrders, SimulatedWorker, World
 
 STABILISATION = 300.0
 COOLDOWN = 300.0
@@ -23,19 +23,19 @@ class _Rival:
     def wish(self, world: World) -> int:
         raise AssertionError("a rival has a wish of its own")
 
-    def __call__(self, world: World) -> Orders:
+    def __call__(self, world: World) -> SimulatedOrders:
         staying = [each for each in world.machines.values() if not each.leaving]
         wanted = min(self.wish(world), self.most)
         if wanted >= len(staying):
-            return Orders(spawn=[self._next() for _ in range(wanted - len(staying))])
-        return Orders(drain=[each.name for each in _spare(staying)[: len(staying) - wanted]])
+            return SimulatedOrders(spawn=[self._next() for _ in range(wanted - len(staying))])
+        return SimulatedOrders(drain=[each.name for each in _spare(staying)[: len(staying) - wanted]])
 
     def _next(self) -> tuple[str, int]:
         self._made += 1
         return f"rival-{self._made}", self._made
 
 
-def _spare(staying: list[Machine]) -> list[Machine]:
+def _spare(staying: list[SimulatedWorker]) -> list[SimulatedWorker]:
     """Those without work, the newest first."""
     return sorted((each for each in staying if not each.jobs), key=lambda each: -each.created)
 

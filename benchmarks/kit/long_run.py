@@ -8,7 +8,7 @@ from random import Random
 
 import msgspec
 
-from drumbeat.bench.model import ControllerState, Ending, RunPlan
+from drumbeat.bench.model import ControllerState, RunEnding, RunPlan
 from drumbeat.bench.results.conclusion import described, whole_run
 from drumbeat.bench.results.record import read_record
 from drumbeat.core.beat import NewBeat
@@ -83,7 +83,7 @@ async def _worker(store: Store, pool_id: PoolId, slot: int, seconds: int, known:
 async def _end(store: Store, run_id: RunId, workers: int, latency: Histogram) -> None:
     run = await store.runs.update(await store.runs.get(run_id), RunChange(status=RunStatus.STOPPING, phase="PROCESSING"))
     record = await read_record(store, run_id)
-    ending = Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="measured")
+    ending = RunEnding(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="measured")
     rows = [
         Result(run_id=run_id, worker_id=WorkerId(f"worker-{n}"), kind=kind, operations=1000, qps=1000.0, latency=latency)
         for n in range(workers)

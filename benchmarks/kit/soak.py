@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import NO_BACKOFF, UNFINISHED, Attempt, Job, JobId, JobStatus, NewJob, Outcome
+from drumbeat.core.job import NO_BACKOFF, UNFINISHED, Attempt, AttemptOutcome, Job, JobId, JobStatus, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.settings import Settings
 from drumbeat.store import Store, open_store
@@ -169,8 +169,8 @@ def totals(jobs: Sequence[tuple[Job, Sequence[Attempt]]], found: list[Record]) -
         "done": statuses[JobStatus.DONE],
         "poisoned": statuses[JobStatus.POISONED],
         "attempts": sum(job.attempts for job, _ in jobs),
-        "crashes": outcomes[Outcome.CRASHED],
-        "failures": outcomes[Outcome.FAILED],
+        "crashes": outcomes[AttemptOutcome.CRASHED],
+        "failures": outcomes[AttemptOutcome.FAILED],
         "late results refused": sum(len(record.refused) for record in found),
         "workers caught with jobs in hand": len(_caught(jobs)),
     }
@@ -178,7 +178,7 @@ def totals(jobs: Sequence[tuple[Job, Sequence[Attempt]]], found: list[Record]) -
 
 def _caught(jobs: Sequence[tuple[Job, Sequence[Attempt]]]) -> set[str]:
     attempts = [attempt for _, each in jobs for attempt in each]
-    return {attempt.worker_id for attempt in attempts if attempt.outcome is Outcome.CRASHED}
+    return {attempt.worker_id for attempt in attempts if attempt.outcome is AttemptOutcome.CRASHED}
 
 
 async def everything(jobs: Jobs, pool_id: PoolId) -> list[Job]:

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome
+from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus
 
-FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
+FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +24,7 @@ def records(jobs: Iterable[tuple[Job, Sequence[Attempt]]], journal: Iterable[Map
     """Jobs with what their workers heard of them."""
     heard: dict[tuple[str, str], list[int]] = {}
     for line in journal:
-        if line["what"] == "refused" or line.get("outcome") == Outcome.DONE:
+        if line["what"] == "refused" or line.get("outcome") == AttemptOutcome.DONE:
             heard.setdefault((line["job"], line["what"]), []).append(line["epoch"])
     return [
         Record(
@@ -56,7 +56,9 @@ def foreign(found: Sequence[Record], well: Set[str]) -> list[str]:
         for job, attempt in attempts
         if attempt.worker_pool != job.pool_id
     ]
-    crashed = [(job, attempt) for job, attempt in attempts if attempt.outcome is Outcome.CRASHED and attempt.worker_id in well]
+    crashed = [
+        (job, attempt) for job, attempt in attempts if attempt.outcome is AttemptOutcome.CRASHED and attempt.worker_id in well
+    ]
     return strange + [
         f"{job.job_id} was taken from {attempt.worker_id} of {job.pool_id}, which is alive: foreign ({attempt.error})"
         for job, attempt in crashed
@@ -66,7 +68,11 @@ def foreign(found: Sequence[Record], well: Set[str]) -> list[str]:
 
 def _faults(record: Record) -> Iterator[str]:
     job, outcomes = record.job, Counter(attempt.outcome for attempt in record.attempts)
-    done, crashed, failed = outcomes[Outcome.DONE], outcomes[Outcome.CRASHED], sum(outcomes[each] for each in FAILURES)
+    done, crashed, failed = (
+        outcomes[AttemptOutcome.DONE],
+        outcomes[AttemptOutcome.CRASHED],
+        sum(outcomes[each] for each in FAILURES),
+    )
     if job.status not in (JobStatus.DONE, JobStatus.POISONED):
         yield f"{job.job_id} is {job.status}: neither done nor poisoned"
     if done != (job.status is JobStatus.DONE):

@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.job import JobStatus, Token, Verdict
+from drumbeat.core.job import JobOutcome, JobStatus, Token
 from drumbeat.core.worker import Holder
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import describe
@@ -55,7 +55,7 @@ class WatchedQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._queue, name)
 
-    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         settled = await self._queue.settle(holder, verdicts, claiming)
         for verdict in verdicts:
             what = "refused" if verdict.token in settled.stale else "accepted"
@@ -72,7 +72,7 @@ class UnfencedQueue:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store.queue, name)
 
-    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         for verdict in verdicts:
             job = await self._store.jobs.get(verdict.token.job_id)
             if job.status is JobStatus.CLAIMED and job.holder is not None:

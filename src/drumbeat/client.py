@@ -17,7 +17,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, NewJob, RateLimit
 from drumbeat.core.pool import PoolId
 from drumbeat.pool.job_options import job_from_line, new_job
-from drumbeat.pool.service import PoolDesk, PoolStatus
+from drumbeat.pool.service import Pool, PoolStatus
 from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.handlers import Handler, describe, load
 from drumbeat.pool.worker.options import ExecutorKind, Mode, WorkPlan, parse_handlers
@@ -35,7 +35,7 @@ __all__ = [
     "JobStatus",
     "Mode",
     "NewJob",
-    "PoolDesk",
+    "Pool",
     "PoolStatus",
     "RateLimit",
     "WorkDone",
@@ -80,11 +80,11 @@ class Connection:
         self._opening = asyncio.Lock()
         self._plane: ControlPlane | None = None
 
-    def pool(self, name: str) -> PoolDesk:
+    def pool(self, name: str) -> Pool:
         """A pool of jobs by its name. Nothing is asked of the store yet."""
         store = cast(Store, _Later(self._found, self._store, ""))
         on_push = self._work_added if self._triggers else None
-        return PoolDesk(store, self._clock, name, process_name(), on_push, self._push_on)
+        return Pool(store, self._clock, name, process_name(), on_push, self._push_on)
 
     async def _work_added(self, pool_id: PoolId) -> None:
         await (await self._open()).work_added(pool_id)

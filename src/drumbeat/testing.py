@@ -12,10 +12,10 @@ from typing import Any
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.job import Job, JobStatus, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
 from drumbeat.core.worker import WorkerId
-from drumbeat.pool.service import FOREVER, PoolDesk
-from drumbeat.pool.worker.attempt import Attempts, Held
+from drumbeat.pool.service import FOREVER, Pool
+from drumbeat.pool.worker.attempt import AttemptRunner, InFlightJob
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler, describe, load
 from drumbeat.store.interface import Claiming, Store
@@ -33,7 +33,7 @@ class Ran:
     """One attempt the worker made."""
 
     job: Job  #: as it was claimed
-    outcome: Outcome
+    outcome: AttemptOutcome
     result: Any = None
     error: str | None = None
 
@@ -47,7 +47,7 @@ async def pool(name: str = "test", clock: ManualClock | None = None) -> AsyncIte
     yield made
 
 
-class TestPool(PoolDesk):
+class TestPool(Pool):
     """A pool whose jobs are done by the test itself."""
 
     __test__ = False  #: pytest must not take it for a class of tests
@@ -70,7 +70,7 @@ class TestPool(PoolDesk):
         What cannot be claimed at all (a pool paused for good, a capability nobody has) is left. A job's ``timeout`` goes by
         the same clock, which stands still while a handler runs. Raises InvalidInput after ``most``.
         """
-        attempts = Attempts(handlers=_handlers(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
+        attempts = AttemptRunner(handlers=_handlers(handler), executor=_Inline(), clock=self.clock, chance=lambda: 0.5)
         ran: list[Ran] = []
         while (job := await self._next(attempts, capabilities)) is not None:
             if len(ran) >= most:
@@ -78,12 +78,12 @@ class TestPool(PoolDesk):
             ran.append(await self._run(attempts, job))
         return ran
 
-    async def _run(self, attempts: Attempts, job: Job) -> Ran:
-        verdict = await attempts.verdict(Held(job=job, token=job.token))
+    async def _run(self, attempts: AttemptRunner, job: Job) -> Ran:
+        verdict = await attempts.verdict(InFlightJob(job=job, token=job.token))
         await self.store.queue.settle(self._holder(_WORKER), [verdict])
         return _ran(job, verdict)
 
-    async def _next(self, attempts: Attempts, capabilities: tuple[str, ...]) -> Job | None:
+    async def _next(self, attempts: AttemptRunner, capabilities: tuple[str, ...]) -> Job | None:
         """The next job, after as long a wait as it takes for one to come due."""
         types = () if "" in attempts.handlers else tuple(attempts.handlers)
         asked = Claiming(
@@ -135,5 +135,5 @@ def _handlers(given: "Function | str | Mapping[str, Function | str]") -> dict[st
     return {kind: load(each) if isinstance(each, str) else describe(each) for kind, each in found.items()}
 
 
-def _ran(job: Job, verdict: Verdict) -> Ran:
+def _ran(job: Job, verdict: JobOutcome) -> Ran:
     return Ran(job=job, outcome=verdict.outcome, result=verdict.result, error=verdict.error)

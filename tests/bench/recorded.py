@@ -11,7 +11,7 @@ from typing import Any
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, Prices, QpsPlan, RunPlan
 from drumbeat.bench.model.record import (
     Decided,
-    Failure,
+    FailureExample,
     Latency,
     Measured,
     PhaseRecord,
@@ -165,7 +165,9 @@ def rich(name: str = "checkout, 2 workers", seed: int = 3) -> RunRecord:
         phases=(PhaseRecord(name="MEASUREMENT", began=30, ended=330, whole=plain.whole, kinds=kinds),),
         decisions=_decisions(),
         server=tuple(_server(offset) for offset in range(330)),
-        failures=(Failure(kind="read", error_class="DATABASE_ERROR", sqlstate="40001", message="could not serialize access"),),
+        failures=(
+            FailureExample(kind="read", error_class="DATABASE_ERROR", sqlstate="40001", message="could not serialize access"),
+        ),
     )
 
 

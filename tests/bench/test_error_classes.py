@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from drumbeat.bench.driver.executions import ExecutionFile
+from drumbeat.bench.driver.executions import ClosedFile
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.samples import Classify
@@ -29,7 +29,7 @@ class Kept:
 
     async def started(self, connections: int) -> None: ...
 
-    async def filed(self, files: Sequence[ExecutionFile]) -> None: ...
+    async def filed(self, files: Sequence[ClosedFile]) -> None: ...
 
     async def finished(self, final: Final) -> None:
         self.final = final

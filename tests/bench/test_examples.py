@@ -10,7 +10,7 @@ from bench.workloads.standard.given import empty_file
 from drumbeat.bench.control.create import prepared
 from drumbeat.bench.model import LoadMode, Prices, ScalingMode
 from drumbeat.bench.model.capacity import HostCapacity
-from drumbeat.bench.targets.connections import ConnectionDesk
+from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.templates import TemplateDocument, parse, plan_of, with_settings
@@ -42,7 +42,7 @@ async def test_it_can_be_run(file: Path, target: Target) -> None:
     settings = [f"target.url={target.location}", "workload.scale=0.01"]
 
     made = await prepared(
-        with_settings(parse(file.read_bytes()), settings), HOST, ConnectionDesk(MemoryStore(), Vault()), Prices()
+        with_settings(parse(file.read_bytes()), settings), HOST, ConnectionService(MemoryStore(), Vault()), Prices()
     )
 
     assert made.preflight.can_proceed

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from bench.driver.fakes import CLASSES, LOAD, FakeDatabase, engine_of
-from drumbeat.bench.driver.executions import ExecutionFile
+from drumbeat.bench.driver.executions import ClosedFile
 from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.worker.workload import BenchWorkload, Final
@@ -29,7 +29,7 @@ class Paced:
 
     async def started(self, connections: int) -> None: ...
 
-    async def filed(self, files: Sequence[ExecutionFile]) -> None: ...
+    async def filed(self, files: Sequence[ClosedFile]) -> None: ...
 
     async def finished(self, final: Final) -> None:
         self.finals.append(final)

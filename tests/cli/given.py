@@ -27,7 +27,7 @@ from drumbeat.core.run import Run, RunId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
-from drumbeat.store.interface import Change
+from drumbeat.store.interface import WorkerChange
 
 PATIENCE = 180.0  #: seconds for anything a real process shall do
 COMMAND = (sys.executable, "-m", "drumbeat")
@@ -189,7 +189,7 @@ async def scene(store: Store) -> None:
     busy = await moved(store, await joined(store, home, WorkerId("w-busy"), 0), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
     await store.workers.add([Worker(pool_id=POOL, worker_id=WorkerId("w-new"), slot=1)])
     broken = await joined(store, home, WorkerId("w-broken"), 2)
-    await store.workers.move(broken, WorkerStatus.ERROR, "it broke", Change(exit_code=4, error="[red]boom[/]"))
+    await store.workers.move(broken, WorkerStatus.ERROR, "it broke", WorkerChange(exit_code=4, error="[red]boom[/]"))
     for n in (1, 2, 3):
         taken = sample(n, *[2 * MS] * (10 * n), phase="MEASUREMENT", active=5, target=5, errors=1)
         await store.membership.beat(heartbeat(busy, active=5, operations=10 * n, cpu_percent=12.5, sample=taken))

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from bench.recorded import record, rich, search
-from drumbeat.bench.model import Failure, Latency, Measured, Objective, RunRecord, ms
+from drumbeat.bench.model import FailureExample, Latency, Measured, Objective, RunRecord, ms
 from drumbeat.bench.model.plan import ALL_KINDS
-from drumbeat.bench.service import BenchDesk
+from drumbeat.bench.service import BenchService
 from drumbeat.cli.bench_outcome import form_of, print_outcome
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RunStatus
 
 
 def test_what_makes_figures_hard_to_believe_is_printed_with_them(capsys: pytest.CaptureFixture[str]) -> None:
-    plain, desk = rich(), BenchDesk
+    plain, desk = rich(), BenchService
     known: Any = desk  # what is asked of it needs no store
     worker = replace(plain.workers[0], extra={"skipped": 5, "failed_connects": 2})
 
@@ -28,7 +28,7 @@ def test_what_makes_figures_hard_to_believe_is_printed_with_them(capsys: pytest.
 
 
 def printed(known: RunRecord, capsys: pytest.CaptureFixture[str]) -> str:
-    desk: Any = BenchDesk  # what is asked of it needs no store
+    desk: Any = BenchService  # what is asked of it needs no store
     print_outcome(desk, known, [])
     return capsys.readouterr().out
 
@@ -39,7 +39,7 @@ def test_a_run_whose_every_operation_failed_says_so_and_with_which_error(capsys:
         plain,
         totals={ALL_KINDS: Measured(operations=10, errors=10)},
         timeline=(replace(plain.timeline[0], errors_by_class={"DATABASE_ERROR": 10}),),
-        failures=(Failure(kind="read", error_class="DATABASE_ERROR", sqlstate="42P01", message="no such table"),),
+        failures=(FailureExample(kind="read", error_class="DATABASE_ERROR", sqlstate="42P01", message="no such table"),),
     )
 
     said = printed(known, capsys)

@@ -15,7 +15,7 @@ from drumbeat.composition.plane import ControlPlane, WorkerArguments, open_contr
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound, StoreNotReady
 from drumbeat.core.event import EventType, start, stop
-from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, pool
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.worker import ExitCode, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.pool.service import FOREVER
@@ -74,7 +74,7 @@ async def test_a_pause_in_the_midst_of_another_policy_stays(
     made = await plane.pool(POOL).create(workers=1, keep_idle=5, policy="queue_cover")
     monkeypatch.setenv("MACHINES_TO_KEEP_IDLE", "2")
 
-    async def overtaken(_: object) -> Pool:
+    async def overtaken(_: object) -> PoolRow:
         await plane.store.pools.change(POOL, PoolChange(paused_until=FOREVER))
         return made
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from drumbeat.core.event import Event, EventType, NewEvent, Scope, Target, set_phase, set_worker_target, start, stop
+from drumbeat.core.event import Event, EventType, NewEvent, Scope, WorkerTarget, set_phase, set_worker_target, start, stop
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 
@@ -60,7 +60,7 @@ def test_a_worker_obeys_what_is_for_it(what: str, told: Event, obeys: bool) -> N
             NewEvent(type="SET_PHASE", payload={"phase": "WARMUP", "effective_at": "2026-01-01T12:00:00+00:00"}),
         ),
         (
-            set_worker_target(W1, Target(connections=0, reason="back off")),
+            set_worker_target(W1, WorkerTarget(connections=0, reason="back off")),
             NewEvent(
                 type="SET_WORKER_TARGET",
                 payload={"target_connections": 0, "reason": "back off"},
@@ -71,7 +71,7 @@ def test_a_worker_obeys_what_is_for_it(what: str, told: Event, obeys: bool) -> N
         (
             set_worker_target(
                 W1,
-                Target(connections=8, reason="step", ramp=timedelta(seconds=1.5), step_id="s2", effective_at=NOON),
+                WorkerTarget(connections=8, reason="step", ramp=timedelta(seconds=1.5), step_id="s2", effective_at=NOON),
             ),
             NewEvent(
                 type="SET_WORKER_TARGET",

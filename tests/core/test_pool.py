@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, pool
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, pool
 
 BENCH = PRESETS[PoolKind.BENCH]
 
@@ -75,7 +75,7 @@ def test_every_kind_has_usual_thresholds() -> None:
 
 
 def test_a_pool_has_its_kinds_usual_thresholds_and_its_policy() -> None:
-    wanted = Pool(pool_id=PoolId("p"), kind=PoolKind.FLEET, thresholds=PRESETS[PoolKind.FLEET], policy={"max_workers": 3})
+    wanted = PoolRow(pool_id=PoolId("p"), kind=PoolKind.FLEET, thresholds=PRESETS[PoolKind.FLEET], policy={"max_workers": 3})
 
     assert pool("p", PoolKind.FLEET, max_workers=3) == wanted
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import get_args
 
 from docs.pages import page, quoted, rows, section
-from drumbeat.bench.control.modes.stability import Outcome
+from drumbeat.bench.control.modes.stability import LevelOutcome
 from drumbeat.bench.control.orchestrator import BRISKLY, EVERY, LEASE
 from drumbeat.bench.model import Action, GuardrailMode, LoadMode, ScalingMode
-from drumbeat.bench.model.verdict import Gate, RunVerdict
+from drumbeat.bench.model.verdict import ExitStatus, RunVerdict
 from drumbeat.bench.results.compare import changes
 from drumbeat.bench.results.compare.changes import Bounds
 from drumbeat.bench.results.report import FORMATS
@@ -53,21 +53,21 @@ def test_every_mode_is_there() -> None:
 def test_every_outcome_of_a_step_is_there() -> None:
     told = section(TOLD, "### FIND_MAX_CONCURRENCY")
 
-    assert {row[1].strip("`") for row in rows(told)} | {"HELD", "STABLE"} == set(Outcome)
+    assert {row[1].strip("`") for row in rows(told)} | {"HELD", "STABLE"} == set(LevelOutcome)
     assert "HELD" in quoted(told)
 
 
 def test_every_exit_code_is_there() -> None:
     told = [row for row in rows(section(TOLD, "### Service levels and exit codes")) if row[0].isdigit()]
 
-    assert {int(row[0]) for row in told} == set(Gate)
+    assert {int(row[0]) for row in told} == set(ExitStatus)
 
 
 def test_every_verdict_of_a_run_is_there_with_its_exit_codes() -> None:
     told = [row for row in rows(section(TOLD, "### Service levels and exit codes")) if not row[0].isdigit()]
 
     assert {row[0].strip("`") for row in told} == set(RunVerdict)
-    assert {int(row[2]) for row in told} <= set(Gate)
+    assert {int(row[2]) for row in told} <= set(ExitStatus)
 
 
 def test_every_form_of_a_report_is_there() -> None:

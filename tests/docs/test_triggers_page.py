@@ -10,7 +10,7 @@ from drumbeat.pool.model import Action, PoolPolicy
 from drumbeat.triggers import webhook
 from drumbeat.triggers.deliveries import PATH
 from drumbeat.triggers.file import _KINDS, _SPELLINGS, Input, parse_triggers
-from drumbeat.triggers.model import Machine, TriggerType
+from drumbeat.triggers.model import BeatKind, TriggerType
 
 TEXT = page("triggers")
 
@@ -20,7 +20,7 @@ def first_cells(heading: str) -> set[str]:
 
 
 def test_every_machine_is_there() -> None:
-    assert {row[0].strip("`") for row in rows(TEXT.partition("## ")[0])} == set(Machine)
+    assert {row[0].strip("`") for row in rows(TEXT.partition("## ")[0])} == set(BeatKind)
 
 
 def test_every_action_is_there() -> None:
@@ -30,7 +30,7 @@ def test_every_action_is_there() -> None:
 def test_every_type_and_key_is_there() -> None:
     told = section(TEXT, "## triggers.yml")
 
-    assert {*TriggerType, *_SPELLINGS, *Machine} <= quoted(told)
+    assert {*TriggerType, *_SPELLINGS, *BeatKind} <= quoted(told)
     assert first_cells("## triggers.yml") == {field for kind in _KINDS.values() for field in kind.model_fields}
     assert set(Input.model_fields) <= quoted(told)
 

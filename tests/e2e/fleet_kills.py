@@ -17,7 +17,7 @@ import psutil
 
 from cli.given import environment, processes_of
 from drumbeat.core.clock import Clock, SystemClock
-from drumbeat.core.job import Attempt, Job, JobStatus, NewJob, Outcome
+from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobStatus, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, PolicyName
@@ -215,7 +215,7 @@ async def _judge(battle: Battle, *, over: bool, codes: Sequence[int | None]) -> 
     rows = [row for pool_id in POOLS for row in await store.workers.list(pool_id)]
     jobs = [job for pool_id in POOLS for job in await store.jobs.list(pool_id, limit=1000)]
     attempts = {job.job_id: await store.jobs.attempts(job.job_id) for job in jobs}
-    done = {name: [each.outcome for each in tried].count(Outcome.DONE) for name, tried in attempts.items()}
+    done = {name: [each.outcome for each in tried].count(AttemptOutcome.DONE) for name, tried in attempts.items()}
     left = [f"{_worker_of(process)} ({process.pid})" for process in processes_of(battle.folder)]
     unreaped = [(row.pool_id, row.worker_id, row.status) for row in rows if not row.reaped_at]
     foreign = _foreign(battle, rows, [(job, each) for job in jobs for each in attempts[job.job_id]])
@@ -247,5 +247,7 @@ def _foreign(battle: Battle, rows: Sequence[Worker], tried: Sequence[tuple[Job, 
     return strange + [
         f"{job.job_id} was taken from {each.worker_id} of {job.pool_id}: {each.error}"
         for job, each in tried
-        if each.outcome is Outcome.CRASHED and (job.pool_id, each.worker_id) in well and "ran out" not in (each.error or "")
+        if each.outcome is AttemptOutcome.CRASHED
+        and (job.pool_id, each.worker_id) in well
+        and "ran out" not in (each.error or "")
     ]

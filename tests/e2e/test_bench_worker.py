@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from drumbeat.composition.plane import ControlPlane, open_control_plane
-from drumbeat.core.event import NewEvent, Target, set_phase, start, stop
+from drumbeat.core.event import NewEvent, WorkerTarget, set_phase, start, stop
 from drumbeat.core.histogram import merged
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.run import Run, RunId, RunStatus
@@ -88,7 +88,7 @@ async def begin(plane: ControlPlane, connections: int) -> None:
     """RUNNING, WARMUP and START in one transaction, then the target."""
     store = plane.store
     run = await store.runs.update(await store.runs.get(RUN), RunChange(status=RunStatus.STARTING))
-    await store.workers.set_targets(POOL, {W: Target(connections=connections, reason="test")})
+    await store.workers.set_targets(POOL, {W: WorkerTarget(connections=connections, reason="test")})
     change = RunChange(status=RunStatus.RUNNING, phase="WARMUP", started=True, warmup_started=True)
     await store.runs.update(run, change, [start(expected_workers=1)])
 
@@ -118,7 +118,7 @@ async def test_a_worker_warms_up_measures_changes_its_target_drains_and_leaves_i
         await eventually(partial(holds, plane, 4), "4 connections are held")
         await measure(plane)
         await eventually(partial(measured, plane, 200), "operations are measured")
-        more = Target(connections=10, reason="more", ramp=timedelta(seconds=1))
+        more = WorkerTarget(connections=10, reason="more", ramp=timedelta(seconds=1))
         await plane.store.workers.set_targets(POOL, {W: more})
         await eventually(partial(holds, plane, 10), "10 connections are held")
         await tell(plane, stop("enough"))

@@ -8,7 +8,7 @@ from typing import Any
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Held, PolicyName, Queue, Seen
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, PolicyName, QueueView, SeenInstance
 
 POOL = PoolId("p")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -44,12 +44,12 @@ def worker(
     return replace(row, **fields)
 
 
-def runs(*names: str | int) -> tuple[Seen, ...]:
-    return tuple(Seen(worker_id=_name(name), running=True) for name in names)
+def runs(*names: str | int) -> tuple[SeenInstance, ...]:
+    return tuple(SeenInstance(worker_id=_name(name), running=True) for name in names)
 
 
-def is_over(name: str | int, exit_code: int | None = -9) -> Seen:
-    return Seen(worker_id=_name(name), running=False, exit_code=exit_code)
+def is_over(name: str | int, exit_code: int | None = -9) -> SeenInstance:
+    return SeenInstance(worker_id=_name(name), running=False, exit_code=exit_code)
 
 
 def _name(name: str | int) -> WorkerId:
@@ -57,10 +57,10 @@ def _name(name: str | int) -> WorkerId:
 
 
 def view(
-    *workers: Worker, wanted: int = 0, instances: tuple[Seen, ...] | None = None, target: int = 1, **fields: Any
+    *workers: Worker, wanted: int = 0, instances: tuple[SeenInstance, ...] | None = None, target: int = 1, **fields: Any
 ) -> FleetView:
     """A pool that has been looked at for a day. Unless told otherwise every live worker's instance runs."""
-    running = tuple(Seen(worker_id=each.worker_id, running=True) for each in workers if each.is_live)
+    running = tuple(SeenInstance(worker_id=each.worker_id, running=True) for each in workers if each.is_live)
     seen = FleetView(
         pool_id=POOL,
         now=NOW,
@@ -74,9 +74,11 @@ def view(
     return replace(seen, **fields)
 
 
-def job(name: str, holder: str | int, held_for: float = 10, **fields: Any) -> Held:
+def job(name: str, holder: str | int, held_for: float = 10, **fields: Any) -> HeldJob:
     """A job that a worker has held for so many seconds, with its lease kept."""
-    kept = Held(job_id=JobId(name), worker_id=_name(holder), claimed_at=NOW - seconds(held_for), lease_until=NOW + seconds(60))
+    kept = HeldJob(
+        job_id=JobId(name), worker_id=_name(holder), claimed_at=NOW - seconds(held_for), lease_until=NOW + seconds(60)
+    )
     return replace(kept, **fields)
 
 
@@ -93,13 +95,18 @@ def idle_for(**spans: float) -> FleetState:
 
 
 def queued(
-    *workers: Worker, ready: int = 0, held: tuple[Held, ...] = (), oldest: float = 1, policy: str = "queue_ratio", **fields: Any
+    *workers: Worker,
+    ready: int = 0,
+    held: tuple[HeldJob, ...] = (),
+    oldest: float = 1,
+    policy: str = "queue_ratio",
+    **fields: Any,
 ) -> FleetView:
     """A pool with a queue; fields of the policy are given with those of the view."""
     names = {each.name for each in dataclass_fields(FleetPolicy)} - {"provider"}
     rules = {"min_workers": 0} | {name: fields.pop(name) for name in [*fields] if name in names}
     since, demand = NOW - seconds(oldest) if ready else None, {"": ready} if ready else {}
-    queue = Queue(ready=ready, claimed=len(held), oldest_ready=since, demand=demand)
+    queue = QueueView(ready=ready, claimed=len(held), oldest_ready=since, demand=demand)
     chosen = FleetPolicy(policy=PolicyName(policy), **rules)
     shown: dict[str, Any] = {"policy": chosen, "queue": queue, "held": held, "state": FleetState()}
     return view(*workers, **(shown | fields))

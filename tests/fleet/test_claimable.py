@@ -11,7 +11,7 @@ from drumbeat.core.job import NewJob
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.fleet.decide import decide, step
-from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Plan, PolicyName, Queue
+from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Plan, PolicyName, QueueView
 from drumbeat.fleet.observe import observe, plan_in
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import Claiming
@@ -38,7 +38,7 @@ class Stage:
     async def look(self) -> FleetView:
         return await observe(self.store, FakeSpawner(self.clock), POOL, seconds(0))
 
-    async def queue(self) -> Queue:
+    async def queue(self) -> QueueView:
         seen = (await self.look()).queue
         assert seen is not None
         return seen
@@ -117,7 +117,7 @@ WAITS: dict[str, Any] = {"ready": 1, "oldest": 700, "min_workers": 2}
         (queued(*PAIR, **WAITS, state=LONG, paused_until=NOW + seconds(60)), 0),
         (queued(*PAIR, **WAITS, state=replace(LONG, claimable_since=NOW - seconds(30))), 0),
         (queued(*PAIR, **WAITS, state=replace(LONG, claimable_since=None)), 0),
-        (queued(*PAIR, **WAITS, state=LONG, queue=Queue(blocked=6, oldest_ready=NOW - seconds(700))), 0),
+        (queued(*PAIR, **WAITS, state=LONG, queue=QueueView(blocked=6, oldest_ready=NOW - seconds(700))), 0),
         (queued(*PAIR, ready_worker(2), **WAITS, state=LONG, held=(job("j", 2),)), 0),
         (queued(*PAIR, ready_worker(2), **(WAITS | {"ready": 2}), state=LONG, held=(job("j", 2),)), 2),
     ],

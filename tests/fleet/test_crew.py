@@ -9,7 +9,7 @@ from drumbeat.core.recovery import ASKED_AT
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.decide.classify import judge_crew
-from drumbeat.fleet.model import AskToDrain, FleetState, MarkLost, Provider, Reap, Seen, Spawn, Warn
+from drumbeat.fleet.model import AskToDrain, FleetState, MarkLost, Provider, Reap, SeenInstance, Spawn, Warn
 from fleet.given import NOW, idle_for, job, queued, ready_worker, runs, seconds, worker
 
 
@@ -81,7 +81,7 @@ SLOW = Provider(name="runpod", unique_names=False, settle=seconds(180))
     ids=["it may turn up", "asked for again", "it would be there", "it is there", "it was seen", "it was heard", "refused"],
 )
 def test_a_creation_without_an_answer_is_not_given_up_while_its_instance_may_turn_up(
-    row: Worker, instances: tuple[Seen, ...], is_reaped: bool
+    row: Worker, instances: tuple[SeenInstance, ...], is_reaped: bool
 ) -> None:
     seen = queued(row, ready=9, instances=instances, provider=SLOW, max_workers=2)
 

@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from drumbeat.core.recovery import may_run
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
-from drumbeat.fleet.model import Action, AskToDrain, EndOverdue, EndStray, FleetView, MarkFailed, MarkLost, Reap, Seen, Spawn
+from drumbeat.fleet.model import (
+    Action,
+    AskToDrain,
+    EndOverdue,
+    EndStray,
+    FleetView,
+    MarkFailed,
+    MarkLost,
+    Reap,
+    SeenInstance,
+    Spawn,
+)
 from fleet.given import LONG_AGO, NOW, POOL, view
 
 moments = st.integers(-2000, 2000).map(lambda seconds: NOW + timedelta(seconds=seconds))
@@ -39,7 +50,7 @@ def workers(draw: st.DrawFn, name: WorkerId) -> Worker:
 def views(draw: st.DrawFn) -> FleetView:
     names = draw(st.lists(st.integers(0, 12).map(lambda n: WorkerId(f"worker-{n}")), unique=True, max_size=8))
     seen = st.builds(
-        Seen,
+        SeenInstance,
         worker_id=st.sampled_from([*names, WorkerId("worker-20")]),
         running=st.booleans(),
         exit_code=st.none() | st.integers(-15, 5),

@@ -3,13 +3,13 @@
 from drumbeat.core.job import JobId
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.explain import explain, sentences
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Held, PolicyName, Queue, Schedule
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, PolicyName, QueueView, Schedule
 from fleet.given import NOW, seconds, view, worker
 
 
 def queued(ready: int, **fields: object) -> FleetView:
     policy = FleetPolicy(policy=PolicyName.QUEUE_RATIO, min_workers=0, max_workers=2, price_per_hour=2.0, max_per_day=100.0)
-    queue = Queue(ready=ready, oldest_ready=NOW - seconds(40) if ready else None)
+    queue = QueueView(ready=ready, oldest_ready=NOW - seconds(40) if ready else None)
     return view(**{"policy": policy, "queue": queue, "state": FleetState(), **fields})  # type: ignore[arg-type]
 
 
@@ -35,7 +35,7 @@ def test_the_bounds_told_are_those_of_the_hour() -> None:
 
 
 def test_nothing_has_a_reason() -> None:
-    held = (Held(job_id=JobId("j"), worker_id=WorkerId("worker-0"), claimed_at=NOW),)
+    held = (HeldJob(job_id=JobId("j"), worker_id=WorkerId("worker-0"), claimed_at=NOW),)
 
     found = explain(queued(3, workers=(worker(0),), instances=(), held=held))
     quiet = explain(queued(0))

@@ -19,7 +19,7 @@ from drumbeat.fleet.model import (
     FleetView,
     MarkFailed,
     MarkLost,
-    Queue,
+    QueueView,
     Reap,
     ReleaseJobs,
     ServiceTime,
@@ -123,7 +123,7 @@ RULES: list[tuple[str, FleetView, list[type[Action]]]] = [
         queued(
             ready_worker(0),
             state=idle_for(worker_0=601),
-            queue=Queue(ready=1, oldest_ready=NOW - seconds(700), demand={"gpu": 1}),
+            queue=QueueView(ready=1, oldest_ready=NOW - seconds(700), demand={"gpu": 1}),
         ),
         [],
     ),

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drumbeat.fleet.decide.keep_alive import BANDS, FORGOTTEN, LEVELS, Pace, cost_of_keeping, follow, least, worth
+from drumbeat.fleet.decide.keep_alive import BANDS, FORGOTTEN, LEVELS, UsualTimes, cost_of_keeping, follow, least, worth
 from drumbeat.fleet.model import FleetState
 
-PACE = Pace(lag=120.0, every=30.0, service=20.0)
+PACE = UsualTimes(lag=120.0, every=30.0, service=20.0)
 
 
 def after(demands: list[int], here: int = 3, every: float = 30.0) -> FleetState:

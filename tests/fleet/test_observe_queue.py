@@ -11,7 +11,7 @@ import pytest
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import SpawnCause, SpawnError, StaleWrite, StoreUnavailable
-from drumbeat.core.job import JobId, NewJob, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, JobId, JobOutcome, NewJob
 from drumbeat.core.lease import Lease
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
@@ -111,12 +111,14 @@ async def test_arrivals_are_counted_once_each(stage: Stage) -> None:
     assert sum(count for _, count in (await stage.beat()).summary["state"]["arrivals"]) == 5
 
 
-@pytest.mark.parametrize(("outcome", "ok"), [(Outcome.DONE, True), (Outcome.FAILED, False), (Outcome.RELEASED, None)])
-async def test_how_long_jobs_took_is_seen_when_they_are_over(stage: Stage, outcome: Outcome, ok: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "ok"), [(AttemptOutcome.DONE, True), (AttemptOutcome.FAILED, False), (AttemptOutcome.RELEASED, None)]
+)
+async def test_how_long_jobs_took_is_seen_when_they_are_over(stage: Stage, outcome: AttemptOutcome, ok: bool | None) -> None:
     await stage.push(1, type="image")
     (job,) = await stage.claim(W0)
     await stage.beats(1)
-    await stage.store.queue.settle(held_by(W0), [Verdict(token=job.token, outcome=outcome)])
+    await stage.store.queue.settle(held_by(W0), [JobOutcome(token=job.token, outcome=outcome)])
 
     seen = (await stage.look()).finished
 
@@ -148,7 +150,7 @@ async def test_they_are_not_counted_twice(stage: Stage) -> None:
     await stage.push(1)
     (job,) = await stage.claim(W0)
     await stage.beats(1)
-    await stage.store.queue.settle(held_by(W0), [Verdict(token=job.token, outcome=Outcome.FAILED)])
+    await stage.store.queue.settle(held_by(W0), [JobOutcome(token=job.token, outcome=AttemptOutcome.FAILED)])
     await stage.store.membership.beat(heartbeat(row, operations=1, errors=1))
 
     assert [each.ok for each in (await stage.look()).finished] == [False]

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from drumbeat.fleet.model import FleetPolicy, PolicyName, Queue
-from drumbeat.fleet.policies import POLICIES, Level, Scene
+from drumbeat.fleet.model import FleetPolicy, PolicyName, QueueView
+from drumbeat.fleet.policies import POLICIES, Scene, WorkerLevel
 from fleet.given import NOW
 
 
 def desired(policy: str, *, ready: int = 0, **scene: Any) -> int:
     chosen = FleetPolicy(policy=PolicyName(policy), **scene.pop("rules", {}))
-    queue = Queue(ready=ready, claimed=scene.get("busy", 0) * chosen.concurrency)
+    queue = QueueView(ready=ready, claimed=scene.get("busy", 0) * chosen.concurrency)
     return POLICIES[PolicyName(policy)](Scene(now=NOW, policy=chosen, queue=queue, **scene)).desired
 
 
@@ -135,7 +135,7 @@ def test_jobs_that_vary_need_more_to_spare() -> None:
     ],
 )
 def test_lag_aware_keeps_whom_it_would_miss(levels: tuple[tuple[float, float], ...], expected: int) -> None:
-    kept = tuple(Level(idle=idle, keep=keep) for idle, keep in levels)
+    kept = tuple(WorkerLevel(idle=idle, keep=keep) for idle, keep in levels)
 
     assert desired("lag_aware", busy=1, needed=1, idle=len(kept), free_in=(30.0,), levels=kept, **LAG) == expected
 

@@ -10,7 +10,7 @@ import pytest
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
-from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.fleet.settings import VARIABLES
@@ -123,11 +123,11 @@ async def test_how_many_jobs_a_worker_runs_stays_until_it_is_told(plane: Control
     assert counts == [4, 4, 1]
 
 
-async def _scaled(plane: ControlPlane) -> Pool:
+async def _scaled(plane: ControlPlane) -> PoolRow:
     return await plane.fleets.scale_pool(NAME, FleetPolicy.from_json({"policy": "lag_aware"}))
 
 
-async def _made(plane: ControlPlane) -> Pool:
+async def _made(plane: ControlPlane) -> PoolRow:
     return await plane.fleets.create(NAME, FleetPolicy())
 
 

@@ -15,7 +15,7 @@ from drumbeat.fleet.model import FleetView
 from drumbeat.fleet.recorded import recorded
 from drumbeat.fleet.replay import replay
 from drumbeat.fleet.settings import with_settings
-from drumbeat.fleet.simulate import Load, Surroundings, deciding
+from drumbeat.fleet.simulate import SimulatedLoad, SimulatedProvider, deciding
 from drumbeat.fleet.simulate_files import policy_for, simulate_load
 from drumbeat.runtime.beat import encode, encode_action
 
@@ -43,10 +43,10 @@ def week() -> list[Beat]:
     chance, views = Random(7), list[FleetView]()
     bursts = [(day * 24 * 3600.0 + chance.random() * 3600, n) for day in range(7) for n in (3, 8)]
     jobs = sorted((at + chance.random() * 300, chance.uniform(20, 200)) for at, count in bursts for _ in range(count))
-    load = Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
+    load = SimulatedLoad(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deciding, "step", lambda view: step(_noted(views, view)))
-        simulate_load(load, policy_for("lag_aware", {"max_workers": 20}), Surroundings())
+        simulate_load(load, policy_for("lag_aware", {"max_workers": 20}), SimulatedProvider())
     return [kept(n, view) for n, view in enumerate(views, 1)]
 
 

@@ -20,10 +20,10 @@ from drumbeat.fleet.model import (
     NoteInstance,
     Provider,
     Schedule,
-    Seen,
+    SeenInstance,
     Spawn,
     SpawnCause,
-    Wanted,
+    WishedSize,
 )
 from fleet.given import NOW, idle_for, is_over, job, queued, ready_worker, runs, seconds, view, worker
 
@@ -208,8 +208,8 @@ def test_the_table(seen: FleetView, expected: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("state", "expected", "limit"),
     [
-        (FleetState(wanted=(Wanted(at=NOW - seconds(59), workers=4),)), (0, 1), "stabilisation"),
-        (FleetState(wanted=(Wanted(at=NOW - seconds(61), workers=4),)), (0, 5), None),
+        (FleetState(wanted=(WishedSize(at=NOW - seconds(59), workers=4),)), (0, 1), "stabilisation"),
+        (FleetState(wanted=(WishedSize(at=NOW - seconds(61), workers=4),)), (0, 5), None),
         (FleetState(down_at=NOW - seconds(59)), (0, 0), "cooldown_down"),
         (FleetState(down_at=NOW - seconds(60)), (0, 5), None),
         (FleetState(up_at=NOW - seconds(44)), (0, 0), "turn_after"),
@@ -381,7 +381,9 @@ def test_a_spawned_workers_row_is_named_above_all_that_ever_were() -> None:
 
 
 def test_one_that_has_not_joined_is_ended_at_once() -> None:
-    seen = queued(worker(0, status=SPAWNING, silent=181), instances=(Seen(worker_id=WorkerId("worker-0"), running=True),))
+    seen = queued(
+        worker(0, status=SPAWNING, silent=181), instances=(SeenInstance(worker_id=WorkerId("worker-0"), running=True),)
+    )
 
     (asked,) = decide(seen).actions
 

@@ -26,11 +26,11 @@ from drumbeat.fleet.model import (
     Provider,
     Reap,
     ReleaseJobs,
-    Seen,
+    SeenInstance,
     ServiceTime,
     Spawn,
     Spending,
-    Wanted,
+    WishedSize,
 )
 from drumbeat.fleet.money import tariff
 from drumbeat.runtime.beat import encode
@@ -62,7 +62,7 @@ def states(draw: st.DrawFn) -> FleetState | None:
     moments = st.none() | pasts
     wanted = draw(st.lists(st.integers(0, 12), max_size=3))
     return FleetState(
-        wanted=tuple(Wanted(at=NOW - seconds(20 * n), workers=each) for n, each in enumerate(wanted)),
+        wanted=tuple(WishedSize(at=NOW - seconds(20 * n), workers=each) for n, each in enumerate(wanted)),
         up_at=draw(moments),
         down_at=draw(moments),
         missing={f"worker-{n}": NOW - seconds(30) for n in draw(st.sets(st.integers(0, 8), max_size=3))},
@@ -79,7 +79,7 @@ def views(draw: st.DrawFn) -> FleetView:
     most = draw(st.integers(0, 9))
     price = draw(st.sampled_from([0.0, 1.0]))
     running = tuple(
-        Seen(worker_id=each.worker_id, running=True)
+        SeenInstance(worker_id=each.worker_id, running=True)
         for each in workers
         if each.is_live and draw(st.sampled_from([True, True, False]))
     )

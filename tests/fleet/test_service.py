@@ -15,7 +15,7 @@ from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.observe import observe
-from drumbeat.fleet.service import FleetDesk
+from drumbeat.fleet.service import FleetService
 from drumbeat.runtime.beat import encode, encode_action
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Instance, Order
@@ -57,8 +57,8 @@ async def store(clock: ManualClock) -> MemoryStore:
     return made
 
 
-def desk(store: MemoryStore, name: str = POOL) -> FleetDesk:
-    return FleetDesk(store, PoolId(name), encode_action)
+def desk(store: MemoryStore, name: str = POOL) -> FleetService:
+    return FleetService(store, PoolId(name), encode_action)
 
 
 async def rows(store: MemoryStore) -> Sequence[Any]:

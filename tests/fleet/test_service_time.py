@@ -10,13 +10,13 @@ import pytest
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.decide import step
 from drumbeat.fleet.decide.learned import service_time
-from drumbeat.fleet.model import AskToDrain, Finished, FleetState, FleetView, Held, ServiceTime
+from drumbeat.fleet.model import AskToDrain, Finished, FleetState, FleetView, HeldJob, ServiceTime
 from fleet.given import NOW, job, queued, ready_worker, seconds
 
 SEEN = (ServiceTime(type="", count=10, mean=seconds(40), longest=seconds(60)),)
 
 
-def known(*held: Held, services: tuple[ServiceTime, ...] = (), expects: timedelta | None = None) -> float | None:
+def known(*held: HeldJob, services: tuple[ServiceTime, ...] = (), expects: timedelta | None = None) -> float | None:
     view = queued(ready_worker(0), ready=3, held=held, policy="lag_aware", expected_service=expects)
     return service_time(view, services)
 
@@ -34,7 +34,7 @@ def known(*held: Held, services: tuple[ServiceTime, ...] = (), expects: timedelt
     ],
 )
 def test_what_was_seen_counts_more_than_the_hint_and_the_hint_more_than_nothing(
-    held: tuple[Held, ...], services: tuple[ServiceTime, ...], expects: timedelta | None, found: float | None
+    held: tuple[HeldJob, ...], services: tuple[ServiceTime, ...], expects: timedelta | None, found: float | None
 ) -> None:
     assert known(*held, services=services, expects=expects) == found
 

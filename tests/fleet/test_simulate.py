@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.fleet.simulate import Load, Orders, Outcome, Surroundings, World, course, oracle_seconds, simulate
+from drumbeat.fleet.simulate import (
+    SimulatedLoad,
+    SimulatedOrders,
+    SimulatedProvider,
+    SimulationResult,
+    World,
+    course,
+    oracle_seconds,
+    simulate,
+)
 from drumbeat.fleet.simulate.course import flaps
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
 from drumbeat.fleet.simulate.values import percentile
@@ -20,21 +29,21 @@ from drumbeat.fleet.simulate_files import policy_for, simulate_load
 HOUR = 3600.0
 
 
-def load(*jobs: tuple[float, float]) -> Load:
-    return Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
+def load(*jobs: tuple[float, float]) -> SimulatedLoad:
+    return SimulatedLoad(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
 
 
-def always(count: int) -> Callable[[World], Orders]:
+def always(count: int) -> Callable[[World], SimulatedOrders]:
     """Starts so many at its first beat, and no more."""
-    return lambda world: Orders(spawn=() if world.machines else [(f"w{n}", n) for n in range(count)])
+    return lambda world: SimulatedOrders(spawn=() if world.machines else [(f"w{n}", n) for n in range(count)])
 
 
-def run(jobs: Load, workers: int, lag: float = 10, **around: Any) -> Outcome:
-    return simulate(jobs, always(workers), Surroundings(spawn_lag=timedelta(seconds=lag), **around), name="always")
+def run(jobs: SimulatedLoad, workers: int, lag: float = 10, **around: Any) -> SimulationResult:
+    return simulate(jobs, always(workers), SimulatedProvider(spawn_lag=timedelta(seconds=lag), **around), name="always")
 
 
-def lag_aware(jobs: Load, lag: float = 120, **settings: Any) -> Outcome:
-    around = Surroundings(spawn_lag=timedelta(seconds=lag))
+def lag_aware(jobs: SimulatedLoad, lag: float = 120, **settings: Any) -> SimulationResult:
+    around = SimulatedProvider(spawn_lag=timedelta(seconds=lag))
     return simulate_load(jobs, policy_for("lag_aware", settings), around).outcome
 
 
@@ -62,12 +71,12 @@ def test_paid_time_is_rounded_up_to_the_granule() -> None:
     ],
 )
 def test_a_worker_is_paid_for_until_the_beat_after_it_has_left(jobs: list[tuple[float, float]], leaves: float) -> None:
-    def control(world: World) -> Orders:
+    def control(world: World) -> SimulatedOrders:
         if world.now == 30:
-            return Orders(drain=["w0"])
-        return Orders(spawn=[(f"w{world.now:.0f}", 0)]) if world.queue and not world.machines else Orders()
+            return SimulatedOrders(drain=["w0"])
+        return SimulatedOrders(spawn=[(f"w{world.now:.0f}", 0)]) if world.queue and not world.machines else SimulatedOrders()
 
-    found = simulate(load(*jobs), control, Surroundings(spawn_lag=timedelta(seconds=10)), name="told", sleeps=False)
+    found = simulate(load(*jobs), control, SimulatedProvider(spawn_lag=timedelta(seconds=10)), name="told", sleeps=False)
 
     second = 10 + 5  # it starts for the last job at the beat at 510 s, and all ends with that job
     assert found.spawns == 2
@@ -77,7 +86,7 @@ def test_a_worker_is_paid_for_until_the_beat_after_it_has_left(jobs: list[tuple[
 def test_cold_and_warm_are_told_apart() -> None:
     jobs = load(*[(n * 20.0, 45.0) for n in range(180)])
 
-    found = simulate_load(jobs, policy_for("lag_aware", {}), Surroundings())
+    found = simulate_load(jobs, policy_for("lag_aware", {}), SimulatedProvider())
 
     cold, warm = found.outcome, found.warm
     assert warm is not None
@@ -90,13 +99,13 @@ def test_cold_and_warm_are_told_apart() -> None:
 
 
 def test_a_trace_too_long_to_be_run_twice_has_no_warm_figures() -> None:
-    found = simulate_load(load((0, 60), (9e9, 60)), policy_for("lag_aware", {}), Surroundings())
+    found = simulate_load(load((0, 60), (9e9, 60)), policy_for("lag_aware", {}), SimulatedProvider())
 
     assert (found.outcome.jobs, found.warm, found.figures()["warm"]) == (2, None, None)
 
 
 def test_a_worker_takes_as_many_jobs_at_once_as_it_has_places() -> None:
-    jobs, around = load(*[(0, 30)] * 4), Surroundings(spawn_lag=timedelta(seconds=10))
+    jobs, around = load(*[(0, 30)] * 4), SimulatedProvider(spawn_lag=timedelta(seconds=10))
 
     found = simulate(jobs, always(1), around, name="wide", concurrency=4)
 
@@ -170,7 +179,7 @@ def test_a_simulation_keeps_the_policys_bounds() -> None:
 
 def test_a_money_ceiling_holds_in_a_simulation() -> None:
     jobs = load(*[(float(n), 60.0) for n in range(100)])
-    around = Surroundings(spawn_lag=timedelta(seconds=15), price_per_hour=1.0)
+    around = SimulatedProvider(spawn_lag=timedelta(seconds=15), price_per_hour=1.0)
 
     found = simulate_load(jobs, policy_for("lag_aware", {"max_per_hour": 3}), around).outcome
 
@@ -187,7 +196,7 @@ def test_workers_leave_over_a_long_night_and_come_back() -> None:
 
 
 def test_the_seeds_policy_keeps_its_two_workers() -> None:
-    found = simulate_load(load((0, 60), (7200, 60)), policy_for("queue_ratio", {}), Surroundings()).outcome
+    found = simulate_load(load((0, 60), (7200, 60)), policy_for("queue_ratio", {}), SimulatedProvider()).outcome
 
     assert found.worker_hours == pytest.approx(2 * found.hours, rel=0.05)
 
@@ -198,25 +207,25 @@ def test_jobs_that_nobody_will_serve_are_an_error(monkeypatch: pytest.MonkeyPatc
     policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=1, **money)  # type: ignore[arg-type]
 
     with pytest.raises(InvalidInput, match="1 jobs wait and no worker comes"):
-        simulate_load(load((0, 60)), policy, Surroundings())
+        simulate_load(load((0, 60)), policy, SimulatedProvider())
 
 
 @pytest.mark.parametrize("settings", [{"max_workers": 0}, {"policy": "fixed", "workers": 0}])
 def test_a_policy_that_allows_nobody_is_refused_before_it_begins(settings: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="expected a policy that starts workers, got one that allows 0"):
-        simulate_load(load((0, 60)), policy_for(None, settings), Surroundings())
+        simulate_load(load((0, 60)), policy_for(None, settings), SimulatedProvider())
 
 
 def test_a_simulation_that_would_not_end_is_refused_before_it_begins() -> None:
     with pytest.raises(InvalidInput, match="expected a simulation of 1000000 beats at the most, one in 30 s"):
-        simulate_load(load((0, 1e9)), policy_for(None, {}), Surroundings())
+        simulate_load(load((0, 1e9)), policy_for(None, {}), SimulatedProvider())
 
 
 def test_a_simulation_ends_after_so_many_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(course, "MOST_BEATS", 50)
 
     with pytest.raises(InvalidInput, match="expected a simulation of 50 beats"):
-        simulate_load(load(*((n * 20, 45) for n in range(100))), policy_for(None, {}), Surroundings())
+        simulate_load(load(*((n * 20, 45) for n in range(100))), policy_for(None, {}), SimulatedProvider())
 
 
 @pytest.mark.parametrize(("told", "meant"), [(None, "queue_cover"), ("lag_aware", "lag_aware")])
@@ -232,7 +241,7 @@ def test_the_files_policy_counts_unless_another_is_told(tmp_path: Path, told: st
 @pytest.mark.parametrize("around", [{"spawn_lag": timedelta(days=999)}, {"price_per_hour": float("nan")}])
 def test_surroundings_that_cannot_be_are_refused(around: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput, match="366 days or less and a price of 0 or more"):
-        Surroundings(**around)
+        SimulatedProvider(**around)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +257,7 @@ def test_surroundings_that_cannot_be_are_refused(around: dict[str, Any]) -> None
 )
 def test_a_load_that_is_none_is_refused(arrivals: list[float], durations: list[float], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        Load(arrivals=arrivals, durations=durations)
+        SimulatedLoad(arrivals=arrivals, durations=durations)
 
 
 def test_an_unknown_policy_is_refused() -> None:

@@ -18,7 +18,7 @@ from drumbeat.fleet.settings import VARIABLES
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner, ListFails, TerminateRefused
-from drumbeat.spawn.interface import Order, Traits
+from drumbeat.spawn.interface import Order, SpawnerTraits
 from drumbeat.store.contract.given import active, joined, moved
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
@@ -31,7 +31,7 @@ class Shared(FakeSpawner):
     """A provider whose account other stores may use too."""
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> SpawnerTraits:
         return replace(super().traits, name="runpod")
 
 
@@ -39,7 +39,7 @@ class Owning(FakeSpawner):
     """One that shows only what was started for this store."""
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> SpawnerTraits:
         return replace(super().traits, owns_all=True)
 
 

@@ -20,7 +20,7 @@ from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner, SpawnFails
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.memory import MemoryStore
-from drumbeat.triggers.model import Firing, Machine
+from drumbeat.triggers.model import BeatKind, Firing
 from simulate.virtual_time import VirtualClock, run_virtually
 
 POOLS = MINE, *OTHERS = (PoolId("mine"), PoolId("beside"), PoolId("beside-too"))
@@ -126,7 +126,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_trigger_beats_one_fleet_and_leaves_the_others() -> None:
     fleets = Fleets(VirtualClock())
 
-    assert fired(Firing(trigger="t", machine=Machine.FLEET, pool_id=MINE), fleets) == {MINE: True}
+    assert fired(Firing(trigger="t", machine=BeatKind.FLEET, pool_id=MINE), fleets) == {MINE: True}
     assert [fleets.spawner.asked("spawn"), {call.pool_id for call in fleets.spawner.calls}] == [["worker-0"], {MINE}]
 
 
@@ -134,7 +134,7 @@ def test_a_trigger_without_a_pool_beats_every_fleet_and_tells_what_failed() -> N
     fleets = Fleets(VirtualClock())
     fleets.spawner.faults.append(SpawnFails())
 
-    assert fired(Firing(trigger="t", machine=Machine.FLEET), fleets) == {MINE: False, **dict.fromkeys(OTHERS, True)}
+    assert fired(Firing(trigger="t", machine=BeatKind.FLEET), fleets) == {MINE: False, **dict.fromkeys(OTHERS, True)}
     (note,) = run_virtually(fleets.store.notes.list("trigger/"))
     assert (note.value["ok"], "mine: failed: Spawn: worker worker-0: no capacity" in note.value["outcome"]) == (False, True)
 
@@ -145,7 +145,7 @@ def test_a_fleet_that_cannot_be_beaten_keeps_no_other_from_its_beat() -> None:
     async def story() -> dict[str, tuple[bool, bool]]:
         await fleets.make()
         await fleets.store.pools.change(MINE, PoolChange(policy={"max_workers": -1}))
-        reports = await fleets.plane.fired(Firing(trigger="t", machine=Machine.FLEET))
+        reports = await fleets.plane.fired(Firing(trigger="t", machine=BeatKind.FLEET))
         return {name: (report["led"], "max_workers" in str(report["error"])) for name, report in reports.items()}
 
     assert run_virtually(story()) == {MINE: (False, True), **dict.fromkeys(OTHERS, (True, False))}
@@ -201,6 +201,6 @@ def test_a_trigger_of_a_pool_that_is_no_fleet_is_refused() -> None:
         fleets = Fleets(VirtualClock())
         await fleets.store.pools.create(pool("jobs", PoolKind.JOBS))
         with pytest.raises(InvalidInput, match="make it one with: drumbeat fleet create jobs"):
-            await fleets.plane.fired(Firing(trigger="t", machine=Machine.FLEET, pool_id="jobs"))
+            await fleets.plane.fired(Firing(trigger="t", machine=BeatKind.FLEET, pool_id="jobs"))
 
     run_virtually(story())

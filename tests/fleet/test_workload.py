@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.run import Phase
 from drumbeat.fleet.workload import PERIOD, Metronome
-from drumbeat.runtime.worker import DrainResult, Figures
+from drumbeat.runtime.worker import DrainResult, WorkloadFigures
 from fleet.given import seconds
 
 NO_RAMP = timedelta()
@@ -55,7 +55,7 @@ async def test_each_ticker_is_due_ten_times_a_second(clock: ManualClock, metrono
     assert timedelta(milliseconds=100) == PERIOD
     assert measured is not None
     assert (measured.operations, measured.latency.count, measured.errors) == (60, 60, 0)
-    assert metronome.figures == Figures(active=3, applied_target=3, operations=60)
+    assert metronome.figures == WorkloadFigures(active=3, applied_target=3, operations=60)
     await metronome.close()
 
 
@@ -135,7 +135,7 @@ async def test_a_target_without_a_ramp_holds_at_once(metronome: Metronome) -> No
     await metronome.start(None, 2)
     metronome.set_target(5, NO_RAMP)
 
-    assert metronome.figures == Figures(active=5, applied_target=5, operations=0)
+    assert metronome.figures == WorkloadFigures(active=5, applied_target=5, operations=0)
 
 
 @pytest.mark.parametrize("before", [None, Phase.WARMUP])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.job import Job, JobStatus, NewJob, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.checker import Checker
@@ -67,7 +67,7 @@ class Stage:
     async def finish(self, job: Job) -> bool:
         """Whether the result was taken."""
         assert job.holder is not None
-        verdict = Verdict(token=job.token, outcome=Outcome.DONE)
+        verdict = JobOutcome(token=job.token, outcome=AttemptOutcome.DONE)
         return not (await self.store.queue.settle(job.holder, [verdict])).stale
 
     async def leave(self, worker_id: WorkerId) -> None:

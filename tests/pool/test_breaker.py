@@ -10,8 +10,8 @@ from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.breaker import LONGEST, SHORTEST, TRIES, allowed, held_until, streak, trouble
 from drumbeat.pool.explain import Why
 from drumbeat.pool.model import Streak
-from drumbeat.pool.service import PoolDesk
-from drumbeat.store.interface import Change
+from drumbeat.pool.service import Pool
+from drumbeat.store.interface import WorkerChange
 from pool.seen import NOW, POOL, seconds
 from pool.stage import Stage
 
@@ -88,7 +88,7 @@ async def fail_all(stage: Stage) -> int:
     started = await stage.spawned()
     for worker_id in started:
         await stage.join(worker_id)
-        change = Change(exit_code=ExitCode.CONFIGURATION, error=BROKEN)
+        change = WorkerChange(exit_code=ExitCode.CONFIGURATION, error=BROKEN)
         await stage.store.membership.move(POOL, worker_id, worker_id, WorkerStatus.ERROR, BROKEN, change)
         stage.spawner.end(POOL, worker_id, exit_code=1)
     return len(started)
@@ -110,7 +110,7 @@ async def test_a_handler_that_cannot_be_imported_does_not_burn_through_workers()
 
 async def test_it_is_said_in_the_beat_the_status_and_the_explanation() -> None:
     stage = await Stage().open(max_workers=4)
-    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    desk = Pool(stage.store, stage.clock, POOL, "me")
     await stage.push(10)
     await stage.checker.check(POOL)
     await fail_all(stage)
@@ -132,7 +132,7 @@ async def test_it_is_said_in_the_beat_the_status_and_the_explanation() -> None:
 @pytest.mark.parametrize("way", ["resume", "update"])
 async def test_once_it_is_mended_workers_are_started_at_once(way: str) -> None:
     stage = await Stage().open(max_workers=4)
-    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    desk = Pool(stage.store, stage.clock, POOL, "me")
     await stage.push(10)
     await stage.checker.check(POOL)
     await fail_all(stage)

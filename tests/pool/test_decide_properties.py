@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.decide import decide, decide_recovery
-from drumbeat.pool.model import Claim, EndOverdue, MarkFailed, MarkLost, PoolPolicy, PoolView, ReleaseJobs, Seen, Spawn
+from drumbeat.pool.model import Claim, EndOverdue, MarkFailed, MarkLost, PoolPolicy, PoolView, ReleaseJobs, SeenInstance, Spawn
 from pool.seen import LONG_AGO, NOW, POOL, name, view
 
 moments = st.integers(-2000, 2000).map(lambda seconds: NOW + timedelta(seconds=seconds))
@@ -39,7 +39,7 @@ def workers(draw: st.DrawFn, number: int) -> Worker:
 def views(draw: st.DrawFn) -> PoolView:
     numbers = draw(st.lists(st.integers(0, 12), unique=True, max_size=8))
     names = st.sampled_from([*map(name, numbers), name(20)])
-    seen = st.builds(Seen, worker_id=names, running=st.booleans(), exit_code=st.none() | st.integers(-15, 5))
+    seen = st.builds(SeenInstance, worker_id=names, running=st.booleans(), exit_code=st.none() | st.integers(-15, 5))
     claims = st.builds(
         Claim, worker_id=names, expired=st.booleans(), capability=st.sampled_from(["", "gpu"]), comes_back=st.booleans()
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome, RateLimit
+from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.pool.explain import Facts, Why, explain
@@ -108,7 +108,7 @@ def test_attempts_are_told() -> None:
         worker_id=WorkerId("w"),
         worker_pool=PoolId("p"),
         started_at=NOW,
-        outcome=Outcome.FAILED,
+        outcome=AttemptOutcome.FAILED,
         error="boom\nx",
     )
 

@@ -9,20 +9,20 @@ import pytest
 from drumbeat import testing
 from drumbeat.core.errors import InvalidInput, Refused
 from drumbeat.core.job import Job
-from drumbeat.core.pool import Pool, PoolId
-from drumbeat.pool.service import FOREVER, PoolDesk
+from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.pool.service import FOREVER, Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
 
-CHANGES: dict[str, Callable[[Stage, PoolDesk], Awaitable[object]]] = {
+CHANGES: dict[str, Callable[[Stage, Pool], Awaitable[object]]] = {
     "check": lambda stage, _: stage.checker.check(POOL, max_workers=3),
     "create": lambda _, desk: desk.create(exist_ok=True, handlers={"": "work:f"}),
     "create nothing new": lambda _, desk: desk.create(exist_ok=True),
 }
 
 
-ODD: dict[str, tuple[str, Callable[[PoolDesk, Job], Awaitable[object]]]] = {
+ODD: dict[str, tuple[str, Callable[[Pool, Job], Awaitable[object]]]] = {
     "a negative lease": ("lease", lambda desk, _: desk.claim(lease=seconds(-1))),
     "a lease of ages": ("lease", lambda desk, _: desk.claim(lease=1e12)),  # type: ignore[arg-type]
     "no lease at all": ("lease", lambda desk, _: desk.claim(lease=None)),  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ ODD: dict[str, tuple[str, Callable[[PoolDesk, Job], Awaitable[object]]]] = {
 
 async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
     stage = await Stage().open()
-    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    desk = Pool(stage.store, stage.clock, POOL, "me")
     await stage.join(name(0))
 
     assert (await desk.update(heartbeat=seconds(20))).thresholds.lost_after == seconds(80)
@@ -61,7 +61,7 @@ async def test_a_heartbeat_that_live_workers_do_not_keep_is_refused() -> None:
 
 async def test_a_plan_that_is_given_whole_is_the_plan_from_then_on() -> None:
     stage = await Stage().open(concurrency=4, mode="loop", max_workers=3)
-    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    desk = Pool(stage.store, stage.clock, POOL, "me")
 
     await desk.create(WorkPlan(mode=Mode.LOOP, prefetch=2), exist_ok=True)
 
@@ -71,7 +71,7 @@ async def test_a_plan_that_is_given_whole_is_the_plan_from_then_on() -> None:
 
 async def test_an_update_of_what_is_no_setting_is_refused() -> None:
     stage = await Stage().open()
-    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    desk = Pool(stage.store, stage.clock, POOL, "me")
 
     with pytest.raises(InvalidInput, match=r"expected one of handlers, mode, .*, got 'concurency'"):
         await desk.update(concurency=4)
@@ -82,7 +82,7 @@ async def test_an_update_of_what_is_no_setting_is_refused() -> None:
 @pytest.mark.parametrize("odd", ODD)
 async def test_what_cannot_be_used_is_refused_by_its_name_and_changes_nothing(odd: str) -> None:
     stage = await Stage().open()
-    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    desk = Pool(stage.store, stage.clock, POOL, "me")
     await stage.push(2)
     job = await desk.claim()
     assert job is not None
@@ -110,7 +110,7 @@ async def test_text_that_no_store_takes_is_kept_as_it_can_be_and_a_limit_that_ca
 
 async def test_names_may_come_in_any_kind_of_list() -> None:
     stage = await Stage().open()
-    desk = PoolDesk(stage.store, stage.clock, POOL, "me")
+    desk = Pool(stage.store, stage.clock, POOL, "me")
     await stage.push(1, capability="gpu", type="ocr")
 
     assert await desk.claim(capabilities={"gpu"}, types=(each for each in ["ocr", "scan"]))
@@ -119,9 +119,9 @@ async def test_names_may_come_in_any_kind_of_list() -> None:
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_pause_in_the_midst_of_another_change_stays(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = await Stage().open()
-    desk, find = PoolDesk(stage.store, stage.clock, POOL, "me"), stage.store.pools.find
+    desk, find = Pool(stage.store, stage.clock, POOL, "me"), stage.store.pools.find
 
-    async def find_and_be_overtaken(pool_id: PoolId) -> Pool | None:
+    async def find_and_be_overtaken(pool_id: PoolId) -> PoolRow | None:
         monkeypatch.undo()
         found = await find(pool_id)
         await desk.pause()
@@ -139,9 +139,9 @@ async def test_a_cap_in_the_midst_of_a_pause_or_a_resume_stays(
     way: str, until: datetime | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = await Stage().open()
-    desk, find = PoolDesk(stage.store, stage.clock, POOL, "me"), stage.store.pools.find
+    desk, find = Pool(stage.store, stage.clock, POOL, "me"), stage.store.pools.find
 
-    async def find_and_be_overtaken(pool_id: PoolId) -> Pool | None:
+    async def find_and_be_overtaken(pool_id: PoolId) -> PoolRow | None:
         monkeypatch.undo()
         found = await find(pool_id)
         await stage.checker.check(POOL, max_workers=3)

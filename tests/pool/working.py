@@ -9,9 +9,9 @@ from typing import Any
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.job import Job, JobStatus
-from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
-from drumbeat.pool.service import PoolDesk
+from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.assemble import job_workload
 from drumbeat.pool.worker.handlers import describe
 from drumbeat.pool.worker.options import Mode, WorkPlan
@@ -46,8 +46,8 @@ class Shop:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
-        self.desk = PoolDesk(self.store, self.clock, POOL, "somebody")
-        self.home: Pool = pool(POOL, PoolKind.JOBS)
+        self.desk = Pool(self.store, self.clock, POOL, "somebody")
+        self.home: PoolRow = pool(POOL, PoolKind.JOBS)
 
     async def opened(self) -> "Shop":
         self.home = await self.store.pools.create(self.home)

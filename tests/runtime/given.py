@@ -13,7 +13,7 @@ from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.run import Phase, Run, RunId, RunStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
-from drumbeat.runtime.worker import DrainResult, Figures, Measurement, Senses, WorkerLife, Workload
+from drumbeat.runtime.worker import DrainResult, Measurement, Senses, WorkerLife, Workload, WorkloadFigures
 from drumbeat.store.interface import Joining, RunChange
 from drumbeat.store.memory import MemoryStore
 
@@ -48,7 +48,7 @@ class FakeWorkload:
     over: asyncio.Event = field(default_factory=asyncio.Event)
     breaks_with: Exception | None = None  #: what ``ended`` raises once it is over
     counted: Measurement = field(default_factory=Measurement)
-    figures: Figures = field(default_factory=Figures)
+    figures: WorkloadFigures = field(default_factory=WorkloadFigures)
 
     @property
     def names(self) -> list[str]:
@@ -58,7 +58,7 @@ class FakeWorkload:
         """Operations are done."""
         self.counted = Measurement(operations=self.counted.operations + operations, errors=self.counted.errors + errors)
         done, failed = self.figures.operations + operations, self.figures.errors + errors
-        self.figures = Figures(active=self.figures.active, operations=done, errors=failed, error=self.figures.error)
+        self.figures = WorkloadFigures(active=self.figures.active, operations=done, errors=failed, error=self.figures.error)
 
     async def prepare(self) -> None:
         self._note("prepare")

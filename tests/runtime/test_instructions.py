@@ -16,7 +16,7 @@ from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.runtime.instructions import (
     Me,
     Stop,
-    Wanted,
+    WorkerInstructions,
     at_start,
     come_due,
     controller_gone,
@@ -27,7 +27,7 @@ from drumbeat.runtime.instructions import (
     reconcile,
     why_stop,
 )
-from drumbeat.store.interface import Orders
+from drumbeat.store.interface import HeartbeatReply
 from runtime.given import seconds
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -51,8 +51,8 @@ def numbered(events: Sequence[NewEvent], created_at: datetime = NOW) -> list[Eve
     ]
 
 
-def read(*events: NewEvent, me: Me = ME, created_at: datetime = NOW) -> Wanted:
-    wanted = Wanted()
+def read(*events: NewEvent, me: Me = ME, created_at: datetime = NOW) -> WorkerInstructions:
+    wanted = WorkerInstructions()
     for event in numbered(events, created_at):
         wanted = obey(wanted, event, me, NOW)
     return wanted
@@ -60,7 +60,7 @@ def read(*events: NewEvent, me: Me = ME, created_at: datetime = NOW) -> Wanted:
 
 def target(connections: int, ramp: float = 0, at: datetime | None = None, worker: str = "w1") -> NewEvent:
     return say.set_worker_target(
-        WorkerId(worker), say.Target(connections=connections, reason="test", ramp=seconds(ramp), effective_at=at)
+        WorkerId(worker), say.WorkerTarget(connections=connections, reason="test", ramp=seconds(ramp), effective_at=at)
     )
 
 
@@ -68,7 +68,7 @@ def scoped(kind: EventType, scope: Scope, payload: Mapping[str, Any] | None = No
     return NewEvent(type=kind, scope=scope, payload=payload or {}, **whom)
 
 
-def orders(**said: Any) -> Orders:
+def orders(**said: Any) -> HeartbeatReply:
     usual: dict[str, Any] = {
         "now": NOW,
         "events": (),
@@ -82,33 +82,48 @@ def orders(**said: Any) -> Orders:
         "run_phase": None,
         "controller_until": None,
     }
-    return Orders(**usual | said)
+    return HeartbeatReply(**usual | said)
 
 
 STOPPED = Stop(reason="enough")
 
-READ: Mapping[str, tuple[Sequence[NewEvent], Wanted]] = {
-    "nothing": ([], Wanted()),
-    "START opens": ([say.start(1)], Wanted(read_to=1, started=True)),
+READ: Mapping[str, tuple[Sequence[NewEvent], WorkerInstructions]] = {
+    "nothing": ([], WorkerInstructions()),
+    "START opens": ([say.start(1)], WorkerInstructions(read_to=1, started=True)),
     "phase and target before START are remembered": (
         [say.set_phase("WARMUP"), target(7), say.start(1)],
-        Wanted(read_to=3, started=True, phase="WARMUP", target=7, target_seq=2),
+        WorkerInstructions(read_to=3, started=True, phase="WARMUP", target=7, target_seq=2),
     ),
-    "STOP before START stays a STOP": ([say.stop("enough"), say.start(1)], Wanted(read_to=2, started=True, stop=STOPPED)),
-    "the first STOP counts": ([say.stop("enough"), say.stop("again")], Wanted(read_to=2, stop=STOPPED)),
-    "STOP says how long": ([say.stop("x", seconds(7))], Wanted(read_to=1, stop=Stop(reason="x", within=seconds(7)))),
-    "the last phase counts": ([say.set_phase("WARMUP"), say.set_phase("MEASUREMENT")], Wanted(read_to=2, phase="MEASUREMENT")),
-    "a target brings its ramp": ([target(5, ramp=30)], Wanted(read_to=1, target=5, ramp=seconds(30), target_seq=1)),
-    "a target below nothing is nothing": ([target(-4)], Wanted(read_to=1, target_seq=1)),
-    "a type nobody knows is read and skipped": ([NewEvent(type="DANCE"), say.start(1)], Wanted(read_to=2, started=True)),
-    "facts for the record are skipped": ([NewEvent(type=EventType.SCALE_DOWN)], Wanted(read_to=1)),
-    "another worker's target is read and skipped": ([target(9, worker="w2")], Wanted(read_to=1)),
-    "another slot's order is read and skipped": ([scoped(EventType.STOP, Scope.WORKER_GROUP, slot=4)], Wanted(read_to=1)),
+    "STOP before START stays a STOP": (
+        [say.stop("enough"), say.start(1)],
+        WorkerInstructions(read_to=2, started=True, stop=STOPPED),
+    ),
+    "the first STOP counts": ([say.stop("enough"), say.stop("again")], WorkerInstructions(read_to=2, stop=STOPPED)),
+    "STOP says how long": (
+        [say.stop("x", seconds(7))],
+        WorkerInstructions(read_to=1, stop=Stop(reason="x", within=seconds(7))),
+    ),
+    "the last phase counts": (
+        [say.set_phase("WARMUP"), say.set_phase("MEASUREMENT")],
+        WorkerInstructions(read_to=2, phase="MEASUREMENT"),
+    ),
+    "a target brings its ramp": ([target(5, ramp=30)], WorkerInstructions(read_to=1, target=5, ramp=seconds(30), target_seq=1)),
+    "a target below nothing is nothing": ([target(-4)], WorkerInstructions(read_to=1, target_seq=1)),
+    "a type nobody knows is read and skipped": (
+        [NewEvent(type="DANCE"), say.start(1)],
+        WorkerInstructions(read_to=2, started=True),
+    ),
+    "facts for the record are skipped": ([NewEvent(type=EventType.SCALE_DOWN)], WorkerInstructions(read_to=1)),
+    "another worker's target is read and skipped": ([target(9, worker="w2")], WorkerInstructions(read_to=1)),
+    "another slot's order is read and skipped": (
+        [scoped(EventType.STOP, Scope.WORKER_GROUP, slot=4)],
+        WorkerInstructions(read_to=1),
+    ),
     "an order for our slot is ours": (
         [scoped(EventType.SET_PHASE, Scope.WORKER_GROUP, {"phase": "COOLDOWN"}, slot=3)],
-        Wanted(read_to=1, phase="COOLDOWN"),
+        WorkerInstructions(read_to=1, phase="COOLDOWN"),
     ),
-    "a time that has passed is now": ([say.set_phase("WARMUP", NOW - HOUR)], Wanted(read_to=1, phase="WARMUP")),
+    "a time that has passed is now": ([say.set_phase("WARMUP", NOW - HOUR)], WorkerInstructions(read_to=1, phase="WARMUP")),
 }
 
 
@@ -126,7 +141,7 @@ def test_an_event_read_twice_counts_once() -> None:
 
 @pytest.mark.parametrize(("before", "looked_through", "expected"), [(3, 9, 9), (9, 3, 9)])
 def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through: int, expected: int) -> None:
-    assert read_to(Wanted(read_to=before), looked_through).read_to == expected
+    assert read_to(WorkerInstructions(read_to=before), looked_through).read_to == expected
 
 
 @pytest.mark.parametrize(
@@ -157,7 +172,7 @@ def test_what_was_left_out_for_others_counts_as_read(before: int, looked_through
 def test_an_order_that_makes_no_sense_is_refused(kind: EventType, payload: Mapping[str, Any], expected: str) -> None:
     event = numbered([NewEvent(type=kind, payload=payload)])[0]
     with pytest.raises(InvalidInput, match="event 1") as caught:
-        obey(Wanted(), event, ME, NOW)
+        obey(WorkerInstructions(), event, ME, NOW)
     assert expected in str(caught.value)
 
 
@@ -198,13 +213,21 @@ def test_a_target_for_later_does_not_undo_a_newer_one() -> None:
     assert come_due(wanted, NOW + HOUR).target == 4
 
 
-AT_START: Mapping[str, tuple[Wanted, Orders, tuple[str | None, int]]] = {
-    "a late joiner begins in the run's phase": (Wanted(phase="WARMUP"), orders(run_phase="MEASUREMENT"), ("MEASUREMENT", 0)),
-    "without a run, in the phase it was told": (Wanted(phase="WARMUP"), orders(), ("WARMUP", 0)),
-    "a run that still prepares tells no phase": (Wanted(phase="WARMUP"), orders(run_phase="PREPARING"), ("WARMUP", 0)),
-    "with the target of its row": (Wanted(), orders(target=12), (None, 12)),
-    "with a newer stored target": (Wanted(target=3, target_seq=5), orders(target=8, target_seq=9), (None, 8)),
-    "with a newer target told": (Wanted(target=3, target_seq=5), orders(target=8, target_seq=4), (None, 3)),
+AT_START: Mapping[str, tuple[WorkerInstructions, HeartbeatReply, tuple[str | None, int]]] = {
+    "a late joiner begins in the run's phase": (
+        WorkerInstructions(phase="WARMUP"),
+        orders(run_phase="MEASUREMENT"),
+        ("MEASUREMENT", 0),
+    ),
+    "without a run, in the phase it was told": (WorkerInstructions(phase="WARMUP"), orders(), ("WARMUP", 0)),
+    "a run that still prepares tells no phase": (
+        WorkerInstructions(phase="WARMUP"),
+        orders(run_phase="PREPARING"),
+        ("WARMUP", 0),
+    ),
+    "with the target of its row": (WorkerInstructions(), orders(target=12), (None, 12)),
+    "with a newer stored target": (WorkerInstructions(target=3, target_seq=5), orders(target=8, target_seq=9), (None, 8)),
+    "with a newer target told": (WorkerInstructions(target=3, target_seq=5), orders(target=8, target_seq=4), (None, 3)),
     "a phase for later is waited for": (
         read(say.set_phase("WARMUP"), say.set_phase("MEASUREMENT", NOW + HOUR)),
         orders(run_phase="MEASUREMENT"),
@@ -226,9 +249,9 @@ def test_a_ramp_told_before_the_start_is_not_run_after_it() -> None:
     assert (begun.target, begun.ramp) == (9, timedelta())
 
 
-RAMPING = Wanted(target=50, ramp=seconds(60), target_seq=7, phase="WARMUP", row_phase="WARMUP")
+RAMPING = WorkerInstructions(target=50, ramp=seconds(60), target_seq=7, phase="WARMUP", row_phase="WARMUP")
 
-RECONCILED: Mapping[str, tuple[Wanted, Orders, Wanted]] = {
+RECONCILED: Mapping[str, tuple[WorkerInstructions, HeartbeatReply, WorkerInstructions]] = {
     "the stored target that the ramp is for": (RAMPING, orders(target=50, target_seq=7, run_phase="WARMUP"), RAMPING),
     "a newer stored target": (
         RAMPING,
@@ -266,14 +289,16 @@ def test_reconciling_leaves_appointments_alone() -> None:
 @pytest.mark.parametrize(
     ("wanted", "run_status", "expected"),
     [
-        (Wanted(), None, False),
-        (Wanted(started=True), None, True),
-        (Wanted(), RunStatus.STARTING, False),
-        (Wanted(), RunStatus.RUNNING, True),
-        (Wanted(started=True), RunStatus.STARTING, True),
+        (WorkerInstructions(), None, False),
+        (WorkerInstructions(started=True), None, True),
+        (WorkerInstructions(), RunStatus.STARTING, False),
+        (WorkerInstructions(), RunStatus.RUNNING, True),
+        (WorkerInstructions(started=True), RunStatus.STARTING, True),
     ],
 )
-def test_the_gate_opens_by_start_or_by_a_running_run(wanted: Wanted, run_status: RunStatus | None, expected: bool) -> None:
+def test_the_gate_opens_by_start_or_by_a_running_run(
+    wanted: WorkerInstructions, run_status: RunStatus | None, expected: bool
+) -> None:
     assert may_start(wanted, orders(run_status=run_status)) is expected
 
 
@@ -294,7 +319,7 @@ def test_the_gate_opens_by_start_or_by_a_running_run(wanted: Wanted, run_status:
     ],
 )
 def test_the_order_to_leave_comes_in_many_ways(said: Mapping[str, Any], expected: Stop | None) -> None:
-    assert why_stop(Wanted(), orders(**said)) == expected
+    assert why_stop(WorkerInstructions(), orders(**said)) == expected
 
 
 @pytest.mark.parametrize(
@@ -314,7 +339,7 @@ def test_a_controller_is_gone_after_a_silence_we_could_hear(until: datetime | No
 
 
 def test_a_pace_holds_until_the_next_target_whatever_rows_say() -> None:
-    paced = read(say.set_worker_target(ME.worker_id, say.Target(connections=4, qps=250.5, reason="pace")))
+    paced = read(say.set_worker_target(ME.worker_id, say.WorkerTarget(connections=4, qps=250.5, reason="pace")))
 
     assert (paced.target, paced.qps) == (4, 250.5)
     assert reconcile(paced, replace(orders(), target=9, target_seq=99)).qps == 250.5
@@ -322,8 +347,8 @@ def test_a_pace_holds_until_the_next_target_whatever_rows_say() -> None:
 
 @pytest.mark.parametrize("before", [None, 90.0])
 def test_a_target_known_from_its_row_still_gets_the_pace_it_was_told_with(before: float | None) -> None:
-    paced = say.set_worker_target(ME.worker_id, say.Target(connections=4, qps=250, ramp=seconds(3), reason="pace"))
-    begun = at_start(Wanted(qps=before), orders(target=4, target_seq=1))
+    paced = say.set_worker_target(ME.worker_id, say.WorkerTarget(connections=4, qps=250, ramp=seconds(3), reason="pace"))
+    begun = at_start(WorkerInstructions(qps=before), orders(target=4, target_seq=1))
     assert (begun.target, begun.qps) == (4, before)
 
     told = obey(begun, numbered([paced])[0], ME, NOW)
@@ -332,10 +357,10 @@ def test_a_target_known_from_its_row_still_gets_the_pace_it_was_told_with(before
 
 
 def test_a_pace_of_nothing_is_a_pace() -> None:
-    assert read(say.set_worker_target(ME.worker_id, say.Target(connections=0, qps=0, reason="leave"))).qps == 0
+    assert read(say.set_worker_target(ME.worker_id, say.WorkerTarget(connections=0, qps=0, reason="leave"))).qps == 0
 
 
 def test_a_target_without_a_pace_ends_it() -> None:
-    paced = say.set_worker_target(ME.worker_id, say.Target(connections=4, qps=250, reason="pace"))
+    paced = say.set_worker_target(ME.worker_id, say.WorkerTarget(connections=4, qps=250, reason="pace"))
 
-    assert read(paced, say.set_worker_target(ME.worker_id, say.Target(connections=4, reason="free"))).qps is None
+    assert read(paced, say.set_worker_target(ME.worker_id, say.WorkerTarget(connections=4, reason="free"))).qps is None

@@ -17,7 +17,7 @@ from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.recovery import Hands
 from drumbeat.runtime.snapshot import LIST_WITHIN, look
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails
-from drumbeat.spawn.interface import Instance, Order, Traits
+from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
 from drumbeat.store.memory import MemoryStore
 from runtime.given import POOL, seconds
 
@@ -33,7 +33,7 @@ class Dear(FakeSpawner):
         self.told: Mapping[str, Any] = told
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> SpawnerTraits:
         return replace(super().traits, unique_names=False, settle=seconds(180))
 
     async def spawn(self, order: Order) -> Instance:

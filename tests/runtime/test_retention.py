@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidSettings, StoreUnavailable
-from drumbeat.core.job import NewJob, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, JobOutcome, NewJob
 from drumbeat.core.log import NewLog
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import (
@@ -43,7 +43,10 @@ async def fill(store: MemoryStore, pool_id: PoolId, kind: PoolKind, **policy: An
     await store.queue.push(pool_id, [NewJob(payload=n, max_attempts=1) for n in range(2)])
     me = Holder(pool_id=pool_id, worker_id=WorkerId("w"))
     done, failed = await store.queue.claim(Claiming(pool_id=pool_id, holder=me, lease=DAY, limit=2))
-    verdicts = [Verdict(token=done.token, outcome=Outcome.DONE), Verdict(token=failed.token, outcome=Outcome.FAILED)]
+    verdicts = [
+        JobOutcome(token=done.token, outcome=AttemptOutcome.DONE),
+        JobOutcome(token=failed.token, outcome=AttemptOutcome.FAILED),
+    ]
     await store.queue.settle(me, verdicts)
     for _ in range(2):
         await store.beats.append(pool_id, NewBeat(owner="a", epoch=1, view={}))

@@ -6,7 +6,7 @@ import pytest
 
 from drumbeat.core.errors import Refused, StoreUnavailable
 from drumbeat.core.pool import PRESETS, PoolKind, Thresholds
-from drumbeat.runtime.store_connection import Line
+from drumbeat.runtime.store_connection import StoreConnection
 from runtime.given import BENCH, World, seconds, settle
 
 
@@ -15,7 +15,7 @@ async def answer(world: World) -> str:
     return "here"
 
 
-async def insist(world: World, line: Line, tries: list[float]) -> str:
+async def insist(world: World, line: StoreConnection, tries: list[float]) -> str:
     async def attempt() -> str:
         tries.append(world.clock.elapsed().total_seconds())
         return await answer(world)
@@ -27,7 +27,7 @@ async def insist(world: World, line: Line, tries: list[float]) -> str:
 
 
 async def test_pauses_double_to_thirty_seconds_and_the_last_try_is_at_the_deadline(world: World) -> None:
-    line, tries = Line(world.clock, BENCH), list[float]()
+    line, tries = StoreConnection(world.clock, BENCH), list[float]()
     async with asyncio.TaskGroup() as group:
         with world.store.unavailable():
             outcome = group.create_task(insist(world, line, tries))
@@ -39,7 +39,7 @@ async def test_pauses_double_to_thirty_seconds_and_the_last_try_is_at_the_deadli
 
 
 async def test_a_pause_is_never_longer_than_thirty_seconds(world: World) -> None:
-    line, tries = Line(world.clock, PRESETS[PoolKind.FLEET]), list[float]()
+    line, tries = StoreConnection(world.clock, PRESETS[PoolKind.FLEET]), list[float]()
     async with asyncio.TaskGroup() as group:
         with world.store.unavailable():
             group.create_task(insist(world, line, tries))
@@ -48,7 +48,7 @@ async def test_a_pause_is_never_longer_than_thirty_seconds(world: World) -> None
 
 
 async def test_pauses_begin_anew_after_an_answer(world: World) -> None:
-    line = Line(world.clock, BENCH)
+    line = StoreConnection(world.clock, BENCH)
     pauses = []
     for _ in range(2):
         with world.store.unavailable():
@@ -63,7 +63,7 @@ async def test_pauses_begin_anew_after_an_answer(world: World) -> None:
 
 
 async def test_contact_counts_from_the_answer_that_ended_the_silence(world: World) -> None:
-    line = Line(world.clock, BENCH)
+    line = StoreConnection(world.clock, BENCH)
     await world.passes(20)
     await line.ask(answer(world))
     assert line.in_contact == seconds(20)
@@ -77,7 +77,7 @@ async def test_contact_counts_from_the_answer_that_ended_the_silence(world: Worl
 
 
 async def test_silence_counts_from_before_the_last_answered_call(world: World) -> None:
-    line = Line(world.clock, BENCH)
+    line = StoreConnection(world.clock, BENCH)
 
     async def slow() -> None:
         await world.clock.sleep(seconds(4))
@@ -90,7 +90,7 @@ async def test_silence_counts_from_before_the_last_answered_call(world: World) -
 
 
 async def test_a_refusal_is_an_answer(world: World) -> None:
-    line = Line(world.clock, BENCH)
+    line = StoreConnection(world.clock, BENCH)
 
     async def refuse() -> None:
         raise Refused("no")
@@ -105,6 +105,6 @@ async def test_a_refusal_is_an_answer(world: World) -> None:
     [(BENCH, 5), (PRESETS[PoolKind.JOBS], 10 / 3), (PRESETS[PoolKind.FLEET], 10)],
 )
 def test_three_moments_fit_between_giving_up_and_being_called_lost(world: World, thresholds: Thresholds, moment: float) -> None:
-    line = Line(world.clock, thresholds)
+    line = StoreConnection(world.clock, thresholds)
     assert line.moment == seconds(moment)
     assert thresholds.give_up_after + 3 * line.moment <= thresholds.lost_after

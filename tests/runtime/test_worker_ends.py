@@ -97,7 +97,7 @@ async def test_exit_4_when_the_workload_fails(world: World, workload: FakeWorklo
         await world.passes(1)
         await world.tell(event.set_phase("WARMUP"))
         if worker.code() is None:
-            await world.store.workers.set_targets(POOL, {ME: event.Target(connections=3, reason="test")})
+            await world.store.workers.set_targets(POOL, {ME: event.WorkerTarget(connections=3, reason="test")})
         await world.passes(1)
         await world.tell(event.stop("enough"))
         await world.passes(1)

@@ -29,7 +29,7 @@ async def test_a_short_outage_costs_nothing(world: World, workload: FakeWorkload
         await works(world, workload, 5)
         with world.store.unavailable():
             await works(world, workload, 20)
-        await world.store.workers.set_targets(POOL, {ME: event.Target(connections=9, reason="test")})
+        await world.store.workers.set_targets(POOL, {ME: event.WorkerTarget(connections=9, reason="test")})
         await works(world, workload, 15)
         assert worker.code() is None
         assert (await world.row()).status is WorkerStatus.ACTIVE

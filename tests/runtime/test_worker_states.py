@@ -9,19 +9,19 @@ import pytest
 
 from drumbeat.core import event
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.event import EventType, NewEvent, Scope, Target
+from drumbeat.core.event import EventType, NewEvent, Scope, WorkerTarget
 from drumbeat.core.run import Phase, RunStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerId, WorkerStatus
 from drumbeat.runtime import instructions
-from drumbeat.runtime.instructions import Wanted, come_due
+from drumbeat.runtime.instructions import WorkerInstructions, come_due
 from drumbeat.runtime.probe import Reading
 from runtime.given import BENCH, ME, POOL, FakeWorkload, World, seconds
 
 TO_RUNNING = (RunStatus.STARTING, RunStatus.RUNNING)
 
 
-def target(connections: int, ramp: float = 0) -> Target:
-    return Target(connections=connections, reason="test", ramp=seconds(ramp))
+def target(connections: int, ramp: float = 0) -> WorkerTarget:
+    return WorkerTarget(connections=connections, reason="test", ramp=seconds(ramp))
 
 
 async def set_target(world: World, connections: int, ramp: float = 0) -> None:
@@ -309,9 +309,9 @@ async def test_an_order_for_later_is_obeyed_at_its_moment(world: World, workload
 async def test_an_appointment_is_waited_for_without_spinning(
     world: World, workload: FakeWorkload, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[Wanted] = []
+    looks: list[WorkerInstructions] = []
 
-    def look(wanted: Wanted, now: datetime) -> Wanted:
+    def look(wanted: WorkerInstructions, now: datetime) -> WorkerInstructions:
         looks.append(wanted)
         return come_due(wanted, now)
 

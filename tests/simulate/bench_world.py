@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from bystanders import add_bystanders, bystanders
-from drumbeat.bench.control.orchestrator import OrchestratorService
-from drumbeat.bench.model import Action, Probe, RunPlan, RunView
+from drumbeat.bench.control.orchestrator import Orchestrator
+from drumbeat.bench.model import Action, RunPlan, RunView, ServerProbe
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.histogram import Histogram, bucket_of
@@ -23,7 +23,7 @@ from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.beat import ControlLoop
 from drumbeat.runtime.probe import Reading
-from drumbeat.runtime.worker import DrainResult, Figures, Measurement, WorkerLife
+from drumbeat.runtime.worker import DrainResult, Measurement, WorkerLife, WorkloadFigures
 from drumbeat.store.interface import Joining
 from drumbeat.store.memory import MemoryStore
 from fleet.living import LivingSpawner
@@ -51,7 +51,7 @@ class Database:
     rng: Random = field(default_factory=lambda: Random(7))
     connections: dict[WorkerId, int] = field(default_factory=dict)
     cpu: dict[WorkerId, float] = field(default_factory=dict)  #: percent, by worker
-    probe: Probe | None = None
+    probe: ServerProbe | None = None
     done: Counter[WorkerId] = field(default_factory=Counter)  #: operations of MEASUREMENT, by worker: the truth
 
     @property
@@ -133,9 +133,11 @@ class Reckoned:
         )
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> WorkloadFigures:
         whole = self._whole
-        return Figures(active=self._target, applied_target=self._target, operations=whole.operations, errors=whole.errors)
+        return WorkloadFigures(
+            active=self._target, applied_target=self._target, operations=whole.operations, errors=whole.errors
+        )
 
     async def ended(self) -> None:
         await asyncio.Event().wait()
@@ -202,10 +204,10 @@ class World:
         probe = _Feeling(self.database, identity.worker_id)
         return WorkerLife(self.store, identity, self.limits, workload, clock=self.clock, probe=probe)
 
-    def _service(self) -> OrchestratorService:
+    def _service(self) -> Orchestrator:
         self._orchestrators += 1
         store, spawner = self.line.store(self.store), self.line.spawner(self.spawner)
-        return OrchestratorService(store, spawner, self.clock, f"orchestrator-{self._orchestrators}", unwatched)
+        return Orchestrator(store, spawner, self.clock, f"orchestrator-{self._orchestrators}", unwatched)
 
     async def create(self, plan: RunPlan) -> RunId:
         config = {"plan": msgspec.to_builtins(plan)}
@@ -259,7 +261,7 @@ class World:
 
 
 @asynccontextmanager
-async def unwatched(run: Run) -> AsyncIterator[Callable[[], Probe | None]]:
+async def unwatched(run: Run) -> AsyncIterator[Callable[[], ServerProbe | None]]:
     yield lambda: None
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.core.job import Job, JobId, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId, WorkerStatus
 from drumbeat.spawn.runpod.pods import parse_name
@@ -196,7 +196,7 @@ class Life:
 
     async def _finish(self) -> None:
         assert self.held is not None
-        done = Verdict(token=self.held.token, outcome=Outcome.DONE)
+        done = JobOutcome(token=self.held.token, outcome=AttemptOutcome.DONE)
         settled = await self.crew.store.queue.settle(self._holder, [done])
         if settled.stale:
             await self._lose("done")

@@ -16,7 +16,7 @@ from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.spawner import RunPodSpawner
 from drumbeat.spawn.runpod.watch import Found, Watch
 from drumbeat.spawn.tagged import Name
-from drumbeat.store.memory.state import State
+from drumbeat.store.memory.state import MemoryState
 
 Patch = pytest.MonkeyPatch
 
@@ -46,10 +46,10 @@ def next_period(patch: Patch) -> None:
 def fencing(patch: Patch) -> None:
     """The store takes what a controller writes after another has begun to lead."""
 
-    def admit(self: State, fence: Fence | None) -> None:
+    def admit(self: MemoryState, fence: Fence | None) -> None:
         return None
 
-    patch.setattr(State, "admit", admit)
+    patch.setattr(MemoryState, "admit", admit)
 
 
 def pool_of_a_holder(patch: Patch) -> None:

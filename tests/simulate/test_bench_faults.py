@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from drumbeat.bench.control.orchestrator import OrchestratorService
+from drumbeat.bench.control.orchestrator import Orchestrator
 from drumbeat.bench.model import FindMaxPlan, LoadMode, LostPolicy, OnWorkerLost, QpsPlan, RunPlan, Scaling, ScalingMode
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.event import Event, EventType, Scope
@@ -228,7 +228,7 @@ async def stopped(plan: RunPlan, number: int, *, after: bool) -> tuple[list[str]
     story = Story(plan, "USER")
     async with simulated() as world:
         await world.begin(plan)
-        user = OrchestratorService(world.store, None, world.clock, "user", unwatched)
+        user = Orchestrator(world.store, None, world.clock, "user", unwatched)
         asked: list[RunStatus] = []
 
         async def stops(call: str) -> None:

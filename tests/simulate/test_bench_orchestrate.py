@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from drumbeat.bench.control.create import capacity
 from drumbeat.bench.model import RunPlan, Scaling, ScalingMode
-from drumbeat.bench.service import BenchDesk
+from drumbeat.bench.service import BenchService
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.run import Phase, RunStatus
 from simulate.bench_world import World, simulated
@@ -23,7 +23,7 @@ PLAN = RunPlan(
 @asynccontextmanager
 async def orchestrating(world: World, *, once: bool) -> AsyncIterator[asyncio.Task[None]]:
     """One that looks for runs, beside whatever the block does."""
-    desk = BenchDesk(world.store, world.clock, "finder", capacity(4, 8 << 30), lambda: world.spawner)
+    desk = BenchService(world.store, world.clock, "finder", capacity(4, 8 << 30), lambda: world.spawner)
     leave = asyncio.Event()
     async with asyncio.TaskGroup() as group:
         task = group.create_task(desk.orchestrate(leave, once=once))

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 import asyncpg
 
-from drumbeat.core.event import NewEvent, Scope, Target, start
+from drumbeat.core.event import NewEvent, Scope, WorkerTarget, start
 from drumbeat.core.log import NewLog
-from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.run import Execution, Phase, Run, RunId, RunStatus, Step, StepType, Template
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
-from drumbeat.store.interface import Change, RunChange, Store
+from drumbeat.store.interface import RunChange, Store, WorkerChange
 
 RUN = RunId("r1")
 SECOND = timedelta(seconds=1)
@@ -135,7 +135,7 @@ async def _move_run(store: Store) -> None:
     await store.runs.update(run, change)
 
 
-async def _add_workers(store: Store, home: Pool) -> None:
+async def _add_workers(store: Store, home: PoolRow) -> None:
     """One worker in each state, named for it."""
     waiting, draining = (WorkerStatus.WAITING,), (WorkerStatus.WAITING, WorkerStatus.ACTIVE, WorkerStatus.DRAINING)
     await store.workers.add([Worker(pool_id=home.pool_id, worker_id=WorkerId("spawning"), slot=0)])
@@ -145,7 +145,7 @@ async def _add_workers(store: Store, home: Pool) -> None:
     await moved(store, await joined(store, home, WorkerId("draining"), 4), *draining)
     await moved(store, await joined(store, home, WorkerId("terminated"), 5), *draining, WorkerStatus.TERMINATED)
     failed = await joined(store, home, WorkerId("error"), 6)
-    await store.workers.move(failed, WorkerStatus.ERROR, "it broke", Change(error="boom", exit_code=4))
+    await store.workers.move(failed, WorkerStatus.ERROR, "it broke", WorkerChange(error="boom", exit_code=4))
     await store.workers.move(await joined(store, home, WorkerId("lost"), 7), WorkerStatus.LOST, "silent")
     unborn = Worker(pool_id=home.pool_id, worker_id=WorkerId("unborn"), slot=0)
     await store.workers.add([unborn])
@@ -155,7 +155,7 @@ async def _add_workers(store: Store, home: Pool) -> None:
 async def _tell(store: Store) -> None:
     group = NewEvent(type="X", payload={"answer": 42, "nothing": None}, scope=Scope.WORKER_GROUP, slot=2)
     await store.events.append(PoolId(RUN), [start(8), group])
-    await store.workers.set_targets(PoolId(RUN), {WorkerId("active"): Target(connections=5, reason="more", ramp=SECOND)})
+    await store.workers.set_targets(PoolId(RUN), {WorkerId("active"): WorkerTarget(connections=5, reason="more", ramp=SECOND)})
 
 
 async def _measure(store: Store) -> None:

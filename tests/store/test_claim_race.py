@@ -14,8 +14,8 @@ import asyncpg
 import pytest
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import JobStatus, NewJob, Outcome, RateLimit, Verdict
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.job import AttemptOutcome, JobOutcome, JobStatus, NewJob, RateLimit
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import new_pool, unique
@@ -61,7 +61,7 @@ async def store(url: str) -> AsyncIterator[SqlStore]:
 
 
 @pytest.fixture
-async def pool(store: Store) -> Pool:
+async def pool(store: Store) -> PoolRow:
     return await store.pools.create(new_pool())
 
 
@@ -77,7 +77,7 @@ def test_eight_processes_claim_five_thousand_jobs_none_twice_none_lost(url: str)
     assert (result["twice"], result["lost"], result["strange"], result["done"]) == (0, 0, 0, 5000)
 
 
-async def test_a_group_is_never_over_its_limit_though_many_come_and_go(store: Store, pool: Pool) -> None:
+async def test_a_group_is_never_over_its_limit_though_many_come_and_go(store: Store, pool: PoolRow) -> None:
     await pushed(store, pool, *range(60), group="g", group_limit=3)
     await pushed(store, pool, *range(20))
     running, most, done = 0, 0, 0
@@ -90,7 +90,7 @@ async def test_a_group_is_never_over_its_limit_though_many_come_and_go(store: St
                 most = max(most, running)
                 await asyncio.sleep(0.001)
                 running -= job.group is not None
-                await store.queue.settle(holder(pool, name), [Verdict(token=job.token, outcome=Outcome.DONE)])
+                await store.queue.settle(holder(pool, name), [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE)])
                 done += 1
 
     async with asyncio.TaskGroup() as group:
@@ -100,7 +100,7 @@ async def test_a_group_is_never_over_its_limit_though_many_come_and_go(store: St
     assert 1 <= most <= 3
 
 
-async def test_a_push_by_another_process_ends_the_wait(url: str, store: Store, pool: Pool) -> None:
+async def test_a_push_by_another_process_ends_the_wait(url: str, store: Store, pool: PoolRow) -> None:
     command = [sys.executable, "-c", PUSHER, url, pool.pool_id]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as pusher:
         assert pusher.stdout is not None
@@ -116,7 +116,7 @@ async def test_a_push_by_another_process_ends_the_wait(url: str, store: Store, p
     assert (await claimed(store, pool)).payload == "from afar"
 
 
-async def test_a_waiting_worker_asks_little(store: SqlStore, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_waiting_worker_asks_little(store: SqlStore, pool: PoolRow, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     read = store.database.read
 
@@ -131,7 +131,7 @@ async def test_a_waiting_worker_asks_little(store: SqlStore, pool: Pool, monkeyp
     assert len(asked) <= 2
 
 
-async def test_jobs_one_cannot_have_do_not_keep_a_waiter_spinning(store: Store, pool: Pool) -> None:
+async def test_jobs_one_cannot_have_do_not_keep_a_waiter_spinning(store: Store, pool: PoolRow) -> None:
     await pushed(store, pool, 1, capability="gpu")
     news = []
     for _ in range(4):
@@ -141,7 +141,7 @@ async def test_jobs_one_cannot_have_do_not_keep_a_waiter_spinning(store: Store, 
     assert news == [True, False, False, False]
 
 
-async def test_a_waiter_wakes_when_a_delayed_job_comes_due(store: Store, pool: Pool) -> None:
+async def test_a_waiter_wakes_when_a_delayed_job_comes_due(store: Store, pool: PoolRow) -> None:
     await pushed(store, pool, 1, delay=timedelta(milliseconds=200))
     await store.queue.claim(claiming(pool))
 
@@ -150,16 +150,16 @@ async def test_a_waiter_wakes_when_a_delayed_job_comes_due(store: Store, pool: P
     assert (await claimed(store, pool)).payload == 1
 
 
-async def test_an_error_with_a_null_character_is_kept(store: Store, pool: Pool) -> None:
+async def test_an_error_with_a_null_character_is_kept(store: Store, pool: PoolRow) -> None:
     await pushed(store, pool, 1)
     job = await claimed(store, pool)
 
-    await store.queue.settle(holder(pool), [Verdict(token=job.token, outcome=Outcome.FAILED, error="bad \x00 bytes")])
+    await store.queue.settle(holder(pool), [JobOutcome(token=job.token, outcome=AttemptOutcome.FAILED, error="bad \x00 bytes")])
 
     assert (await store.jobs.get(job.job_id)).last_error == "bad \ufffd bytes"
 
 
-async def test_a_thousand_rated_and_limited_jobs_are_claimed_in_order(store: Store, pool: Pool) -> None:
+async def test_a_thousand_rated_and_limited_jobs_are_claimed_in_order(store: Store, pool: PoolRow) -> None:
     rate = RateLimit(count=10_000, per=timedelta(minutes=1))
     await pushed(store, pool, *range(200), group="g", group_limit=50, group_rate=rate)
     claim: Claiming = claiming(pool, limit=50)
@@ -168,7 +168,9 @@ async def test_a_thousand_rated_and_limited_jobs_are_claimed_in_order(store: Sto
     while jobs:
         got += [job.payload for job in jobs]
         jobs = (
-            await store.queue.settle(holder(pool), [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs], claim)
+            await store.queue.settle(
+                holder(pool), [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in jobs], claim
+            )
         ).claimed
 
     assert got == [*range(200)]
@@ -190,7 +192,7 @@ class TestPushOnTheCallersConnection:
 
     @pytest.mark.parametrize("given", [{}, {"unique_key": "k"}], ids=["plain", "keyed"])
     async def test_jobs_are_there_when_the_transaction_commits_and_not_before(
-        self, store: Store, pool: Pool, connection: "asyncpg.Connection[Any]", given: dict[str, Any]
+        self, store: Store, pool: PoolRow, connection: "asyncpg.Connection[Any]", given: dict[str, Any]
     ) -> None:
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(store.queue.wait(pool.pool_id, timedelta(seconds=9)))
@@ -202,7 +204,7 @@ class TestPushOnTheCallersConnection:
         assert (await store.jobs.get(job_id)).status is JobStatus.PENDING
 
     async def test_jobs_of_a_transaction_that_was_rolled_back_were_never_there(
-        self, store: Store, pool: Pool, connection: "asyncpg.Connection[Any]"
+        self, store: Store, pool: PoolRow, connection: "asyncpg.Connection[Any]"
     ) -> None:
         transaction = connection.transaction()
         await transaction.start()

@@ -15,12 +15,12 @@ import asyncpg
 import pytest
 
 from drumbeat.core.clock import SystemClock
-from drumbeat.core.job import JobStatus, NewJob, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, JobOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.pool.observe import observe
-from drumbeat.pool.service import PoolDesk
+from drumbeat.pool.service import Pool
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store import Store, open_store
 from drumbeat.store.interface import Claiming, Joining
@@ -50,7 +50,7 @@ async def claim(store: Store) -> object:
 
 async def settle(store: Store) -> object:
     held = await store.jobs.list(POOL, statuses=[JobStatus.CLAIMED], holder=ME)
-    verdicts = [Verdict(token=job.token, outcome=outcome) for job, outcome in zip(held, Outcome, strict=False)]
+    verdicts = [JobOutcome(token=job.token, outcome=outcome) for job, outcome in zip(held, AttemptOutcome, strict=False)]
     return await store.queue.settle(ME, verdicts, Claiming(pool_id=POOL, holder=ME, lease=LEASE))
 
 
@@ -115,8 +115,8 @@ OPERATIONS: Sequence[Operation] = (
 )
 
 
-def desk(store: Store) -> PoolDesk:
-    return PoolDesk(store, SystemClock(), POOL, "me")
+def desk(store: Store) -> Pool:
+    return Pool(store, SystemClock(), POOL, "me")
 
 
 async def begin(store: Store) -> None:
@@ -125,8 +125,8 @@ async def begin(store: Store) -> None:
     await store.membership.join(Joining(pool_id=POOL, worker_id=ME.worker_id, slot=0, instance="i", host="h", pid=1))
     await store.queue.push(POOL, [NewJob(payload={}, priority=n % 2, group="g", max_attempts=1) for n in range(6)])
     jobs = await store.queue.claim(Claiming(pool_id=POOL, holder=ME, lease=LEASE, limit=3))
-    said = (Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED)
-    await store.queue.settle(ME, [Verdict(token=job.token, outcome=each) for job, each in zip(jobs, said, strict=True)])
+    said = (AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED)
+    await store.queue.settle(ME, [JobOutcome(token=job.token, outcome=each) for job, each in zip(jobs, said, strict=True)])
 
 
 JOB = "pool_id, type, payload, status, lease_owner, lease_epoch, created_at, claimed_at, finished_at"

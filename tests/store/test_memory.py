@@ -8,7 +8,7 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Fenced, NotFound, StoreUnavailable
 from drumbeat.core.event import start
-from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.interface import Store
 from drumbeat.store.memory import MemoryStore
@@ -59,10 +59,10 @@ class TestFaults:
         return MemoryStore(ManualClock())
 
     @pytest.fixture
-    async def bench(self, store: MemoryStore) -> Pool:
+    async def bench(self, store: MemoryStore) -> PoolRow:
         return await store.pools.create(pool("p", PoolKind.BENCH))
 
-    async def test_an_outage_refuses_everything_and_changes_nothing(self, store: MemoryStore, bench: Pool) -> None:
+    async def test_an_outage_refuses_everything_and_changes_nothing(self, store: MemoryStore, bench: PoolRow) -> None:
         with store.unavailable():
             with pytest.raises(StoreUnavailable):
                 await store.events.append(bench.pool_id, [start(1)])
@@ -74,20 +74,20 @@ class TestFaults:
         assert await store.events.read(bench.pool_id, 0) == []
         assert await store.leases.find("p") is None
 
-    async def test_an_outage_ends_with_its_block_whatever_happens_in_it(self, store: MemoryStore, bench: Pool) -> None:
+    async def test_an_outage_ends_with_its_block_whatever_happens_in_it(self, store: MemoryStore, bench: PoolRow) -> None:
         with pytest.raises(StoreUnavailable), store.unavailable():
             await store.pools.list()
 
         assert await store.pools.list() == [bench]
 
-    async def test_outages_may_overlap(self, store: MemoryStore, bench: Pool) -> None:
+    async def test_outages_may_overlap(self, store: MemoryStore, bench: PoolRow) -> None:
         with store.unavailable():
             with store.unavailable():
                 pass
             with pytest.raises(StoreUnavailable):
                 await store.pools.get(bench.pool_id)
 
-    async def test_so_many_operations_fail_and_the_next_does_not(self, store: MemoryStore, bench: Pool) -> None:
+    async def test_so_many_operations_fail_and_the_next_does_not(self, store: MemoryStore, bench: PoolRow) -> None:
         store.fail_next(2)
 
         for _ in range(2):
@@ -103,7 +103,7 @@ class TestFaults:
         with pytest.raises(Fenced, match="taken"):
             await store.pools.list()
 
-    async def test_an_answer_may_be_lost_though_the_work_was_done(self, store: MemoryStore, bench: Pool) -> None:
+    async def test_an_answer_may_be_lost_though_the_work_was_done(self, store: MemoryStore, bench: PoolRow) -> None:
         store.fail_next(kept=True)
 
         with pytest.raises(StoreUnavailable):

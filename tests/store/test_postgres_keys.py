@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import asyncpg
 import pytest
 
-from drumbeat.core.job import JobCounts, NewJob, Outcome
-from drumbeat.core.pool import Pool
+from drumbeat.core.job import AttemptOutcome, JobCounts, NewJob
+from drumbeat.core.pool import PoolRow
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract.given import new_pool
 from drumbeat.store.contract.given_jobs import claiming, holder, pushed, verdict
@@ -26,7 +26,7 @@ async def store(postgres_url: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def pool(store: Store) -> Pool:
+async def pool(store: Store) -> PoolRow:
     return await store.pools.create(new_pool())
 
 
@@ -44,11 +44,11 @@ async def until_somebody_waits(connection: Connection) -> None:
 
 
 async def test_a_poisoned_job_whose_key_is_being_pushed_is_left_and_the_others_are_requeued(
-    store: Store, pool: Pool, connection: Connection
+    store: Store, pool: PoolRow, connection: Connection
 ) -> None:
     ids = [*await pushed(store, pool, 0, 1), *await pushed(store, pool, 2, unique_key="K"), *await pushed(store, pool, 3, 4)]
     jobs = await store.queue.claim(claiming(pool, limit=5))
-    await store.queue.settle(holder(pool), [verdict(job, Outcome.FAILED, error="x", fatal=True) for job in jobs])
+    await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.FAILED, error="x", fatal=True) for job in jobs])
 
     async with asyncio.TaskGroup() as group, connection.transaction():
         await push_on(connection, pool.pool_id, [NewJob(payload="new", unique_key="K")])
@@ -62,7 +62,7 @@ async def test_a_poisoned_job_whose_key_is_being_pushed_is_left_and_the_others_a
 
 @pytest.mark.parametrize("named", ["unique_key", "job_id"])
 async def test_two_pushes_of_the_same_jobs_in_opposite_order_do_not_wait_for_each_other(
-    store: Store, pool: Pool, connection: Connection, named: str
+    store: Store, pool: PoolRow, connection: Connection, named: str
 ) -> None:
     first, second = (NewJob(payload=name, **{named: name}) for name in ("a", "b"))  # type: ignore[arg-type]
 
@@ -76,7 +76,7 @@ async def test_two_pushes_of_the_same_jobs_in_opposite_order_do_not_wait_for_eac
     assert await store.jobs.counts(pool.pool_id) == JobCounts(ready=2, oldest_ready=(await store.jobs.get(made[0])).created_at)
 
 
-async def test_keyed_jobs_are_claimed_in_the_order_of_pushing_whatever_their_keys(store: Store, pool: Pool) -> None:
+async def test_keyed_jobs_are_claimed_in_the_order_of_pushing_whatever_their_keys(store: Store, pool: PoolRow) -> None:
     jobs = [NewJob(payload=n, unique_key=key) for n, key in enumerate(["c", "a", None, "b", "a"])]
 
     ids = await store.queue.push(pool.pool_id, jobs)

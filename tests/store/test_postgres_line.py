@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound, StoreUnavailable
-from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.store import open_store
 from drumbeat.store.contract.given_jobs import claiming, pushed
 from drumbeat.store.interface import Store
 from drumbeat.store.sql.database import Rows, Values
-from drumbeat.store.sql.postgres_push_fastpath import OFTEN, Express, Line
+from drumbeat.store.sql.postgres_push_fastpath import OFTEN, Express, StatementConnection
 from servers.postgres import PostgresServer
 
 
-async def pushing(store: Store) -> Pool:
+async def pushing(store: Store) -> PoolRow:
     """A pool to which so many jobs were pushed, one by one, that there is a line."""
     made = await store.pools.create(pool("p", PoolKind.JOBS))
     for n in range(OFTEN + 2):
@@ -159,9 +159,9 @@ class Refused(Exception):
     """What the server said."""
 
 
-def new_line(within: float = 5.0) -> tuple[Line, Transport]:
+def new_line(within: float = 5.0) -> tuple[StatementConnection, Transport]:
     connection = Connection()
-    line = Line(connection, connection, lambda said: Refused(said["M"]), within)
+    line = StatementConnection(connection, connection, lambda said: Refused(said["M"]), within)
     return line, connection._transport
 
 

@@ -13,7 +13,7 @@ import drumbeat.store.sql as package
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.store import open_store
 from drumbeat.store.sql.postgres import dialect as postgres_dialect
-from drumbeat.store.sql.queries import Dialect, Query, Statement, load_queries, migration_texts, split, view_names
+from drumbeat.store.sql.queries import Dialect, Query, SqlStatement, load_queries, migration_texts, split, view_names
 from drumbeat.store.sql.queries import _query as query_of
 from drumbeat.store.sql.sqlite import DIALECT as SQLITE
 from drumbeat.store.sql.upkeep import TABLES
@@ -38,7 +38,7 @@ TOY = Dialect(
 )
 
 
-def statements(text: str, dialect: Dialect = TOY) -> tuple[Statement, ...]:
+def statements(text: str, dialect: Dialect = TOY) -> tuple[SqlStatement, ...]:
     return query_of("q", text, dialect).statements
 
 
@@ -55,7 +55,7 @@ def test_nothing_but_comments_is_no_statement() -> None:
 def test_values_are_numbered_once_each_in_the_order_they_come() -> None:
     (statement,) = statements("UPDATE x SET a = :a, b = :b WHERE a < :a AND c = :c;")
 
-    assert statement == Statement("UPDATE x SET a = $1, b = $2 WHERE a < $1 AND c = $3", ("a", "b", "c"))
+    assert statement == SqlStatement("UPDATE x SET a = $1, b = $2 WHERE a < $1 AND c = $3", ("a", "b", "c"))
 
 
 def test_each_statement_of_a_query_is_numbered_anew() -> None:
@@ -68,7 +68,7 @@ def test_each_statement_of_a_query_is_numbered_anew() -> None:
 def test_values_keep_their_names_where_the_driver_knows_names() -> None:
     (statement,) = statements("SELECT :a, :b, :a", SQLITE)
 
-    assert statement == Statement("SELECT :a, :b, :a", ("a", "b"))
+    assert statement == SqlStatement("SELECT :a, :b, :a", ("a", "b"))
 
 
 def test_values_without_names_come_in_the_order_of_the_columns() -> None:
@@ -81,7 +81,7 @@ def test_values_without_names_come_in_the_order_of_the_columns() -> None:
 
 @pytest.mark.parametrize("text", ["SELECT 'x'::jsonb", "SELECT '12:30'", "SELECT a::text"])
 def test_what_only_looks_like_a_value_is_left_alone(text: str) -> None:
-    assert statements(text) == (Statement(text, ()),)
+    assert statements(text) == (SqlStatement(text, ()),)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_every_query_the_code_runs_is_there_and_every_one_there_is_run() -> None
     assert {name for name in unused if not name.startswith(tuple(composed)) and name not in view_names()} == set()
 
 
-def _ordinary(dialect: Dialect) -> Iterator[tuple[Query, Statement]]:
+def _ordinary(dialect: Dialect) -> Iterator[tuple[Query, SqlStatement]]:
     """Statements that do not change the schema; those that do are run by every migration."""
     for query in load_queries(dialect).values():
         for statement in query.statements:

@@ -22,8 +22,8 @@ from drumbeat.core.errors import (
     StoreUnavailable,
 )
 from drumbeat.core.event import NewEvent, start
-from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict
-from drumbeat.core.pool import Pool, PoolId, PoolKind, pool
+from drumbeat.core.job import AttemptOutcome, JobCounts, JobId, JobOutcome, JobStatus, NewJob
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, pool
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, interface, open_store
@@ -190,7 +190,7 @@ class TestRedisStore(
 
         assert await left(store, pool.pool_id) == before
 
-    async def test_pruning_keeps_the_events_of_what_has_not_ended(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_pruning_keeps_the_events_of_what_has_not_ended(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await store.events.append(pool.pool_id, [start(1)])
         await elapse(DAY)
 
@@ -348,7 +348,7 @@ async def test_a_delayed_job_ends_a_wait_when_it_comes_due(url: str) -> None:
         assert await eventually_claimed(store, made) == [1]
 
 
-async def eventually_claimed(store: Store, made: Pool) -> list[Any]:
+async def eventually_claimed(store: Store, made: PoolRow) -> list[Any]:
     for _ in range(1200):
         if jobs := await store.queue.claim(claiming(made)):
             return [job.payload for job in jobs]
@@ -478,7 +478,7 @@ async def test_nothing_is_lost_when_a_durable_server_restarts_in_the_middle_of_t
         assert {job.payload for job in again} == rest
 
 
-async def push_until_cut(store: Store, made: Pool, known: set[int]) -> None:
+async def push_until_cut(store: Store, made: PoolRow, known: set[int]) -> None:
     """Push; ``known`` are those whose push was answered."""
     for n in range(10**6):
         try:
@@ -488,13 +488,13 @@ async def push_until_cut(store: Store, made: Pool, known: set[int]) -> None:
         known.add(n)
 
 
-async def work_until_cut(store: Store, made: Pool, done: set[int]) -> None:
+async def work_until_cut(store: Store, made: PoolRow, done: set[int]) -> None:
     """Claim and settle; ``done`` are those whose settlement was answered."""
     asking = claiming(made, WorkerId("w"), limit=3)
     while True:
         try:
             jobs = await store.queue.claim(asking)
-            await store.queue.settle(asking.holder, [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs])
+            await store.queue.settle(asking.holder, [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in jobs])
         except StoreUnavailable:
             return
         done.update(job.payload for job in jobs)

@@ -12,7 +12,7 @@ import pytest
 
 from drumbeat.core.errors import StoreCorrupt, StoreNotReady, StoreTooNew, StoreUnavailable
 from drumbeat.core.event import NewEvent
-from drumbeat.core.job import NewJob, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, JobOutcome, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
@@ -163,7 +163,7 @@ async def test_a_file_gives_the_space_of_pruned_rows_back_a_little_at_a_time(url
         me = Holder(pool_id=home.pool_id, worker_id=WorkerId("w"))
         await store.queue.push(home.pool_id, [NewJob(payload="x" * 1_000_000) for _ in range(12)])
         jobs = await store.queue.claim(Claiming(pool_id=home.pool_id, holder=me, lease=timedelta(minutes=1), limit=12))
-        await store.queue.settle(me, [Verdict(token=job.token, outcome=Outcome.DONE) for job in jobs])
+        await store.queue.settle(me, [JobOutcome(token=job.token, outcome=AttemptOutcome.DONE) for job in jobs])
         await store.jobs.prune(timedelta(microseconds=-1))
         steps = 0
         while await store.upkeep.give_back():

@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.triggers import crontab
-from drumbeat.triggers.crontab import Place, install, installed, lines, merged, remove
+from drumbeat.triggers.crontab import CronPlace, install, installed, lines, merged, remove
 from triggers.given import trigger
 
 FAKE = """#!/bin/sh
@@ -24,8 +24,8 @@ OWN = "MAILTO=me@example.org\n# my own\n0 3 * * * /usr/bin/backup --all  # night
 EVERY = trigger("often", schedule="*/5 * * * *", pool_id="papers")
 
 
-def place(folder: Path, file: str = "triggers.yml", store: str | None = None) -> Place:
-    return Place(file=folder / file, folder=folder, state_dir=folder / ".drumbeat", store=store)
+def place(folder: Path, file: str = "triggers.yml", store: str | None = None) -> CronPlace:
+    return CronPlace(file=folder / file, folder=folder, state_dir=folder / ".drumbeat", store=store)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound, StoreUnavailable
 from drumbeat.store.memory import MemoryStore
-from drumbeat.triggers.deliveries import Answer, Deliveries
+from drumbeat.triggers.deliveries import Deliveries, WebhookAnswer
 from drumbeat.triggers.model import Firing
 from drumbeat.triggers.server import serve
 from drumbeat.triggers.webhook import KEY, LARGEST_BODY, SIGNATURE, TIMESTAMP, WINDOW, sign
@@ -31,7 +31,7 @@ def headers(body: bytes = BODY, key: str | None = None, clock: ManualClock = CLO
     return {TIMESTAMP: str(stamp), SIGNATURE: sign(SECRET, stamp, body, key), **({KEY: key} if key else {})}
 
 
-async def post(deliveries: Deliveries, path: str = "/triggers/hook", **more: str | None) -> Answer:
+async def post(deliveries: Deliveries, path: str = "/triggers/hook", **more: str | None) -> WebhookAnswer:
     return await deliveries.answer("POST", path, headers(**more), BODY)  # type: ignore[arg-type]
 
 
@@ -41,7 +41,7 @@ async def test_a_signed_request_wakes_the_beat_and_hears_of_it() -> None:
     answer = await post(desk(MemoryStore(CLOCK), beats))
 
     assert beats.asked == [Firing(trigger="hook", pool_id="papers", max_workers=3)]
-    assert answer == Answer(
+    assert answer == WebhookAnswer(
         status=HTTPStatus.OK, body={"trigger": "hook", "repeated": False, "beats": {"papers": {"led": True}}}
     )
 

@@ -7,7 +7,7 @@ import pytest
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.triggers.file import load_triggers, parse_triggers
-from drumbeat.triggers.model import Firing, Machine, Trigger, TriggerType
+from drumbeat.triggers.model import BeatKind, Firing, Trigger, TriggerType
 
 SEED = """\
 # trigger_registry.yml
@@ -46,7 +46,7 @@ triggers:
 
     assert [trigger.type for trigger in triggers] == list(TriggerType)
     assert triggers[0].lost_after == timedelta(seconds=90)
-    assert (triggers[0].machine, triggers[0].timezone) == (Machine.REAPER, "Europe/Vienna")
+    assert (triggers[0].machine, triggers[0].timezone) == (BeatKind.REAPER, "Europe/Vienna")
     assert (triggers[1].secret_variable, triggers[1].max_workers) == ("HOOK_SECRET", 3)
 
 
@@ -161,7 +161,7 @@ def test_a_machine_that_workers_run_is_found_from_the_files_folder(tmp_path: Pat
     assert firing.worker.file == str(tmp_path / "worker.yml")
     assert firing.worker.machines == {"step": str(tmp_path / "sub/step.yml")}
     assert firing.worker.hooks == {"a": f"{tmp_path}/hooks.py:A", "b": "mod:B"}
-    assert (firing.machine, Firing.from_json(firing.to_json())) == (Machine.CHECKER, firing)
+    assert (firing.machine, Firing.from_json(firing.to_json())) == (BeatKind.CHECKER, firing)
 
 
 def test_everything_that_is_wrong_is_named_at_once() -> None:

@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.triggers.schedule import Schedule, next_after, parse_schedule, zone
+from drumbeat.triggers.schedule import CronSchedule, next_after, parse_schedule, zone
 
 VIENNA, NEW_YORK, LORD_HOWE = ZoneInfo("Europe/Vienna"), ZoneInfo("America/New_York"), ZoneInfo("Australia/Lord_Howe")
 GREENWICH = ZoneInfo("UTC")
@@ -120,7 +120,7 @@ moments = st.datetimes(datetime(2024, 1, 1), datetime(2030, 1, 1), timezones=st.
 zones = st.sampled_from([GREENWICH, VIENNA, NEW_YORK, LORD_HOWE])
 
 
-def matches(schedule: Schedule, wall: datetime) -> bool:
+def matches(schedule: CronSchedule, wall: datetime) -> bool:
     return schedule.on(wall.date()) and wall.hour in schedule.hours and wall.minute in schedule.minutes
 
 

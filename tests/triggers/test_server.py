@@ -8,15 +8,15 @@ from http import HTTPStatus
 import pytest
 
 from drumbeat.triggers import server
-from drumbeat.triggers.deliveries import Answer
+from drumbeat.triggers.deliveries import WebhookAnswer
 
 PATIENCE = 60.0
 WHOLE = b"POST /hooks/x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
 HALVES = [b"", b"POST /hooks/x HT", b"POST /hooks/x HTTP/1.1\r\nContent-Length: 2\r\n\r\n{"]
 
 
-async def answer(method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
-    return Answer(status=HTTPStatus.OK, body={"heard": body.decode()})
+async def answer(method: str, path: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
+    return WebhookAnswer(status=HTTPStatus.OK, body={"heard": body.decode()})
 
 
 async def said(place: tuple[str, int], request: bytes) -> bytes:

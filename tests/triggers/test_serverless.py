@@ -12,7 +12,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput
 from drumbeat.store.memory import MemoryStore
 from drumbeat.triggers.deliveries import Deliveries
-from drumbeat.triggers.model import Firing, Machine
+from drumbeat.triggers.model import BeatKind, Firing
 from drumbeat.triggers.serverless import answer_event, cron_job, firing_of, kubernetes_name
 from drumbeat.triggers.webhook import SIGNATURE, TIMESTAMP, sign
 from triggers.given import SECRET, Beats, trigger
@@ -38,7 +38,7 @@ EVENTS = [
     (
         "the reaper",
         {"machine": "stale_worker_reaper", "stale_threshold_seconds": 60},
-        Firing(trigger="event", machine=Machine.REAPER, lost_after=timedelta(seconds=60)),
+        Firing(trigger="event", machine=BeatKind.REAPER, lost_after=timedelta(seconds=60)),
     ),
 ]
 

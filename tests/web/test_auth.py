@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.web.auth import Gate
+from drumbeat.web.auth import AuthMiddleware
 from drumbeat.web.bodies import LARGEST, LARGEST_HOOK
-from drumbeat.web.login_attempts import MOST_ADDRESSES, WINDOW, WRONG_AT_MOST, Attempts, network
+from drumbeat.web.login_attempts import MOST_ADDRESSES, WINDOW, WRONG_AT_MOST, LoginAttempts, network
 from drumbeat.web.roles import Role
 from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 from drumbeat.web.settings import WebSettings
@@ -36,10 +36,10 @@ def clock() -> ManualClock:
 
 def calling(settings: WebSettings, clock: ManualClock, address: str = "203.0.113.7") -> httpx.AsyncClient:
     """Somebody at an address, before a gate of their own."""
-    return at(Gate(inside, settings, clock), address)
+    return at(AuthMiddleware(inside, settings, clock), address)
 
 
-def at(gate: Gate, address: str) -> httpx.AsyncClient:
+def at(gate: AuthMiddleware, address: str) -> httpx.AsyncClient:
     transport = httpx.ASGITransport(app=gate, client=(address, 4711))
     return httpx.AsyncClient(transport=transport, base_url="http://drums.example")
 
@@ -78,7 +78,7 @@ class TestTokens:
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
 
     async def test_without_tokens_everybody_on_this_machine_is_an_operator(self, clock: ManualClock) -> None:
-        transport = httpx.ASGITransport(app=Gate(inside, OPEN, clock))
+        transport = httpx.ASGITransport(app=AuthMiddleware(inside, OPEN, clock))
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8321") as here:
             assert (await here.get("/")).text == "operator by loopback"
 
@@ -176,7 +176,7 @@ class TestOtherSites:
             "client": ("203.0.113.7", 4711),
             "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
         }
-        await Gate(application, LOCKED, clock)(scope, hear, say)
+        await AuthMiddleware(application, LOCKED, clock)(scope, hear, say)
 
         assert said == ["websocket.accept" if opens else "websocket.close"]
 
@@ -234,7 +234,7 @@ class TestSessions:
         assert (await caller.get("/")).status_code == 401
 
     async def test_a_session_ends_with_a_logout_also_for_whoever_copied_the_cookie(self, clock: ManualClock) -> None:
-        gate = Gate(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock)
         caller, thief = at(gate, "203.0.113.7"), at(gate, "203.0.113.8")
         cookie = await logged_in(caller)
 
@@ -340,7 +340,7 @@ class TestSessions:
 
 class TestGuessing:
     async def test_whoever_guesses_has_to_wait_and_nobody_else(self, clock: ManualClock) -> None:
-        gate = Gate(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock)
         guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.8")
 
         tried = [await guesser.post("/login", data={"token": f"guess-{n}"}) for n in range(WRONG_AT_MOST)]
@@ -366,7 +366,7 @@ class TestGuessing:
     async def test_the_right_token_gets_in_whoever_else_guesses_at_the_same_address(
         self, clock: ManualClock, token: str
     ) -> None:
-        gate = Gate(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock)
         guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.7")
         for n in range(3 * WRONG_AT_MOST):
             await guesser.get("/", headers=bearer(f"guess-{n}"))
@@ -377,7 +377,7 @@ class TestGuessing:
         assert (await guesser.get("/", headers=bearer("guess"))).status_code == 429
 
     async def test_whoever_is_logged_in_goes_on_while_others_at_the_address_guess(self, clock: ManualClock) -> None:
-        gate = Gate(inside, LOCKED, clock)
+        gate = AuthMiddleware(inside, LOCKED, clock)
         guesser, other = at(gate, "203.0.113.7"), at(gate, "203.0.113.7")
         await logged_in(other)
         for n in range(WRONG_AT_MOST):
@@ -410,7 +410,7 @@ class TestGuessing:
         assert (await caller.get("/", headers=bearer("guess"))).status_code == 429
 
     def test_what_is_remembered_is_bounded(self, clock: ManualClock) -> None:
-        attempts = Attempts(clock)
+        attempts = LoginAttempts(clock)
         for n in range(MOST_ADDRESSES + 100):
             attempts.note(f"10.{n >> 16 & 255}.{n >> 8 & 255}.{n & 255}")
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from drumbeat.bench.model import ControllerState, Failure, RunPlan
+from drumbeat.bench.model import ControllerState, FailureExample, RunPlan
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Result, Run
 
@@ -32,10 +32,10 @@ def whole_row(results: Sequence[Result]) -> Result | None:
     return next((row for row in results if row.worker_id is None and row.kind is None), None)
 
 
-def kept_failures(whole: Result | None) -> tuple[Failure, ...]:
+def kept_failures(whole: Result | None) -> tuple[FailureExample, ...]:
     """The examples of what failed that a result keeps; none where it keeps none that can be read."""
     try:
-        return msgspec.convert((whole.custom_metrics if whole else {}).get("failures") or (), tuple[Failure, ...])
+        return msgspec.convert((whole.custom_metrics if whole else {}).get("failures") or (), tuple[FailureExample, ...])
     except msgspec.ValidationError:
         return ()
 

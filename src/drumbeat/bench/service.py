@@ -9,17 +9,28 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.bench.control.create import Prepared, look_ahead, prepared, statements
-from drumbeat.bench.control.orchestrator import LEASE, UNDER_WAY, OrchestratorService, RunReport
+from drumbeat.bench.control.orchestrator import LEASE, UNDER_WAY, Orchestrator, RunReport
 from drumbeat.bench.control.preflight import Preflight
 from drumbeat.bench.control.prices import read_usual, set_usual
-from drumbeat.bench.model import Curves, Decided, Gate, Operation, Prices, Probe, RunErrors, RunJudgement, RunRecord, Second
+from drumbeat.bench.model import (
+    Curves,
+    Decided,
+    ExitStatus,
+    Operation,
+    Prices,
+    RunErrors,
+    RunJudgement,
+    RunRecord,
+    Second,
+    ServerProbe,
+)
 from drumbeat.bench.model.capacity import HostCapacity
 from drumbeat.bench.results import report
 from drumbeat.bench.results.availability import availability_of, corrected
 from drumbeat.bench.results.compare import Comparison, compare, compared, last_good, regress, same_what
 from drumbeat.bench.results.curves import curves_of
 from drumbeat.bench.results.enrichment import enrich
-from drumbeat.bench.results.execution_pages import Wanted, read_executions
+from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
 from drumbeat.bench.results.executions import Loaded, load_executions
 from drumbeat.bench.results.judgement import read_judgement
 from drumbeat.bench.results.partial_reads import read_errors, read_seconds
@@ -29,9 +40,9 @@ from drumbeat.bench.results.report import comparison_html, comparison_json, comp
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.top_errors import FrequentError, most_frequent
 from drumbeat.bench.results.trend import MOST_RUNS, Trend, read_trend
-from drumbeat.bench.results.verdicts import Verdict, judged_at, verdicts_of
+from drumbeat.bench.results.verdicts import SloVerdict, judged_at, verdicts_of
 from drumbeat.bench.results.watch import RunWatch, read_worker_curves
-from drumbeat.bench.targets.connections import ConnectionDesk
+from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.server_watch import watching
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.templates import TemplateDocument, parse, with_settings
@@ -52,7 +63,7 @@ _LOOKED_EVERY = timedelta(seconds=2)
 log = logging.getLogger(__name__)
 
 
-class BenchDesk:
+class BenchService:
     """The bench, as a command line, an API or a page uses it."""
 
     def __init__(
@@ -62,14 +73,14 @@ class BenchDesk:
         owner: str,
         host: HostCapacity,
         open_spawner: Callable[[], AbstractAsyncContextManager[Spawner]],
-        connections: ConnectionDesk | None = None,
+        connections: ConnectionService | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._owner = owner
         self._host = host
         self._open_spawner = open_spawner
-        self._connections = connections or ConnectionDesk(store, Vault())
+        self._connections = connections or ConnectionService(store, Vault())
 
     async def add_template(self, text: str | bytes, name: str | None = None) -> Template:
         """Keep a document under its own name or another. Raises InvalidInput, AlreadyExists."""
@@ -166,7 +177,7 @@ class BenchDesk:
 
     async def executions(self, run_id: RunId, **wanted: Any) -> Sequence[Execution]:
         """A page of a run's single operations, from the store or this host's files; ``wanted``: see Wanted."""
-        return await read_executions(self._store, run_id, Wanted(**wanted))
+        return await read_executions(self._store, run_id, ExecutionQuery(**wanted))
 
     def watch(self, run_id: RunId) -> RunWatch:
         """Eyes on a run, for as long as somebody looks."""
@@ -230,7 +241,7 @@ class BenchDesk:
         return await asyncio.to_thread(report.FORMATS[form], await self.record(run_id))
 
     @staticmethod
-    def verdicts(record: RunRecord) -> tuple[Verdict, ...]:
+    def verdicts(record: RunRecord) -> tuple[SloVerdict, ...]:
         """How a run stands against each of its objectives."""
         return verdicts_of(record)
 
@@ -262,7 +273,7 @@ class BenchDesk:
         return report.warnings(record)
 
     @staticmethod
-    def regressed(comparison: Comparison | None) -> Gate:
+    def regressed(comparison: Comparison | None) -> ExitStatus:
         """The exit code of ``bench regress``."""
         return regress(comparison)
 
@@ -331,10 +342,10 @@ class BenchDesk:
         found = last_good(await read_candidates(self._store, after.run), after.run)
         return None if found is None else await asyncio.to_thread(compared, await self.record(found.run_id), after)
 
-    def _service(self, spawner: Spawner | None = None) -> OrchestratorService:
-        return OrchestratorService(self._store, spawner, self._clock, self._owner, self._watch)
+    def _service(self, spawner: Spawner | None = None) -> Orchestrator:
+        return Orchestrator(self._store, spawner, self._clock, self._owner, self._watch)
 
-    def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], Probe | None]]:
+    def _watch(self, run: Run) -> AbstractAsyncContextManager[Callable[[], ServerProbe | None]]:
         return watching(lambda: self._connections.open(_target(run)), self._clock, _statements(run))
 
 

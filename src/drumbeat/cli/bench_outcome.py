@@ -10,7 +10,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Phase
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import BenchDesk
+    from drumbeat.composition.plane import BenchService
 
 _FORMS = {
     ".html": "html",
@@ -73,7 +73,7 @@ def print_notes(found: Any) -> None:
         say(f"cannot run: {error}", style="red")
 
 
-def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> None:
+def print_outcome(desk: "BenchService", record: RunRecord, reports: list[str]) -> None:
     """How a run ended, and what it measured."""
     ended, whole, judgement = record.run, record.whole, desk.judge(record)
     reason = f" ({ended.completion_reason})" if ended.completion_reason else ""
@@ -97,7 +97,7 @@ def print_outcome(desk: "BenchDesk", record: RunRecord, reports: list[str]) -> N
         say(f"report: {path}")
 
 
-def _print_availability(desk: "BenchDesk", record: RunRecord) -> None:
+def _print_availability(desk: "BenchService", record: RunRecord) -> None:
     found, fair = desk.availability(record), desk.corrected(record)
     if found is not None and found.percent is not None:
         missing = f": {found.words}" if found.without_service else ""
@@ -109,7 +109,7 @@ def _print_availability(desk: "BenchDesk", record: RunRecord) -> None:
         say(f"corrected for coordinated omission: {shown}")
 
 
-def _print_verdicts(desk: "BenchDesk", record: RunRecord) -> None:
+def _print_verdicts(desk: "BenchService", record: RunRecord) -> None:
     if where := desk.judged_at(record):
         say(f"service levels, {where}")
     for verdict in desk.verdicts(record):

@@ -16,7 +16,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Run, RunId
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import BenchDesk
+    from drumbeat.composition.plane import BenchService
 
 app = typer.Typer()
 _LAST_GOOD = "last-good"
@@ -229,14 +229,14 @@ def regress(
     raise typer.Exit(with_control_plane(store, work))
 
 
-def _say_baseline(desk: "BenchDesk", found: Any, against: str) -> None:
+def _say_baseline(desk: "BenchService", found: Any, against: str) -> None:
     after, before = found.after.run, found.before.run
     chosen = f"the newest good run of the same {desk.same_what(after)}" if against == _LAST_GOOD else "as asked"
     say(f"{after.run_id} against {before.run_id}, {chosen}", style="bold")
     print()
 
 
-def _say_no_baseline(desk: "BenchDesk", run: Run, *, as_json: bool) -> None:
+def _say_no_baseline(desk: "BenchService", run: Run, *, as_json: bool) -> None:
     """On standard error where a program reads the other."""
     before = f"no good run of the same {desk.same_what(run)} was made in the 30 days before {run.run_id}"
     told = f"inconclusive: {before}; name one with --against"

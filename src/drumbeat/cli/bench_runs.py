@@ -21,7 +21,7 @@ from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 
 if TYPE_CHECKING:
     from drumbeat.bench.model import RunJudgement
-    from drumbeat.composition.plane import BenchDesk
+    from drumbeat.composition.plane import BenchService
 
 app = typer.Typer()
 
@@ -57,7 +57,7 @@ def is_file(source: str) -> bool:
     return source == "-" or source.endswith(_FILES) or Path(source).is_file()
 
 
-async def read_source(desk: "BenchDesk", source: str, settings: list[str] | None) -> Any:
+async def read_source(desk: "BenchService", source: str, settings: list[str] | None) -> Any:
     if is_file(source):
         return await desk.document(read_document(source), settings or (), is_text=True)
     return await desk.document(source, settings or ())
@@ -111,7 +111,7 @@ def run_benchmark(
 
 
 async def _started(
-    plane: ControlPlane, desk: "BenchDesk", made: Run, *, detach: bool, as_json: bool, reports: dict[str, str]
+    plane: ControlPlane, desk: "BenchService", made: Run, *, detach: bool, as_json: bool, reports: dict[str, str]
 ) -> int:
     await desk.start(made.run_id)
     if detach:
@@ -123,7 +123,7 @@ async def _started(
     return await concluded(desk, made.run_id, as_json=as_json, reports=reports)
 
 
-async def conducted(plane: ControlPlane, desk: "BenchDesk", run_id: RunId, *, quiet: bool) -> RunStatus:
+async def conducted(plane: ControlPlane, desk: "BenchService", run_id: RunId, *, quiet: bool) -> RunStatus:
     """Orchestrate a run and show it, until it has ended."""
     leave = asyncio.Event()
     async with _signals(desk, run_id, leave), watched(plane.store, run_id, quiet=quiet):
@@ -131,7 +131,7 @@ async def conducted(plane: ControlPlane, desk: "BenchDesk", run_id: RunId, *, qu
 
 
 @asynccontextmanager
-async def _signals(desk: "BenchDesk", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
+async def _signals(desk: "BenchService", run_id: RunId, leave: asyncio.Event) -> AsyncIterator[None]:
     """The first signal stops the run, the second leaves it."""
     asked = asyncio.Event()
 
@@ -159,7 +159,7 @@ async def _signals(desk: "BenchDesk", run_id: RunId, leave: asyncio.Event) -> As
                 task.cancel()
 
 
-async def concluded(desk: "BenchDesk", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
+async def concluded(desk: "BenchService", run_id: RunId, *, as_json: bool, reports: dict[str, str]) -> int:
     """Print how a run ended, write its reports, and answer with its exit code."""
     record = await desk.record(run_id)
     for path, form in reports.items():

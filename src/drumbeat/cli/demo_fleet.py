@@ -19,7 +19,7 @@ from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.composition.plane import ControlPlane, open_control_plane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.core.pool import Pool, Thresholds
+from drumbeat.core.pool import PoolRow, Thresholds
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Worker, WorkerStatus, judge
 from drumbeat.fleet.model import FleetPolicy
@@ -64,7 +64,7 @@ class _Stage:
     """What is on the screen."""
 
     plane: ControlPlane
-    pool: Pool
+    pool: PoolRow
     began: datetime
     chapter: str = ""
     told: list[str] = field(default_factory=list)

@@ -15,7 +15,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import Explanation
+    from drumbeat.composition.plane import BeatExplanation
 
 app = typer.Typer()
 
@@ -41,7 +41,7 @@ def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption
     Exit code 1 when the provider fails: it gives no list of its instances, or it has refused workers and is left alone.
     """
 
-    async def work(plane: ControlPlane) -> "Explanation":
+    async def work(plane: ControlPlane) -> "BeatExplanation":
         policy = await plane.fleets.effective_policy(pool, **beat_settings(provider))
         async with plane.fleets.spawner(pool, policy.provider) as spawner:
             return await plane.fleet(pool).plan(spawner, policy)
@@ -52,7 +52,7 @@ def plan(pool: PoolArgument, provider: ProviderOption = None, store: StoreOption
         raise typer.Exit(1)
 
 
-def _tell(found: "Explanation", *, as_json: bool, deeds: str = "done:") -> None:
+def _tell(found: "BeatExplanation", *, as_json: bool, deeds: str = "done:") -> None:
     if as_json:
         show_json(found)
         return

@@ -20,7 +20,7 @@ from drumbeat.composition.plane import ControlPlane, until_stopped
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
 from drumbeat.core.job import JobCounts, counted
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import TERMINATING, Health, Worker, WorkerStatus, judge
 from drumbeat.store.interface import Store
 
@@ -73,7 +73,7 @@ class FleetScreen:
 
     store: Store
     pool_id: PoolId
-    pool: Pool | None = None
+    pool: PoolRow | None = None
     now: datetime | None = None
     workers: Sequence[Worker] = ()
     counts: JobCounts = field(default_factory=JobCounts)

@@ -15,7 +15,7 @@ from drumbeat.bench.model import ms
 from drumbeat.cli.render import Columns, console, say, sentence, table, text
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import StoreError
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.repeats import SOON, collapsed
 from drumbeat.core.run import RUN_ENDED, Phase, Run, RunId, RunStatus, Step
 from drumbeat.core.sample import StoredSample
@@ -42,7 +42,7 @@ class RunScreen:
     store: Store
     run_id: RunId
     run: Run | None = None
-    pool: Pool | None = None
+    pool: PoolRow | None = None
     now: datetime | None = None
     workers: Sequence[Worker] = ()
     steps: Sequence[Step] = ()

@@ -23,11 +23,11 @@ from drumbeat.cli.pool_work import (
 )
 from drumbeat.cli.render import say, show_json, text
 from drumbeat.cli.run_worker import plan_changes
-from drumbeat.client import Mode, PoolDesk, PoolStatus, WorkPlan
+from drumbeat.client import Mode, Pool, PoolStatus, WorkPlan
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import counted
-from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, with_heartbeat
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, read_retention
 from drumbeat.core.worker import Health, Worker, judge
 
@@ -93,7 +93,7 @@ def create(
     if remove_handler and not update:
         raise InvalidInput("expected --remove-handler together with --update: a new pool has no handlers to remove")
 
-    async def make(plane: ControlPlane) -> Pool:
+    async def make(plane: ControlPlane) -> PoolRow:
         desk = plane.pool(pool)
         if update and await plane.store.pools.find(PoolId(pool)) is not None:
             return await desk.update(remove_handlers=remove_handler or (), heartbeat=every, **changes)
@@ -102,14 +102,14 @@ def create(
     _tell_made(with_control_plane(store, make, create=True), as_json=as_json)
 
 
-async def _created(desk: PoolDesk, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> Pool:
+async def _created(desk: Pool, changes: Mapping[str, Any], every: timedelta | None, *, exist_ok: bool) -> PoolRow:
     policy = {name: value for name, value in changes.items() if name in ("max_workers", IN_POLICY)}
     plan = WorkPlan(**{name: value for name, value in changes.items() if name not in policy})
     silence = None if every is None else with_heartbeat(PRESETS[PoolKind.JOBS], every)
     return await desk.create(plan, silence, exist_ok=exist_ok, **policy)
 
 
-def _tell_made(made: Pool, *, as_json: bool) -> None:
+def _tell_made(made: PoolRow, *, as_json: bool) -> None:
     if as_json:
         show_json(made)
     else:
@@ -164,7 +164,7 @@ def pause(
 ) -> None:
     """Let nothing be claimed from a pool; what runs goes on."""
 
-    async def stop(plane: ControlPlane) -> Pool:
+    async def stop(plane: ControlPlane) -> PoolRow:
         until = await plane.store.now() + parse_age(within) if within else None
         return await plane.pool(pool).pause(until)
 
@@ -177,7 +177,7 @@ def resume(pool: PoolArgument, store: StoreOption = None, as_json: JsonOption = 
     _tell_pause(with_control_plane(store, lambda plane: plane.pool(pool).resume()), as_json=as_json)
 
 
-def _tell_pause(found: Pool, *, as_json: bool) -> None:
+def _tell_pause(found: PoolRow, *, as_json: bool) -> None:
     until = found.paused_until
     if as_json:
         show_json({"pool_id": found.pool_id, "paused_until": until})

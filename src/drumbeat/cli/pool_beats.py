@@ -10,7 +10,7 @@ from drumbeat.cli.pool_forks import forkserver
 from drumbeat.cli.render import say, sentence, show_json
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.pool import PoolId
-from drumbeat.triggers.model import Firing, Machine
+from drumbeat.triggers.model import BeatKind, Firing
 
 app = typer.Typer()
 app.command()(forkserver)
@@ -61,7 +61,7 @@ def reap(
     """
     silent = parse_age(lost_after) if lost_after else None
     pool_id = None if name == "all" else name
-    firing = Firing(trigger="pool reap", machine=Machine.REAPER, pool_id=pool_id, lost_after=silent)
+    firing = Firing(trigger="pool reap", machine=BeatKind.REAPER, pool_id=pool_id, lost_after=silent)
     finish(with_control_plane(store, lambda plane: plane.run_trigger(firing)), as_json=as_json)
 
 

@@ -13,7 +13,7 @@ from drumbeat.client import Job, JobId, JobStatus
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import Attempt, JobCounts, counted
-from drumbeat.core.pool import Pool, PoolKind
+from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.worker import WorkerId
 
 app = typer.Typer()
@@ -98,7 +98,7 @@ def list_jobs(
 
 
 def _list_pools(store: str | None, *, as_json: bool) -> None:
-    async def read(plane: ControlPlane) -> Sequence[tuple[Pool, JobCounts]]:
+    async def read(plane: ControlPlane) -> Sequence[tuple[PoolRow, JobCounts]]:
         pools = await plane.store.pools.list(PoolKind.JOBS)
         return [(each, await plane.store.jobs.counts(each.pool_id)) for each in pools]
 

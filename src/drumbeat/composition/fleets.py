@@ -16,7 +16,7 @@ from typing import Any
 
 from drumbeat.composition.base import Base, process_name
 from drumbeat.core.errors import DrumbeatError, StoreError
-from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
 from drumbeat.fleet import policy_store
 from drumbeat.fleet.act import FleetActor
 from drumbeat.fleet.decide import decide
@@ -24,12 +24,12 @@ from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 from drumbeat.fleet.observe import observe
 from drumbeat.fleet.outcome import with_outcome
 from drumbeat.fleet.policy_store import FleetKept
-from drumbeat.fleet.service import FleetDesk
+from drumbeat.fleet.service import FleetService
 from drumbeat.fleet.settings import load_thresholds
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
 from drumbeat.fleet.wakeup import PushWaker
 from drumbeat.pool.beats import PATIENCE
-from drumbeat.pool.service import PoolDesk
+from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.options import Mode, WorkPlan, plan_of
 from drumbeat.runtime.beat import BeatReport, ControlLoop, encode_action
 from drumbeat.runtime.lease import Leadership, lease_for
@@ -49,15 +49,15 @@ class Fleets:
         self._base = base
         self._store = base.store
 
-    def service(self, name: str) -> FleetDesk:
+    def service(self, name: str) -> FleetService:
         """Questions about one pool's workers, and what a person may do to one."""
-        return FleetDesk(self._store, PoolId(name), encode_action)
+        return FleetService(self._store, PoolId(name), encode_action)
 
-    async def create(self, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+    async def create(self, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
         """Create a pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
         return await policy_store.create_fleet(self._store, name, policy, thresholds)
 
-    async def set_policy(self, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+    async def set_policy(self, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
         """Replace a fleet's policy; the next beat decides by it. Raises NotFound, InvalidSettings."""
         return await policy_store.set_policy(self._store, pool_id, policy, thresholds)
 
@@ -90,11 +90,11 @@ class Fleets:
     async def _make(
         self,
         name: str,
-        home: Pool | None,
+        home: PoolRow | None,
         policy: FleetPolicy,
         limits: Thresholds | None,
         handlers: Mapping[str, str] | None,
-    ) -> Pool:
+    ) -> PoolRow:
         if home is not None and home.kind is PoolKind.FLEET:
             policy_store.check_kind(home, policy, has_handlers=handlers is not None)
             return await self.set_policy(home.pool_id, policy, limits)
@@ -105,13 +105,13 @@ class Fleets:
 
     async def scale_pool(
         self, name: str, policy: FleetPolicy, plan: WorkPlan | None = None, thresholds: Thresholds | None = None
-    ) -> Pool:
+    ) -> PoolRow:
         """Have a pool of jobs scaled by a fleet's policy; its workers stay for more jobs. The pool is created if missing.
 
         Raises InvalidInput when it is not a pool of jobs, InvalidSettings.
         """
         policy_store.check_new(self._store, policy)
-        made = await PoolDesk(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
+        made = await Pool(self._store, self._base.clock, name, process_name()).create(exist_ok=True)
         await policy_store.check_policy(self._store, made, policy)
         work = replace(plan or plan_of(made), mode=Mode.LOOP)
         if policy.concurrency > 1:

@@ -12,7 +12,7 @@ from drumbeat.extras import bench_part
 
 if TYPE_CHECKING:
     from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest
-    from drumbeat.fleet.explain import Explanation
+    from drumbeat.fleet.explain import BeatExplanation
     from drumbeat.fleet.model import FleetPolicy
     from drumbeat.fleet.simulate_files import Simulated as Simulated
 
@@ -51,10 +51,10 @@ def simulate_trace(
     trace: Path, policy: str | None, settings: Mapping[str, Any], file: Path | None = None, **around: Any
 ) -> "Simulated":
     """A trace's jobs under a policy, on virtual time; ``around``: see Surroundings. Raises InvalidInput, InvalidSettings."""
-    from drumbeat.fleet.simulate import Surroundings
+    from drumbeat.fleet.simulate import SimulatedProvider
     from drumbeat.fleet.simulate_files import policy_for, simulate_file
 
-    return simulate_file(trace, policy_for(policy, settings, file), Surroundings(**around))
+    return simulate_file(trace, policy_for(policy, settings, file), SimulatedProvider(**around))
 
 
 def trace_jobs(trace: Path) -> Sequence[tuple[float, float]]:
@@ -75,20 +75,23 @@ def simulate_jobs(
     **around: Any,
 ) -> "Simulated":
     """Jobs, each its arrival and duration in seconds, under a policy on virtual time. Raises InvalidInput, InvalidSettings."""
-    from drumbeat.fleet.simulate import Load, Surroundings
+    from drumbeat.fleet.simulate import SimulatedLoad, SimulatedProvider
     from drumbeat.fleet.simulate_files import policy_for, simulate_load
 
-    chosen, load = policy_for(policy, settings), Load(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs])
+    chosen, load = (
+        policy_for(policy, settings),
+        SimulatedLoad(arrivals=[at for at, _ in jobs], durations=[lasts for _, lasts in jobs]),
+    )
     beats = (load.arrivals[-1] + sum(load.durations)) / max(chosen.every.total_seconds(), 1e-9)
     if beats > most_beats:
         raise InvalidInput(f"jobs: expected at most {most_beats} beats if one worker did them all, got {beats:.0f}")
     workers = max([chosen.workers, chosen.max_workers, *(each.max_workers or 0 for each in chosen.schedules)])
     if workers > most_workers:
         raise InvalidInput(f"expected {most_workers:,} workers at the most, got {workers:,}; simulate more on the command line")
-    return simulate_load(load, chosen, Surroundings(**around))
+    return simulate_load(load, chosen, SimulatedProvider(**around))
 
 
-def sentences(found: "Explanation", deeds: str = "done:") -> Sequence[str]:
+def sentences(found: "BeatExplanation", deeds: str = "done:") -> Sequence[str]:
     """Why a beat did what it did, to read; ``deeds`` is what its list of actions is headed by."""
     from drumbeat.fleet.explain import sentences as spelt
 

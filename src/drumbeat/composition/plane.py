@@ -25,21 +25,21 @@ from drumbeat.store import open_store
 
 if TYPE_CHECKING:
     from drumbeat.bench.results.compare import Comparison as Comparison
-    from drumbeat.bench.service import BenchDesk as BenchDesk
-    from drumbeat.bench.targets.connections import ConnectionDesk as ConnectionDesk
+    from drumbeat.bench.service import BenchService as BenchService
+    from drumbeat.bench.targets.connections import ConnectionService as ConnectionService
     from drumbeat.bench.targets.vault import Vault as Vault
     from drumbeat.composition.fleets import Fleets
     from drumbeat.composition.workers import WorkerRunner
     from drumbeat.core.job import JobId, NewJob
-    from drumbeat.fleet.explain import Explanation as Explanation
+    from drumbeat.fleet.explain import BeatExplanation as BeatExplanation
     from drumbeat.fleet.model import FleetPolicy as FleetPolicy
     from drumbeat.fleet.policy_store import FleetKept as FleetKept
-    from drumbeat.fleet.service import FleetDesk as FleetDesk
+    from drumbeat.fleet.service import FleetService as FleetService
     from drumbeat.fleet.service import FleetStatus as FleetStatus
     from drumbeat.pool.checker import Checker as Checker
     from drumbeat.pool.model import Action as PoolAction
     from drumbeat.pool.model import PoolView
-    from drumbeat.pool.service import PoolDesk as PoolDesk
+    from drumbeat.pool.service import Pool as Pool
     from drumbeat.pool.service import PushOn
     from drumbeat.pool.worker.handlers import Handlers
     from drumbeat.pool.worker.options import WorkPlan as WorkPlan
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from drumbeat.runtime.beat import ControlLoop
     from drumbeat.spawn.fork_client import Door as Door
     from drumbeat.triggers.model import Firing
-    from drumbeat.triggers.service import TriggerDesk as TriggerDesk
+    from drumbeat.triggers.service import TriggerService as TriggerService
 
 
 @asynccontextmanager
@@ -69,7 +69,7 @@ class ControlPlane(Base):
 
         return Fleets(self)
 
-    def fleet(self, name: str) -> "FleetDesk":
+    def fleet(self, name: str) -> "FleetService":
         """Questions about one pool's workers, and what a person may do to one."""
         return self.fleets.service(name)
 
@@ -120,12 +120,12 @@ class ControlPlane(Base):
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
         """The beat every trigger wakes; answers with each pool's report. Raises NotFound, InvalidInput."""
         from drumbeat.pool.beats import told
-        from drumbeat.triggers.model import Machine
+        from drumbeat.triggers.model import BeatKind
 
-        if firing.machine is Machine.FLEET:
+        if firing.machine is BeatKind.FLEET:
             return await self._beat_fleets(firing)
         checker, one = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
-        if firing.machine is Machine.REAPER:
+        if firing.machine is BeatKind.REAPER:
             reaped = await checker.reap(one, lost_after=firing.lost_after)
             return {pool_id: told(report) for pool_id, report in reaped.items()}
         if firing.worker is not None and one is not None:
@@ -170,7 +170,7 @@ class ControlPlane(Base):
 
         return await noted(self.store.notes, self.run_trigger, firing)
 
-    def triggers(self, file: Path | None = None) -> "TriggerDesk":
+    def triggers(self, file: Path | None = None) -> "TriggerService":
         """The triggers of a file, or of the usual one. Raises InvalidSettings, MissingExtra."""
         from drumbeat.composition.due_jobs import keep_due
 
@@ -186,7 +186,7 @@ class ControlPlane(Base):
             state_dir=self.settings.state_dir,
             keep_due=partial(keep_due, self),
         )
-        made: TriggerDesk = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.fired, around)
+        made: TriggerService = desk.TriggerDesk(file or triggers_file() or TRIGGER_FILES[0], self.fired, around)
         return made
 
     async def answer_event(self, event: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -218,12 +218,12 @@ class ControlPlane(Base):
         async with desk.in_loop() as beside:
             yield partial(desk.work_added, beside=beside)
 
-    def bench(self) -> "BenchDesk":
+    def bench(self) -> "BenchService":
         """Templates, runs, comparisons and reports. Its workers outlive this process: another may go on with their run."""
         from drumbeat.runtime.host import this_host
 
         host = this_host()
-        desk: BenchDesk = bench_part("service").BenchDesk(
+        desk: BenchService = bench_part("service").BenchDesk(
             self.store,
             self.clock,
             process_name(),
@@ -233,9 +233,9 @@ class ControlPlane(Base):
         )
         return desk
 
-    def connections(self) -> "ConnectionDesk":
+    def connections(self) -> "ConnectionService":
         """Databases under test by name. Raises InvalidSettings when DRUMBEAT_KEY is set and holds no key."""
-        desk: ConnectionDesk = bench_part("targets.connections").ConnectionDesk(self.store, self.vault())
+        desk: ConnectionService = bench_part("targets.connections").ConnectionDesk(self.store, self.vault())
         return desk
 
     def vault(self) -> "Vault":
@@ -270,11 +270,11 @@ class ControlPlane(Base):
 
         return WorkerRunner(self, self.checker(), self.watching())
 
-    def pool(self, name: str) -> "PoolDesk":
+    def pool(self, name: str) -> "Pool":
         """Everything one may ask of a pool of jobs; it need not exist yet."""
-        from drumbeat.pool.service import PoolDesk
+        from drumbeat.pool.service import Pool
 
-        return PoolDesk(self.store, self.clock, name, process_name(), push_on=push_on(self.settings.store))
+        return Pool(self.store, self.clock, name, process_name(), push_on=push_on(self.settings.store))
 
 
 def push_on(store: str) -> "PushOn | None":

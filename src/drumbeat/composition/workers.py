@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from drumbeat.composition.base import Base, WorkDone, WorkerArguments, process_name
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import ExitCode, WorkerId
 from drumbeat.extras import bench_part
@@ -65,9 +65,9 @@ class WorkerRunner:
         grace: timedelta | None = None,
     ) -> WorkDone:
         """Run a worker of a pool of jobs that no controller has started. Raises NotFound, InvalidInput."""
-        from drumbeat.pool.service import PoolDesk
+        from drumbeat.pool.service import Pool
 
-        home = await PoolDesk(self._store, self._clock, name, process_name()).get()
+        home = await Pool(self._store, self._clock, name, process_name()).get()
         if grace is not None:
             home = replace(home, thresholds=replace(home.thresholds, drain_within=grace))
         me = worker_id or f"{name}-{process_name()}"
@@ -80,7 +80,7 @@ class WorkerRunner:
         tally = workload.hand.tally
         return WorkDone(worker_id=me, code=code, ended=tally.ended, finished=tally.done, failed=tally.failed)
 
-    def _workload(self, home: Pool, identity: Joining) -> Workload:
+    def _workload(self, home: PoolRow, identity: Joining) -> Workload:
         if home.kind is PoolKind.FLEET:
             from drumbeat.fleet.workload import Metronome
 
@@ -96,14 +96,14 @@ class WorkerRunner:
         return self._job_workload(home, identity, None)
 
     def _job_workload(
-        self, home: Pool, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
+        self, home: PoolRow, identity: Joining, plan: "WorkPlan | None", handlers: "Handlers | None" = None
     ) -> "JobWorkload":
         from drumbeat.pool.worker.assemble import job_workload
         from drumbeat.pool.worker.options import plan_of
 
         return job_workload(self._store, home, identity.holder, plan or plan_of(home), self._clock, handlers=handlers)
 
-    def _life(self, home: Pool, identity: Joining, workload: Workload) -> WorkerLife:
+    def _life(self, home: PoolRow, identity: Joining, workload: Workload) -> WorkerLife:
         return WorkerLife(
             self._store,
             identity,
@@ -114,7 +114,7 @@ class WorkerRunner:
             gated=home.kind is not PoolKind.JOBS,
         )
 
-    async def _live(self, home: Pool, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
+    async def _live(self, home: PoolRow, identity: Joining, life: WorkerLife, *, signals: bool = True) -> ExitCode:
         shipper = LogShipper(self._store, home.pool_id, self._clock, worker_id=identity.worker_id)
         async with shipper, self._watching:
             try:

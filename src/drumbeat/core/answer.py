@@ -5,7 +5,7 @@ from datetime import datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RequestAnswer:
     """What a request was answered with."""
 
     status: int
@@ -20,4 +20,4 @@ class KeptAnswer:
     key: str
     fingerprint: str  #: of the request: another one under the same key is a mistake
     expires_at: datetime
-    answer: Answer | None = None  #: None: its request is still being worked on
+    answer: RequestAnswer | None = None  #: None: its request is still being worked on

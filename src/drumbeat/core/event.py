@@ -86,7 +86,7 @@ def set_phase(phase: str, effective_at: datetime | None = None) -> NewEvent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class WorkerTarget:
     """How many connections (or whatever its workload holds) one worker shall have."""
 
     connections: int
@@ -97,7 +97,7 @@ class Target:
     effective_at: datetime | None = None
 
 
-def set_worker_target(worker_id: WorkerId, target: Target) -> NewEvent:
+def set_worker_target(worker_id: WorkerId, target: WorkerTarget) -> NewEvent:
     payload: dict[str, Any] = {"target_connections": target.connections, "reason": target.reason}
     if target.ramp:
         payload["ramp_seconds"] = target.ramp.total_seconds()

@@ -181,7 +181,7 @@ class Token:
     epoch: int
 
 
-class Outcome(StrEnum):
+class AttemptOutcome(StrEnum):
     """How an attempt ended."""
 
     DONE = "done"
@@ -193,11 +193,11 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class JobOutcome:
     """What became of one claimed job."""
 
     token: Token
-    outcome: Outcome
+    outcome: AttemptOutcome
     result: Any = None
     error: str | None = None
     retry_in: timedelta = timedelta()  #: after FAILED or TIMED_OUT: how long until it may be claimed again
@@ -214,7 +214,7 @@ class Attempt:
     worker_pool: PoolId  #: that worker's own pool
     started_at: datetime
     ended_at: datetime | None = None
-    outcome: Outcome | None = None
+    outcome: AttemptOutcome | None = None
     error: str | None = None
 
 

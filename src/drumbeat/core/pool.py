@@ -74,7 +74,7 @@ PRESETS: Mapping[PoolKind, Thresholds] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class PoolRow:
     """One row of ``pools``."""
 
     pool_id: PoolId
@@ -115,7 +115,7 @@ def check_pool_name(name: str) -> None:
         )
 
 
-def pool(pool_id: str, kind: PoolKind, thresholds: Thresholds | None = None, **policy: Any) -> Pool:
+def pool(pool_id: str, kind: PoolKind, thresholds: Thresholds | None = None, **policy: Any) -> PoolRow:
     """A pool with its kind's usual thresholds. Raises InvalidInput for a name that no address can hold."""
     check_pool_name(pool_id)
-    return Pool(pool_id=PoolId(pool_id), kind=kind, thresholds=thresholds or PRESETS[kind], policy=policy)
+    return PoolRow(pool_id=PoolId(pool_id), kind=kind, thresholds=thresholds or PRESETS[kind], policy=policy)

@@ -16,7 +16,7 @@ ASKED_AT = "asked_at"  #: of a row's notes: when its instance was asked for once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class SeenInstance:
     """A worker's instance, as its provider shows it."""
 
     worker_id: WorkerId
@@ -25,14 +25,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class PoolSnapshot:
     """What recovery judges by."""
 
     now: datetime  #: the store's clock
     looking_since: datetime  #: before this the controller saw nothing; no silence is counted from before
     thresholds: Thresholds
     workers: tuple[Worker, ...]
-    instances: tuple[Seen, ...]
+    instances: tuple[SeenInstance, ...]
     partial: bool = False  #: the provider gave no list: what is not in it may well be there
     unlisted: str | None = None  #: and why it gave none
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
@@ -97,7 +97,7 @@ class Recovered:
     absent: tuple[Worker, ...] = ()  #: live rows whose instances the provider does not show
 
 
-def recover(sight: Sight) -> Recovered:
+def recover(sight: PoolSnapshot) -> Recovered:
     """Close rows whose workers are over, see that their instances are gone, end instances without a row."""
     unusual = _unusual(sight)
     ended = tuple([worker for worker in unusual if worker.status in TERMINAL])
@@ -118,7 +118,7 @@ def recover(sight: Sight) -> Recovered:
     )
 
 
-def _unusual(sight: Sight) -> list[Worker]:
+def _unusual(sight: PoolSnapshot) -> list[Worker]:
     """All but those who work, were just heard and are to stay: of a large fleet hardly anybody, looked for once."""
     fresh, usual = sight.now - sight.thresholds.stale_after, WorkerStatus.ACTIVE
     return [
@@ -136,7 +136,7 @@ def stays(worker: Worker) -> bool:
     return worker.drain_deadline is None and worker.status is not WorkerStatus.DRAINING
 
 
-def close(sight: Sight, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
+def close(sight: PoolSnapshot, live: Sequence[Worker], unusual: Sequence[Worker]) -> list[Closing]:
     """Workers whose rows must be closed, each for the first reason that holds; only the unusual are silent or overdue."""
     closing: dict[WorkerId, Closing] = {}
     for action in (*mark_failed(sight, live), *mark_lost(sight, unusual), *end_overdue(sight, unusual)):
@@ -144,7 +144,7 @@ def close(sight: Sight, live: Sequence[Worker], unusual: Sequence[Worker]) -> li
     return list(closing.values())
 
 
-def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
+def mark_failed(sight: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
     """Workers whose rows are live and whose instances are over, all of them if a provider started two under one name.
 
     Where it may have, the one that works may not be shown yet: a worker that is heard is not over.
@@ -165,12 +165,12 @@ def mark_failed(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     ]
 
 
-def _is_heard(worker: Worker, sight: Sight) -> bool:
+def _is_heard(worker: Worker, sight: PoolSnapshot) -> bool:
     """Whether a worker that joined has left out no beat of its heart."""
     return worker.heartbeat_at is not None and silence(worker, sight.now) <= sight.thresholds.heartbeat_every * _LATE
 
 
-def mark_lost(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
+def mark_lost(sight: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
     """Workers silent for too long, by what was seen while we were looking."""
     return [
         MarkLost(worker=worker, reason=f"silent for {silence(worker, sight.now).total_seconds():.0f} s")
@@ -179,7 +179,7 @@ def mark_lost(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     ]
 
 
-def end_overdue(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
+def end_overdue(sight: PoolSnapshot, live: Sequence[Worker]) -> list[Closing]:
     """Workers whose time to drain is over."""
     return [
         EndOverdue(worker=worker, reason=f"did not drain by {worker.drain_deadline:%H:%M:%S}")
@@ -188,7 +188,7 @@ def end_overdue(sight: Sight, live: Sequence[Worker]) -> list[Closing]:
     ]
 
 
-def reap(sight: Sight, ended: Sequence[Worker]) -> list[Reap]:
+def reap(sight: PoolSnapshot, ended: Sequence[Worker]) -> list[Reap]:
     """Ended workers whose instances are not known to be gone; not yet those whose instance may turn up later."""
     shown = {seen.worker_id for seen in sight.instances}
     return [
@@ -198,7 +198,7 @@ def reap(sight: Sight, ended: Sequence[Worker]) -> list[Reap]:
     ]
 
 
-def may_turn_up(sight: Sight, worker: Worker) -> bool:
+def may_turn_up(sight: PoolSnapshot, worker: Worker) -> bool:
     """Whether an instance that nobody has seen yet may appear: its creation got no answer, and lists may be late."""
     was_seen = bool(worker.provider_ref) or worker.heartbeat_at is not None
     if was_seen or worker.meta.get("spawn_failed"):
@@ -206,7 +206,7 @@ def may_turn_up(sight: Sight, worker: Worker) -> bool:
     return sight.now - asked_at(worker, sight.now) < sight.settle
 
 
-def end_strays(sight: Sight) -> list[EndStray]:
+def end_strays(sight: PoolSnapshot) -> list[EndStray]:
     """Instances that no row asks for: the row comes first, so nobody will ever miss them.
 
     An ended worker's instance is ended by ``reap``; if it is seen again after that (its provider was late), it is a stray.
@@ -216,7 +216,7 @@ def end_strays(sight: Sight) -> list[EndStray]:
     return [EndStray(worker_id=worker_id, reason="it runs without a live row") for worker_id in dict.fromkeys(strays)]
 
 
-def lingers(sight: Sight, worker_id: WorkerId) -> bool:
+def lingers(sight: PoolSnapshot, worker_id: WorkerId) -> bool:
     """Whether a worker has just left by itself, and its process may be about to end: ending it would cut its last words."""
     left = {WorkerStatus.TERMINATED, WorkerStatus.ERROR}
     return any(seen.worker_id == worker_id and seen.running for seen in sight.instances) and any(
@@ -226,7 +226,7 @@ def lingers(sight: Sight, worker_id: WorkerId) -> bool:
     )
 
 
-def may_run(sight: Sight) -> list[Worker]:
+def may_run(sight: PoolSnapshot) -> list[Worker]:
     """Workers whose instance may be running: all but those known to be gone, and those their provider refused to start.
 
     A worker that drains, and one that ended and was not reaped, may run. Only a whole list of a provider that never has two
@@ -240,14 +240,14 @@ def may_run(sight: Sight) -> list[Worker]:
     return [row for row in rows if row.worker_id in running or not _is_over(row, over, sight)]
 
 
-def _is_over(row: Worker, over: Set[WorkerId], sight: Sight) -> bool:
+def _is_over(row: Worker, over: Set[WorkerId], sight: PoolSnapshot) -> bool:
     """Whether a worker that is not seen running is surely gone. Nothing is known of another provider's."""
     if sight.provider and row.provider and row.provider != sight.provider:
         return False
     return row.worker_id in over or (row.status in TERMINAL and not may_turn_up(sight, row))
 
 
-def never_started(sight: Sight, staying: Sequence[Worker]) -> list[Worker]:
+def never_started(sight: PoolSnapshot, staying: Sequence[Worker]) -> list[Worker]:
     """Rows whose instance was never started: a controller died between the two."""
     asked_for = [worker for worker in staying if worker.status is WorkerStatus.SPAWNING]
     if not asked_for:
@@ -262,7 +262,7 @@ def asked_at(row: Worker, now: datetime) -> datetime:
     return datetime.fromisoformat(again) if isinstance(again, str) else row.created_at or now
 
 
-def next_number(sight: Sight) -> int:
+def next_number(sight: PoolSnapshot) -> int:
     """One above every number a worker or an instance of this pool is named by."""
     names = {*(worker.worker_id for worker in sight.workers), *(seen.worker_id for seen in sight.instances)}
     numbers = [int(number) for name in names if (number := name.removeprefix("worker-")).isdecimal()]

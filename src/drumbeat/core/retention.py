@@ -7,7 +7,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 
 IN_POLICY = "retention"  #: where a pool's policy keeps its own
 _AGE = re.compile(r"([0-9]{1,6})([mhdw])")
@@ -90,7 +90,7 @@ def write_retention(kept: Retention) -> str:
     return ",".join(f"{each.name}={_written_age(getattr(kept, each.name))}" for each in fields(Retention))
 
 
-def retention_of(pool: Pool, usual: Retention) -> Retention:
+def retention_of(pool: PoolRow, usual: Retention) -> Retention:
     """What a pool keeps: by its own policy, or else as usual. Raises InvalidSettings."""
     own = pool.policy.get(IN_POLICY)
     if own is None:

@@ -6,7 +6,7 @@ from functools import singledispatchmethod
 from typing import Any
 
 from drumbeat.core.errors import SpawnError, StaleWrite
-from drumbeat.core.event import Target
+from drumbeat.core.event import WorkerTarget
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import Recovery
@@ -26,7 +26,7 @@ from drumbeat.fleet.model import (
 )
 from drumbeat.runtime.recovery import Hands
 from drumbeat.spawn.interface import ExpandsVolumes, ForgetsRefusals, Spawner
-from drumbeat.store.interface import Change, Store
+from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class FleetActor:
 
     @_do.register
     async def _(self, action: SetTarget, fence: Fence) -> None:
-        target = Target(connections=action.target, reason=action.reason, ramp=action.ramp)
+        target = WorkerTarget(connections=action.target, reason=action.reason, ramp=action.ramp)
         await self._store.workers.set_targets(self._pool_id, {action.worker_id: target}, fence=fence)
 
     @_do.register
@@ -82,7 +82,7 @@ class FleetActor:
 
     @_do.register
     async def _(self, action: Fail, fence: Fence) -> None:
-        change = Change(error=action.reason, meta={**action.worker.meta, "fault": action.rule})
+        change = WorkerChange(error=action.reason, meta={**action.worker.meta, "fault": action.rule})
         await self._store.workers.move(action.worker, WorkerStatus.ERROR, action.reason, change, fence=fence)
 
     @_do.register

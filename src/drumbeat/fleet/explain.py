@@ -17,7 +17,7 @@ from drumbeat.fleet.money import burn, ceilings, tariff
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class BeatExplanation:
     """Why a beat did what it did."""
 
     at: datetime
@@ -32,10 +32,10 @@ class Explanation:
     provider_error: str | None = None  #: why its provider could not be asked, or is not asked now
 
 
-def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> Explanation:
+def explain(view: FleetView, done: Sequence[Mapping[str, Any]] | None = None) -> BeatExplanation:
     """A view explained: with what a beat did (``done``), or with what one would do now."""
     found, decision = verdict(view), decide(view)
-    return Explanation(
+    return BeatExplanation(
         at=view.now,
         pool_id=view.pool_id,
         policy=view.policy.policy,
@@ -116,7 +116,7 @@ def _say(what: str, subject: str, reason: str) -> str:
     return f"{what} {subject}: {reason}" if subject else f"{what}: {reason}"
 
 
-def sentences(found: Explanation, deeds: str = "done:") -> list[str]:
+def sentences(found: BeatExplanation, deeds: str = "done:") -> list[str]:
     """An explanation as lines to read; ``deeds`` is what its actions are headed by."""
     given = [f"  {name}: {_figure(value)}" for name, value in found.inputs.items()]
     wished = [f"  {wish.rule} wants {wish.workers}: {wish.reason}" for wish in found.wishes]

@@ -8,7 +8,7 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.event import start
-from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind, Thresholds, pool
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow, Thresholds, pool
 from drumbeat.core.worker import Worker
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import changed_policy, from_environment, load_policy
@@ -22,13 +22,13 @@ _NAMED = 5
 class FleetKept:
     """A fleet as it is kept now."""
 
-    pool: Pool
+    pool: PoolRow
     is_new: bool
     changed: tuple[str, ...]  #: each as ``max_workers 10 → 5``
     overruled: tuple[str, ...]  #: what a beat with this process's environment would go by instead
 
 
-def check_scaled(pool: Pool) -> None:
+def check_scaled(pool: PoolRow) -> None:
     """Raise InvalidInput for a pool of jobs that nobody made a fleet: its workers are not a policy's to send away."""
     if pool.kind is PoolKind.JOBS and not pool.is_scaled:
         raise InvalidInput(
@@ -42,14 +42,14 @@ def policy_to_keep(policy: FleetPolicy) -> dict[str, Any]:
     return {**policy.to_json(), "policy": policy.policy.value}
 
 
-def fleet_fields(pool: Pool) -> tuple[str, ...]:
+def fleet_fields(pool: PoolRow) -> tuple[str, ...]:
     """What of a pool's policy is a fleet's."""
     known = FleetPolicy.usual_json()
     return tuple(name for name in pool.policy if name in known)
 
 
 def wanted_policy(
-    home: Pool | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
+    home: PoolRow | None, environment: Mapping[str, str], file: Path | None, settings: Mapping[str, Any]
 ) -> FleetPolicy:
     """What a pool's policy shall be: whole for a new fleet or from a file, else its own but for what is set.
 
@@ -62,7 +62,7 @@ def wanted_policy(
     return replace(made, **beneath) if made.concurrency == 1 and "concurrency" not in settings else made
 
 
-def heeded_policy(home: Pool, environment: Mapping[str, str], told: Mapping[str, Any]) -> FleetPolicy:
+def heeded_policy(home: PoolRow, environment: Mapping[str, str], told: Mapping[str, Any]) -> FleetPolicy:
     """What a beat goes by: the kept policy, over it this process's variables, over them what its command says.
 
     Raises InvalidInput when the pool is no fleet, InvalidSettings.
@@ -71,7 +71,7 @@ def heeded_policy(home: Pool, environment: Mapping[str, str], told: Mapping[str,
     return changed_policy(home.policy, {**from_environment(environment), **told})
 
 
-def check_kind(home: Pool, policy: FleetPolicy, *, has_handlers: bool) -> None:
+def check_kind(home: PoolRow, policy: FleetPolicy, *, has_handlers: bool) -> None:
     """Raise InvalidInput for what a fleet without a queue cannot be."""
     if has_handlers:
         raise InvalidInput(f"expected no handler for {home.pool_id}, a fleet without a queue; make a pool of jobs for it")
@@ -104,7 +104,7 @@ def unreachable(store: str, provider: str) -> str:
     )
 
 
-def check_provider(home: Pool, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
+def check_provider(home: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]) -> None:
     """Raise InvalidSettings for another provider while workers of the old one are there: nobody else could end them."""
     here = [each for each in workers if each.reaped_at is None and each.provider not in (None, policy.provider)]
     if not here:
@@ -119,7 +119,7 @@ def check_provider(home: Pool, policy: FleetPolicy, workers: Sequence[Worker]) -
 
 async def heeded(
     store: Store, pool_id: PoolId, environment: Mapping[str, str], told: Mapping[str, Any]
-) -> tuple[Pool, FleetPolicy]:
+) -> tuple[PoolRow, FleetPolicy]:
     """A fleet, and what a beat of it goes by, checked. Raises NotFound, InvalidInput, InvalidSettings."""
     home = await store.pools.get(pool_id)
     policy = heeded_policy(home, environment, told)
@@ -127,7 +127,7 @@ async def heeded(
     return home, policy
 
 
-async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
     """A pool whose workers start as soon as they are ready. Raises AlreadyExists, InvalidSettings."""
     check_new(store, policy)
     limits = thresholds or replace(PRESETS[PoolKind.FLEET], controller_gone_after=policy.controller_gone_after)
@@ -136,7 +136,7 @@ async def create_fleet(store: Store, name: str, policy: FleetPolicy, thresholds:
     return made
 
 
-async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> Pool:
+async def set_policy(store: Store, pool_id: PoolId, policy: FleetPolicy, thresholds: Thresholds | None = None) -> PoolRow:
     """What the next beat will decide by. Raises NotFound, InvalidSettings."""
     kept = await store.pools.get(pool_id)
     await check_policy(store, kept, policy)
@@ -149,7 +149,7 @@ def check_new(store: Store, policy: FleetPolicy) -> None:
     check_reach(store, policy)
 
 
-async def check_policy(store: Store, home: Pool, policy: FleetPolicy) -> None:
+async def check_policy(store: Store, home: PoolRow, policy: FleetPolicy) -> None:
     """Raise InvalidSettings for a policy that this pool must not get."""
     check_new(store, policy)
     if changes_provider(home, policy):
@@ -158,11 +158,11 @@ async def check_policy(store: Store, home: Pool, policy: FleetPolicy) -> None:
 
 async def keep_policy(
     store: Store,
-    home: Pool,
+    home: PoolRow,
     policy: FleetPolicy,
     thresholds: Thresholds | None = None,
     plan: Mapping[str, Any] | None = None,
-) -> Pool:
+) -> PoolRow:
     """Write a policy that was checked, and perhaps how its workers work; what else the pool has stays."""
     wanted = {**policy_to_keep(policy), **(plan or {})}
     limits = patience(replace(home, thresholds=thresholds) if thresholds else home, policy) or thresholds
@@ -172,11 +172,11 @@ async def keep_policy(
     return await store.pools.change(home.pool_id, change)
 
 
-def changes_provider(home: Pool, policy: FleetPolicy) -> bool:
+def changes_provider(home: PoolRow, policy: FleetPolicy) -> bool:
     return bool(home.policy.get("provider", FleetPolicy().provider) != policy.provider)
 
 
-def patience(home: Pool, policy: FleetPolicy) -> Thresholds | None:
+def patience(home: PoolRow, policy: FleetPolicy) -> Thresholds | None:
     """The pool's limits with a bound on how long its workers stay that nobody decides about; None: they have one that fits."""
     every = timedelta(seconds=float(home.policy.get("every_seconds", FleetPolicy().every.total_seconds())))
     was, absence = home.thresholds.controller_gone_after, policy.controller_gone_after
@@ -193,7 +193,7 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[st
     return tuple(f"{name.removesuffix('_seconds')} {_spelt(name, was.get(name))} → {_spelt(name, now[name])}" for name in names)
 
 
-def overruled(home: Pool, environment: Mapping[str, str]) -> tuple[str, ...]:
+def overruled(home: PoolRow, environment: Mapping[str, str]) -> tuple[str, ...]:
     """What a beat with these variables would go by instead, or why it would be refused."""
     try:
         return differences(home.policy, heeded_policy(home, environment, {}).to_json())

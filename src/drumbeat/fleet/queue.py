@@ -10,9 +10,9 @@ import msgspec
 
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import NotFound, StoreError
-from drumbeat.core.job import Job, JobId, JobStatus, Outcome
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus
 from drumbeat.core.worker import WorkerId, name_of
-from drumbeat.fleet.model import Arrivals, Finished, FleetView, Held, PolicyName, Queue
+from drumbeat.fleet.model import Arrivals, Finished, FleetView, HeldJob, PolicyName, QueueView
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class QueueLook:
             log.warning("the queue of %s could not be read: %s", self.view.pool_id, exc)
             return replace(self.view, held_partial=True)
 
-    async def _queue(self) -> Queue:
+    async def _queue(self) -> QueueView:
         jobs, pool_id = self.store.jobs, self.view.pool_id
         counts = await jobs.counts(pool_id, COUNTED)
         demand = await jobs.demand(pool_id, COUNTED) if counts.ready else {}
@@ -59,7 +59,7 @@ class QueueLook:
         sample: Sequence[Job] = ()
         if (counts.ready or counts.delayed) and self.view.policy.policy is PolicyName.LAG_AWARE:
             sample = await jobs.list(pool_id, statuses=[JobStatus.PENDING], limit=SAMPLED)
-        return Queue(
+        return QueueView(
             ready=claimable,
             blocked=max(counts.ready - claimable, 0),
             delayed=counts.delayed,
@@ -87,11 +87,11 @@ class QueueLook:
         handled = not plan.types or job.type in plan.types
         return handled and plan.offers(job.capability or "") and _is_later(job, self.view.now)
 
-    async def _held(self) -> tuple[Held, ...]:
+    async def _held(self) -> tuple[HeldJob, ...]:
         claimed = await self.store.jobs.list(self.view.pool_id, statuses=[JobStatus.CLAIMED], limit=HELD + 1)
         rows = {row.worker_id: row for row in self.view.workers}
         return tuple(
-            Held(
+            HeldJob(
                 job_id=job.job_id,
                 worker_id=name_of(job.holder, job.pool_id, rows),
                 claimed_at=job.claimed_at or self.view.now,
@@ -129,7 +129,7 @@ class QueueLook:
 
     async def _finished(self, held: Mapping[JobId, datetime]) -> list[Finished]:
         """How the jobs ended that the last beat saw running."""
-        before = msgspec.convert((self.last.view or {}).get("held", []), tuple[Held, ...]) if self.last else ()
+        before = msgspec.convert((self.last.view or {}).get("held", []), tuple[HeldJob, ...]) if self.last else ()
         gone = [each for each in before if held.get(each.job_id) != each.claimed_at][:ENDED]
         found = [await self._ending(each) for each in gone]
         seen = [each for each in found if each is not None]
@@ -147,7 +147,7 @@ class QueueLook:
             for _ in range(new):
                 yield Finished(worker_id=row.worker_id, took=timedelta(), ok=False, at=self.view.now)
 
-    async def _ending(self, held: Held) -> Finished | None:
+    async def _ending(self, held: HeldJob) -> Finished | None:
         try:
             job = await self.store.jobs.get(held.job_id)
         except NotFound:
@@ -157,17 +157,17 @@ class QueueLook:
             return Finished(worker_id=held.worker_id, took=took, type=held.type, at=job.finished_at)
         return await self._attempt(held)
 
-    async def _attempt(self, held: Held) -> Finished | None:
+    async def _attempt(self, held: HeldJob) -> Finished | None:
         """The attempt that ended otherwise, if its handler did or failed: one given back or lost tells nothing."""
         for attempt in reversed(await self.store.jobs.attempts(held.job_id)):
             own = (attempt.worker_pool, attempt.worker_id) == (self.view.pool_id, held.worker_id)
             if own and attempt.ended_at and attempt.outcome in _TELLING:
-                took, ok = attempt.ended_at - attempt.started_at, attempt.outcome is Outcome.DONE
+                took, ok = attempt.ended_at - attempt.started_at, attempt.outcome is AttemptOutcome.DONE
                 return Finished(worker_id=held.worker_id, took=took, type=held.type, ok=ok, at=attempt.ended_at)
         return None
 
 
-_TELLING = frozenset({Outcome.DONE, Outcome.FAILED, Outcome.TIMED_OUT})
+_TELLING = frozenset({AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT})
 
 
 def _is_later(job: Job, now: datetime) -> bool:

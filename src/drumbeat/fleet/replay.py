@@ -28,7 +28,7 @@ class RecordedBeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ReplayDifference:
     """A beat that would do something else now."""
 
     n: int
@@ -48,7 +48,7 @@ class Replay:
     spawns_after: int = 0
     drains_before: int = 0
     drains_after: int = 0
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ReplayDifference, ...] = ()
 
     def __add__(self, later: "Replay") -> "Replay":
         """The same with what became of later beats: a long record is decided again a page at a time."""
@@ -85,14 +85,14 @@ def replay(beats: Sequence[RecordedBeat], spell: Spell, change: Change | None = 
     )
 
 
-def _decided(beat: RecordedBeat, spell: Spell, change: Change | None) -> tuple[list[dict[str, Any]], Difference | None]:
+def _decided(beat: RecordedBeat, spell: Spell, change: Change | None) -> tuple[list[dict[str, Any]], ReplayDifference | None]:
     policy = change(beat.view.policy) if change else beat.view.policy
     decision = decide(replace(beat.view, policy=policy))
     now = [_as_kept(spell(action)) for action in decision.actions]
     then = [_as_kept(action) for action in beat.actions]
     if now == then:
         return now, None
-    return now, Difference(
+    return now, ReplayDifference(
         n=beat.n,
         at=beat.at,
         before=tuple(_say(action) for action in then if action not in now),

@@ -10,9 +10,9 @@ import msgspec
 from drumbeat.core.beat import Beat
 from drumbeat.core.billing import billed_since
 from drumbeat.core.errors import InvalidInput, NotFound
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.explain import Explanation, explain
+from drumbeat.fleet.explain import BeatExplanation, explain
 from drumbeat.fleet.model import FleetPolicy, Provider, Spending
 from drumbeat.fleet.money import burn, spend, tariff
 from drumbeat.fleet.observe import observe, retry_note
@@ -34,7 +34,7 @@ _BY_HAND = "by hand"
 class FleetStatus:
     """How a fleet stands."""
 
-    pool: Pool
+    pool: PoolRow
     now: datetime
     workers: tuple[Worker, ...]  #: the live ones
     last: Beat | None
@@ -52,7 +52,7 @@ class Spent:
     max_per_month: float | None
 
 
-class FleetDesk:
+class FleetService:
     """One pool's workers. Reading needs no provider; ``plan``, ``spend`` and ``kill`` ask the one that is given."""
 
     def __init__(self, store: Store, pool_id: PoolId, spell: Spell) -> None:
@@ -73,12 +73,12 @@ class FleetDesk:
         check_scaled(home)
         return FleetPolicy.from_json(home.policy)
 
-    async def plan(self, spawner: Spawner, policy: FleetPolicy | None = None) -> Explanation:
+    async def plan(self, spawner: Spawner, policy: FleetPolicy | None = None) -> BeatExplanation:
         """What a beat would do now, by the pool's policy or another. Nothing is written; the provider is only asked to list."""
         followed = policy or await self.policy()
         return explain(await observe(self._store, spawner, self._pool_id, timedelta(), policy=followed))
 
-    async def explain(self, at: datetime | None = None) -> Explanation:
+    async def explain(self, at: datetime | None = None) -> BeatExplanation:
         """The last beat before a moment, or the last of all. Raises NotFound when there is none."""
         beat = await self._beat_at(at)
         view = view_of(beat)

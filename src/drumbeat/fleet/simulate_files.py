@@ -8,7 +8,7 @@ from typing import Any
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.fleet.settings import load_policy, seed_policy, with_settings
-from drumbeat.fleet.simulate import Deciding, Load, Outcome, Surroundings, simulate
+from drumbeat.fleet.simulate import Deciding, SimulatedLoad, SimulatedProvider, SimulationResult, simulate
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
 from drumbeat.fleet.trace import read_trace
 
@@ -19,8 +19,8 @@ MANY = 1000  #: workers that may be, where nobody says how many
 class Simulated:
     """A simulation's outcome, and ways to show it."""
 
-    outcome: Outcome  #: cold: a fleet that begins without workers and has learnt nothing yet
-    warm: Outcome | None = None  #: of the same jobs when they come a second time; None: too long to be run twice
+    outcome: SimulationResult  #: cold: a fleet that begins without workers and has learnt nothing yet
+    warm: SimulationResult | None = None  #: of the same jobs when they come a second time; None: too long to be run twice
 
     def figures(self) -> dict[str, Any]:
         """The cold figures by name, and under ``warm`` the warm ones, without the courses."""
@@ -39,7 +39,7 @@ class Simulated:
             raise InvalidInput(f"expected to write the plot to {file}, got: {exc.strerror}") from exc
 
 
-def _figures(outcome: Outcome) -> dict[str, Any]:
+def _figures(outcome: SimulationResult) -> dict[str, Any]:
     return {name: value for name, value in asdict(outcome).items() if name != "course"}
 
 
@@ -57,25 +57,25 @@ def policy_for(name: str | None, settings: Mapping[str, Any], file: Path | None 
     return with_settings(FleetPolicy(policy=PolicyName(name or "lag_aware"), min_workers=0, max_workers=MANY), settings)
 
 
-def simulate_file(trace: Path, policy: FleetPolicy, around: Surroundings) -> Simulated:
+def simulate_file(trace: Path, policy: FleetPolicy, around: SimulatedProvider) -> Simulated:
     """Run the jobs of a file under a policy. Raises InvalidInput."""
     return simulate_load(read_trace(trace), policy, around)
 
 
-def simulate_load(load: Load, policy: FleetPolicy, around: Surroundings) -> Simulated:
+def simulate_load(load: SimulatedLoad, policy: FleetPolicy, around: SimulatedProvider) -> Simulated:
     """Run jobs under a policy on virtual time, cold and warm. Raises InvalidInput."""
     _check_any(policy)
     return Simulated(outcome=simulate_once(load, policy, around), warm=_warm(load, policy, around))
 
 
-def _warm(load: Load, policy: FleetPolicy, around: Surroundings) -> Outcome | None:
+def _warm(load: SimulatedLoad, policy: FleetPolicy, around: SimulatedProvider) -> SimulationResult | None:
     try:
         return simulate_once(load.twice(), policy, around, skip=len(load))
     except InvalidInput:  # of jobs that could be run once: they take too long to be run twice
         return None
 
 
-def simulate_once(load: Load, policy: FleetPolicy, around: Surroundings, skip: int = 0) -> Outcome:
+def simulate_once(load: SimulatedLoad, policy: FleetPolicy, around: SimulatedProvider, skip: int = 0) -> SimulationResult:
     """Run jobs under a policy on virtual time. The first ``skip`` are not counted. Raises InvalidInput."""
     return simulate(
         load,

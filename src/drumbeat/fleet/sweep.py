@@ -14,8 +14,8 @@ from drumbeat.core.beat import CHECK
 from drumbeat.core.clock import Clock
 from drumbeat.core.decision import Decision
 from drumbeat.core.errors import DrumbeatError, SpawnError, StoreUnavailable
-from drumbeat.core.pool import Pool, PoolId
-from drumbeat.core.recovery import EndStray, Reap, Sight, lingers, recover
+from drumbeat.core.pool import PoolId, PoolRow
+from drumbeat.core.recovery import EndStray, PoolSnapshot, Reap, lingers, recover
 from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport, ControlLoop
@@ -36,7 +36,7 @@ class SweepView:
     """What a sweep sees of a pool."""
 
     now: datetime
-    sight: Sight
+    sight: PoolSnapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,13 +95,13 @@ class Sweep:
             _warn(action.worker_id, pool_id, "worker")
         return None
 
-    def _is_ours(self, home: Pool, sight: Sight) -> bool:
+    def _is_ours(self, home: PoolRow, sight: PoolSnapshot) -> bool:
         """Whether this store started what is seen. Another store's pool of the same name may have, at a provider both use."""
         traits = self.spawner.traits
         chosen = home.policy.get("provider", FleetPolicy().provider)
         return traits.owns_all or traits.name in {chosen, *(row.provider for row in sight.workers)}
 
-    async def _pool(self, home: Pool) -> BeatReport:
+    async def _pool(self, home: PoolRow) -> BeatReport:
         """One beat under the pool's own lease, unless another controller holds it."""
         loop = ControlLoop(
             store=self.store,
@@ -119,7 +119,7 @@ class Sweep:
         finally:
             await loop.resign()
 
-    async def _look(self, home: Pool) -> SweepView:
+    async def _look(self, home: PoolRow) -> SweepView:
         sight = await look(self.store, self.spawner, home, timedelta(), unreaped_only=True, clock=self.clock)
         return SweepView(now=sight.now, sight=sight)
 

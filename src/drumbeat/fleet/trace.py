@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.fleet.simulate import Load
+from drumbeat.fleet.simulate import SimulatedLoad
 from drumbeat.fleet.simulate.values import MOST_SECONDS, in_seconds
 
 PLAIN = ("arrival", "duration")
@@ -19,7 +19,7 @@ SECONDS_PER_GENERATED_TOKEN = 0.04
 _SHOWN = 80
 
 
-def read_trace(file: Path) -> Load:
+def read_trace(file: Path) -> SimulatedLoad:
     """The jobs of a file. Raises InvalidInput."""
     try:
         with file.open(encoding="utf-8-sig", newline="") as lines:
@@ -30,7 +30,7 @@ def read_trace(file: Path) -> Load:
         raise InvalidInput(f"expected CSV in {file}, got something else: {exc}") from exc
 
 
-def load_of(lines: Iterable[str], name: str = "the trace") -> Load:
+def load_of(lines: Iterable[str], name: str = "the trace") -> SimulatedLoad:
     """The jobs of a trace's lines, in the order of their arrival, whatever the order of the lines. Raises InvalidInput."""
     try:
         found = sorted(_jobs(csv.reader(lines), name))
@@ -38,7 +38,7 @@ def load_of(lines: Iterable[str], name: str = "the trace") -> Load:
         raise InvalidInput(f"expected CSV in {name}, got something else: {exc}") from exc
     if not found:
         raise InvalidInput(f"expected jobs in {name}, got only a header")
-    return Load(arrivals=[at for at, _ in found], durations=[lasts for _, lasts in found])
+    return SimulatedLoad(arrivals=[at for at, _ in found], durations=[lasts for _, lasts in found])
 
 
 def _jobs(rows: Iterator[Sequence[str]], name: str) -> Iterator[tuple[float, float]]:

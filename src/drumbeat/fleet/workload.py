@@ -11,7 +11,7 @@ from datetime import timedelta
 from drumbeat.core.clock import Clock
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Phase
-from drumbeat.runtime.worker import DrainResult, Figures, Measurement
+from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 
 PERIOD = timedelta(milliseconds=100)
 _MICROSECOND = timedelta(microseconds=1)
@@ -66,9 +66,9 @@ class Metronome:
         return measured
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> WorkloadFigures:
         held = self._ramp.at(self._clock.elapsed())
-        return Figures(active=held, applied_target=held, operations=self._operations)
+        return WorkloadFigures(active=held, applied_target=held, operations=self._operations)
 
     async def ended(self) -> None:
         """Tick for ever: this work has no end of its own."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.act import PoolActor
 from drumbeat.pool.decide import MAKES_ROOM, decide, decide_recovery
 from drumbeat.pool.model import Action, PoolView
@@ -99,7 +99,7 @@ def _joined(first: BeatReport, then: BeatReport) -> BeatReport:
     return replace(then, actions=(*first.actions, *then.actions), duration=first.duration + then.duration)
 
 
-async def jobs_pool(store: Store, pool_id: PoolId) -> Pool:
+async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
     """A pool that holds jobs. Raises NotFound, InvalidInput for one of another kind."""
     pool = await store.pools.get(pool_id)
     if pool.kind is not PoolKind.JOBS:

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.pool.beats import ONE_BEAT, PATIENCE, Beating, beat_once, jobs_pool, pool_loop
 from drumbeat.pool.due_jobs import is_watched, when_due
 from drumbeat.pool.model import PoolPolicy
@@ -147,7 +147,7 @@ class Checker:
         await self._store.pools.change(pool_id, PoolChange(policy={"max_workers": max_workers}))
 
 
-def _too_soon(pool: Pool, lost_after: timedelta) -> InvalidInput:
+def _too_soon(pool: PoolRow, lost_after: timedelta) -> InvalidInput:
     return InvalidInput(
         f"expected to call a worker of {pool.pool_id} lost after more than its "
         f"{pool.thresholds.heartbeat_every.total_seconds():g} s between heartbeats, got {lost_after.total_seconds():g} s"

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from drumbeat.core.job import Attempt, Job, JobId, JobStatus, Outcome
+from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus
 from drumbeat.core.plain import time_span
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Health, Worker, WorkerStatus, judge
 from drumbeat.pool.model import handler_command
 
@@ -40,7 +40,7 @@ class Facts:
     """What is known about a job and its pool, read at one time."""
 
     now: datetime
-    pool: Pool
+    pool: PoolRow
     job: Job
     workers: tuple[Worker, ...]  #: the live ones
     attempts: tuple[Attempt, ...] = ()
@@ -63,7 +63,7 @@ class Reason:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
+class JobExplanation:
     """Everything in a job's way, the most telling first."""
 
     job_id: JobId
@@ -79,11 +79,11 @@ class Explanation:
         return "\n".join((f"{self.job_id} is {self.status}: {self.reasons[0].says}", *(r.says for r in self.reasons[1:])))
 
 
-def explain(facts: Facts) -> Explanation:
+def explain(facts: Facts) -> JobExplanation:
     """Why the job is where it is."""
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
     history = tuple(_told(attempt) for attempt in facts.attempts)
-    return Explanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
+    return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
 
 
 def _settled(facts: Facts) -> Reason:
@@ -208,7 +208,7 @@ def _able(facts: Facts) -> list[Worker]:
 def _told(attempt: Attempt) -> str:
     said = f": {attempt.error.splitlines()[0]}" if attempt.error else ""
     outcome = attempt.outcome or "still under way"
-    undone = " (costs nothing)" if attempt.outcome is Outcome.RELEASED else ""
+    undone = " (costs nothing)" if attempt.outcome is AttemptOutcome.RELEASED else ""
     return f"attempt {attempt.n} by {attempt.worker_id}{_at(attempt.started_at)}: {outcome}{undone}{said}"
 
 

@@ -1,7 +1,7 @@
 """Reads what ``explain`` judges by."""
 
 from drumbeat.core.job import COUNTED, Job, JobId, JobStatus
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.pool.breaker import trouble
 from drumbeat.pool.explain import Facts
 from drumbeat.pool.model import PoolPolicy
@@ -10,7 +10,7 @@ from drumbeat.pool.worker.options import plan_of
 from drumbeat.store.interface import Store
 
 
-async def read_facts(store: Store, pool: Pool, job: Job) -> Facts:
+async def read_facts(store: Store, pool: PoolRow, job: Job) -> Facts:
     """Everything known about a job; a long queue is counted only so far."""
     pending = job.status is JobStatus.PENDING
     ahead = await store.jobs.ahead(job, COUNTED) if pending else 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId, Thresholds
-from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, Seen, Sight
+from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, PoolSnapshot, Reap, Recovery, SeenInstance
 from drumbeat.core.worker import Worker, WorkerId
 
 __all__ = [
@@ -22,7 +22,7 @@ __all__ = [
     "PoolView",
     "Reap",
     "ReleaseJobs",
-    "Seen",
+    "SeenInstance",
     "Spawn",
     "Streak",
     "handler_command",
@@ -134,7 +134,7 @@ class PoolView:
     thresholds: Thresholds
     policy: PoolPolicy
     workers: tuple[Worker, ...]  #: the live, and those ended that something is still to be done about
-    instances: tuple[Seen, ...]
+    instances: tuple[SeenInstance, ...]
     demand: Mapping[str, int]  #: ready jobs by the capability they need ('' for none), each counted up to a cap
     unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
     claims: tuple[Claim, ...] = ()  #: those looked at
@@ -144,8 +144,8 @@ class PoolView:
     is_scaled: bool = False  #: its workers are a fleet's: nobody else starts or ends them
 
     @property
-    def sight(self) -> Sight:
-        return Sight(
+    def sight(self) -> PoolSnapshot:
+        return PoolSnapshot(
             now=self.now,
             looking_since=self.looking_since,
             thresholds=self.thresholds,

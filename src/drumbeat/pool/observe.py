@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from drumbeat.core.job import Job, JobStatus
-from drumbeat.core.pool import Pool, PoolId, Thresholds
-from drumbeat.core.recovery import Sight
+from drumbeat.core.pool import PoolId, PoolRow, Thresholds
+from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
 from drumbeat.pool.breaker import is_telling, streak
 from drumbeat.pool.model import Claim, PoolPolicy, PoolView, Streak
@@ -85,7 +85,7 @@ async def _with_holders(
     return (*workers, *(row for row in others if row.worker_id in holders - seen))
 
 
-def next_number(pool: Pool, sight: Sight) -> int:
+def next_number(pool: PoolRow, sight: PoolSnapshot) -> int:
     """One above every number that a worker of this pool was ever named by, or an instance is."""
     numbers = [worker_number(seen.worker_id) for seen in sight.instances]
     return max([pool.last_worker, *(number for number in numbers if number is not None)]) + 1

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import AlreadyExists, InvalidInput, JobEnded, NotFound, Refused, StaleWrite
-from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, Verdict, retry_delay
-from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds, pool, with_heartbeat
+from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, retry_delay
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds, pool, with_heartbeat
 from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
@@ -18,7 +18,7 @@ from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers
 from drumbeat.store.interface import Claiming, PoolChange, Store
 
 if TYPE_CHECKING:
-    from drumbeat.pool.explain import Explanation
+    from drumbeat.pool.explain import JobExplanation
 
 PushOn = Callable[[Store, Any, PoolId, Sequence[NewJob]], Awaitable[Sequence[JobId]]]
 
@@ -31,7 +31,7 @@ _LOOK_SELDOM = timedelta(seconds=1)
 class PoolStatus:
     """How a pool stands."""
 
-    pool: Pool
+    pool: PoolRow
     counts: JobCounts
     workers: tuple[Worker, ...]  #: the live ones
     now: datetime
@@ -55,7 +55,7 @@ class PoolStatus:
         return None if self.counts.oldest_ready is None else max(self.now - self.counts.oldest_ready, timedelta())
 
 
-class PoolDesk:
+class Pool:
     """One pool of jobs. It is made with its first push, if ``create`` did not make it before."""
 
     def __init__(
@@ -84,7 +84,7 @@ class PoolDesk:
         *,
         exist_ok: bool = False,
         **policy: Any,
-    ) -> Pool:
+    ) -> PoolRow:
         """Make the pool. Raises AlreadyExists, unless ``exist_ok``: then the one that is there gets this plan and policy; and
         InvalidSettings for a ``retention`` that cannot be read.
 
@@ -106,7 +106,7 @@ class PoolDesk:
         remove_handlers: Sequence[str] = (),
         heartbeat: timedelta | None = None,
         **changes: Any,
-    ) -> Pool:
+    ) -> PoolRow:
         """Change what is given, be it the usual value or not, and leave everything else as it is.
 
         ``handlers`` join those that are there, by type; ``changes`` are fields of a WorkPlan, max_workers and
@@ -127,15 +127,15 @@ class PoolDesk:
         return await self._change(wanted, (), kept, await self._paced(kept, heartbeat))
 
     async def _change(
-        self, policy: Mapping[str, Any], dropped: Collection[str], kept: Pool, thresholds: Thresholds | None
-    ) -> Pool:
+        self, policy: Mapping[str, Any], dropped: Collection[str], kept: PoolRow, thresholds: Thresholds | None
+    ) -> PoolRow:
         if not policy and not dropped and thresholds is None:
             return kept
         mended = await self._mended() if "handlers" in policy else {}
         change = PoolChange(policy={**policy, **mended}, dropped=dropped, thresholds=thresholds)
         return await self._store.pools.change(kept.pool_id, change)
 
-    async def _paced(self, kept: Pool, heartbeat: timedelta | None) -> Thresholds | None:
+    async def _paced(self, kept: PoolRow, heartbeat: timedelta | None) -> Thresholds | None:
         """The pool's thresholds with another heartbeat. Raises Refused where workers that run would be called silent by it."""
         if heartbeat is None:
             return None
@@ -153,7 +153,7 @@ class PoolDesk:
         """For the pool's policy: what workers failed at until now is mended, so others need not be held back."""
         return {"mended_at": (await self._store.now()).isoformat()}
 
-    async def get(self) -> Pool:
+    async def get(self) -> PoolRow:
         """The pool's row. Raises NotFound, InvalidInput when it is no pool of jobs."""
         found = await self._store.pools.find(self.pool_id)
         if found is None:
@@ -219,16 +219,16 @@ class PoolDesk:
 
     async def complete(self, job: Job, result: Any = None) -> None:
         """It is done. Raises StaleWrite when it is no longer this claim's."""
-        await self._settle(job, Outcome.DONE, result=as_json(result, "result", self.most_bytes))
+        await self._settle(job, AttemptOutcome.DONE, result=as_json(result, "result", self.most_bytes))
 
     async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         """This attempt has failed; it is tried again after its backoff, unless ``fatal`` or out of attempts."""
         wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else time_span("retry_in", retry_in)
-        await self._settle(job, Outcome.FAILED, error=told("error", error), fatal=fatal, retry_in=wait)
+        await self._settle(job, AttemptOutcome.FAILED, error=told("error", error), fatal=fatal, retry_in=wait)
 
     async def release(self, job: Job) -> None:
         """Give it back undone; it costs no attempt."""
-        await self._settle(job, Outcome.RELEASED)
+        await self._settle(job, AttemptOutcome.RELEASED)
 
     async def renew(self, job: Job, lease: timedelta = timedelta(minutes=1)) -> bool:
         """Keep a claim; whether somebody has asked for the job to be stopped. Raises StaleWrite when it is gone."""
@@ -243,8 +243,8 @@ class PoolDesk:
         if not await self._store.jobs.progress(self._owner(job), job.token, *known):
             raise _stale(job)
 
-    async def _settle(self, job: Job, outcome: Outcome, **more: Any) -> None:
-        verdict = Verdict(token=job.token, outcome=outcome, **more)
+    async def _settle(self, job: Job, outcome: AttemptOutcome, **more: Any) -> None:
+        verdict = JobOutcome(token=job.token, outcome=outcome, **more)
         if (await self._store.queue.settle(self._owner(job), [verdict])).stale:
             raise _stale(job)
 
@@ -290,7 +290,7 @@ class PoolDesk:
             unhandled=await unhandled(self._store, self.pool_id, policy),
         )
 
-    async def explain(self, job_id: str) -> "Explanation":
+    async def explain(self, job_id: str) -> "JobExplanation":
         """Why a job is not running."""
         from drumbeat.pool.explain import explain
         from drumbeat.pool.explain_inputs import read_facts
@@ -321,12 +321,12 @@ class PoolDesk:
         await self.get()
         return await self._store.jobs.requeue(self.pool_id, [JobId(each) for each in job_ids] or None)
 
-    async def pause(self, until: datetime | None = None) -> Pool:
+    async def pause(self, until: datetime | None = None) -> PoolRow:
         """Nothing is claimed from the pool until then, or until it is resumed; what runs goes on."""
         wanted = PoolChange(paused_until=FOREVER if until is None else moment("until", until))
         return await self._store.pools.change((await self.get()).pool_id, wanted)
 
-    async def resume(self) -> Pool:
+    async def resume(self) -> PoolRow:
         """Jobs may be claimed again; and workers are started again, whatever they failed at before."""
         kept = await self.get()
         return await self._store.pools.change(kept.pool_id, PoolChange(resumed=True, policy=await self._mended()))

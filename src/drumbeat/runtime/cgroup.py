@@ -11,7 +11,7 @@ MEMBERSHIP = Path("/proc/self/cgroup")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class CgroupLevel:
     """One group on the way from ours to the root, as far as it is limited."""
 
     path: Path
@@ -24,7 +24,7 @@ class Level:
 class Hierarchy(Protocol):
     """Where the files are, and how they are spelt."""
 
-    def levels(self) -> Iterator[Level]:
+    def levels(self) -> Iterator[CgroupLevel]:
         """Our group and those above it."""
         ...
 
@@ -47,7 +47,7 @@ class CgroupProbe:
         self._used = {level.path: level.cpu_used for level in levels if level.cpu_used is not None}
         return max(cpu, default=None), max(memory, default=None)
 
-    def _cpu_percent(self, level: Level, interval: timedelta) -> float | None:
+    def _cpu_percent(self, level: CgroupLevel, interval: timedelta) -> float | None:
         before = self._used.get(level.path)
         if not interval or not level.cores or level.cpu_used is None or before is None:
             return None
@@ -81,10 +81,10 @@ class CgroupV2:
     group: str
     host_memory: int
 
-    def levels(self) -> Iterator[Level]:
+    def levels(self) -> Iterator[CgroupLevel]:
         for path in _upwards(self.root, self.group):
             used = _number(_field(path / "cpu.stat", "usage_usec"))
-            yield Level(
+            yield CgroupLevel(
                 path=path,
                 cores=_cores(*(_text(path / "cpu.max") or "max").split()),
                 cpu_used=None if used is None else timedelta(microseconds=used),
@@ -105,18 +105,18 @@ class CgroupV1:
     host_memory: int
     groups: Mapping[str, str] = field(default_factory=dict)
 
-    def levels(self) -> Iterator[Level]:
+    def levels(self) -> Iterator[CgroupLevel]:
         tree = self._tree("cpu")
         for path in _upwards(tree, self.groups.get("cpu", "/")):
             used = _number(_text(self._tree("cpuacct") / path.relative_to(tree) / "cpuacct.usage"))
-            yield Level(
+            yield CgroupLevel(
                 path=path,
                 cores=_cores(_text(path / "cpu.cfs_quota_us") or "-1", _text(path / "cpu.cfs_period_us") or "100000"),
                 cpu_used=None if used is None else timedelta(microseconds=used / 1000),
             )
         for path in _upwards(self._tree("memory"), self.groups.get("memory", "/")):
             limit = _number(_text(path / "memory.limit_in_bytes"))
-            yield Level(path=path, memory_percent=self._memory_percent(path), memory_limit=limit)
+            yield CgroupLevel(path=path, memory_percent=self._memory_percent(path), memory_limit=limit)
 
     def _tree(self, controller: str) -> Path:
         """Where a controller is mounted: alone, or with others, as in ``cpu,cpuacct``."""

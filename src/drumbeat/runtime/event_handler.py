@@ -12,14 +12,14 @@ from drumbeat.core.pool import Thresholds
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import ExitCode, Worker
 from drumbeat.runtime import instructions as told
-from drumbeat.runtime.instructions import Me, Wanted
+from drumbeat.runtime.instructions import Me, WorkerInstructions
 from drumbeat.runtime.probe import Reading
 from drumbeat.runtime.sampling import Sampling
-from drumbeat.runtime.shutdown import End, Ending
-from drumbeat.runtime.store_connection import Line
+from drumbeat.runtime.shutdown import End, Shutdown
+from drumbeat.runtime.store_connection import StoreConnection
 from drumbeat.runtime.timeouts import cut, describe, pause
 from drumbeat.runtime.workload import Workload
-from drumbeat.store.interface import Heartbeat, Joining, Orders
+from drumbeat.store.interface import Heartbeat, HeartbeatReply, Joining
 
 log = logging.getLogger(__name__)
 
@@ -46,9 +46,9 @@ class Conduct:
         clock: Clock,
         probe: Senses | None,
         gated: bool,
-        line: Line,
+        line: StoreConnection,
         samples: Sampling,
-        ending: Ending,
+        ending: Shutdown,
     ) -> None:
         self._identity = identity
         self._thresholds = thresholds
@@ -60,9 +60,9 @@ class Conduct:
         self._samples = samples
         self._ending = ending
         self.gate = asyncio.Event()  #: open: the work may begin
-        self._wanted = Wanted()
-        self._applied = Wanted()
-        self._orders: Orders | None = None
+        self._wanted = WorkerInstructions()
+        self._applied = WorkerInstructions()
+        self._orders: HeartbeatReply | None = None
         self._heard_at = timedelta()
         self._born: datetime | None = None
         self._reading: Reading | None = None
@@ -123,7 +123,7 @@ class Conduct:
         except Exception:
             log.debug("this machine could not be read", exc_info=True)
 
-    def hear(self, orders: Orders) -> None:
+    def hear(self, orders: HeartbeatReply) -> None:
         self._orders, self._heard_at = orders, self._clock.elapsed()
         born = self._born if orders.run_status is None else None
         me = Me(worker_id=self._identity.worker_id, slot=self._identity.slot, born=born)
@@ -140,7 +140,7 @@ class Conduct:
             log.warning("%s", exc)
             self._wanted = told.skip(self._wanted, event)
 
-    def _weigh(self, orders: Orders) -> None:
+    def _weigh(self, orders: HeartbeatReply) -> None:
         """With every event read: is it over, has something been missed, may it begin?"""
         if self._ending.over.is_set():
             return
@@ -151,7 +151,7 @@ class Conduct:
         elif not self._gated or told.may_start(self._wanted, orders):
             self.gate.set()
 
-    def _why_end(self, orders: Orders) -> End | None:
+    def _why_end(self, orders: HeartbeatReply) -> End | None:
         usual = self._thresholds.drain_within
         if stop := told.why_stop(self._wanted, orders):
             return End(code=ExitCode.CLEAN, reason=stop.reason, drain=usual if stop.within is None else stop.within)
@@ -160,13 +160,13 @@ class Conduct:
             return End(code=ExitCode.CONTROLLER_GONE, reason=reason, drain=usual)
         return None
 
-    def _reconcile(self, orders: Orders) -> None:
+    def _reconcile(self, orders: HeartbeatReply) -> None:
         now = self._clock.elapsed()
         if now - self._reconciled >= RECONCILE_EVERY:
             self._reconciled = now
             self._want(told.reconcile(self._wanted, orders))
 
-    def _want(self, wanted: Wanted) -> None:
+    def _want(self, wanted: WorkerInstructions) -> None:
         if wanted.later != self._wanted.later:
             self._agenda.set()
         self._wanted = wanted
@@ -182,7 +182,7 @@ class Conduct:
             log.exception("the workload failed")
             self._ending.decide(End(code=ExitCode.FATAL, reason=describe(exc)))
 
-    def _apply_phase(self, before: Wanted) -> None:
+    def _apply_phase(self, before: WorkerInstructions) -> None:
         phase = self._wanted.phase
         if phase is None or phase == before.phase:
             return
@@ -190,7 +190,7 @@ class Conduct:
         self._samples.take(before.phase, before.target, self._reading)
         self._workload.set_phase(phase)
 
-    def _apply_target(self, before: Wanted) -> None:
+    def _apply_target(self, before: WorkerInstructions) -> None:
         wanted = self._wanted
         if (wanted.target, wanted.target_seq, wanted.qps) == (before.target, before.target_seq, before.qps):
             return
@@ -217,5 +217,5 @@ class Conduct:
             return _LONG
         return max(moment - self._store_now(self._orders), timedelta())
 
-    def _store_now(self, orders: Orders) -> datetime:
+    def _store_now(self, orders: HeartbeatReply) -> datetime:
         return orders.now + (self._clock.elapsed() - self._heard_at)

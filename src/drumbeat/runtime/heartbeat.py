@@ -11,14 +11,14 @@ from drumbeat.core.errors import IllegalMove, StoreUnavailable
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.runtime.sampling import Sampling
-from drumbeat.runtime.store_connection import Line
+from drumbeat.runtime.store_connection import StoreConnection
 from drumbeat.runtime.timeouts import next_due, pause
-from drumbeat.store.interface import Change, Heartbeat, Joining, Orders, Store
+from drumbeat.store.interface import Heartbeat, HeartbeatReply, Joining, Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
 
-class Body(Protocol):
+class HeartbeatSource(Protocol):
     """Whose pulse it is."""
 
     def heartbeat(self, sample: Sample | None) -> Heartbeat:
@@ -29,7 +29,7 @@ class Body(Protocol):
         """End an interval, if there is work to measure."""
         ...
 
-    def hear(self, orders: Orders) -> None:
+    def hear(self, orders: HeartbeatReply) -> None:
         """Obey every event; the next heartbeat says it has read them."""
         ...
 
@@ -39,7 +39,7 @@ class _Move(NamedTuple):
     reason: str
 
 
-class Pulse:
+class HeartbeatLoop:
     """Moves, heartbeats, samples and events, one call at a time.
 
     A beat is due every ``every``, and at once after a move. While the store is away intervals are still cut, and what was
@@ -47,7 +47,15 @@ class Pulse:
     """
 
     def __init__(
-        self, store: Store, identity: Joining, every: timedelta, body: Body, *, clock: Clock, line: Line, samples: Sampling
+        self,
+        store: Store,
+        identity: Joining,
+        every: timedelta,
+        body: HeartbeatSource,
+        *,
+        clock: Clock,
+        line: StoreConnection,
+        samples: Sampling,
     ) -> None:
         self._store = store
         self._identity = identity
@@ -129,7 +137,7 @@ class Pulse:
             await self._line.ask(self._store.samples.append(me.pool_id, me.worker_id, me.instance, waiting))
             self._samples.sent(waiting)
 
-    async def leave(self, to: WorkerStatus, reason: str, change: Change) -> None:
+    async def leave(self, to: WorkerStatus, reason: str, change: WorkerChange) -> None:
         """The last words: what was still to be sent, and the end. One try."""
         sample = self._samples.newest
         await self._store.membership.beat(self._body.heartbeat(sample))
@@ -137,6 +145,6 @@ class Pulse:
         await self._send_waiting()
         await self._move(to, reason, change)
 
-    async def _move(self, to: WorkerStatus, reason: str, change: Change | None = None) -> Worker:
+    async def _move(self, to: WorkerStatus, reason: str, change: WorkerChange | None = None) -> Worker:
         me = self._identity
         return await self._store.membership.move(me.pool_id, me.worker_id, me.instance, to, reason, change)

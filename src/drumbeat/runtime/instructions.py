@@ -10,7 +10,7 @@ from drumbeat.core.event import Event, EventType, Scope
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.run import RUN_ENDED, Phase, RunStatus
 from drumbeat.core.worker import WorkerId, WorkerStatus
-from drumbeat.store.interface import Orders
+from drumbeat.store.interface import HeartbeatReply
 
 ENDING = RUN_ENDED | {RunStatus.STOPPING, RunStatus.CANCELLING}
 _SCHEDULABLE = frozenset({EventType.SET_PHASE, EventType.SET_WORKER_TARGET})
@@ -34,7 +34,7 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WorkerInstructions:
     """What the events read so far come to. Nothing is applied here: phase and target are remembered until there is work."""
 
     read_to: int = 0
@@ -49,7 +49,7 @@ class Wanted:
     row_phase: str | None = None  #: the run row's phase when it was last reconciled with
 
 
-def obey(wanted: Wanted, event: Event, me: Me, now: datetime) -> Wanted:
+def obey(wanted: WorkerInstructions, event: Event, me: Me, now: datetime) -> WorkerInstructions:
     """What is wanted once this event is read. Raises InvalidInput for an order that cannot be understood."""
     if event.sequence_id <= wanted.read_to:
         return wanted
@@ -63,17 +63,17 @@ def obey(wanted: Wanted, event: Event, me: Me, now: datetime) -> Wanted:
     return obeyed
 
 
-def skip(wanted: Wanted, event: Event) -> Wanted:
+def skip(wanted: WorkerInstructions, event: Event) -> WorkerInstructions:
     """The same, with the event counted as read."""
     return replace(wanted, read_to=event.sequence_id)
 
 
-def read_to(wanted: Wanted, sequence_id: int) -> Wanted:
+def read_to(wanted: WorkerInstructions, sequence_id: int) -> WorkerInstructions:
     """The same, with everything up to there counted as read: what was left out was for others."""
     return replace(wanted, read_to=max(wanted.read_to, sequence_id))
 
 
-def come_due(wanted: Wanted, now: datetime) -> Wanted:
+def come_due(wanted: WorkerInstructions, now: datetime) -> WorkerInstructions:
     """Obey the orders whose time has come, earliest first."""
     due = [event for event in _by_time(wanted) if _time_of(event) <= now]
     for event in due:
@@ -81,12 +81,12 @@ def come_due(wanted: Wanted, now: datetime) -> Wanted:
     return replace(wanted, later=tuple(event for event in wanted.later if event not in due))
 
 
-def next_appointment(wanted: Wanted) -> datetime | None:
+def next_appointment(wanted: WorkerInstructions) -> datetime | None:
     """When the next order comes due."""
     return next((_time_of(event) for event in _by_time(wanted)), None)
 
 
-def at_start(wanted: Wanted, orders: Orders) -> Wanted:
+def at_start(wanted: WorkerInstructions, orders: HeartbeatReply) -> WorkerInstructions:
     """What to begin with: the run row's phase, so that late joiners skip warmup, and the stored target."""
     if orders.run_phase not in (None, Phase.PREPARING) and not _awaits(wanted, EventType.SET_PHASE):
         wanted = replace(wanted, phase=orders.run_phase)
@@ -95,7 +95,7 @@ def at_start(wanted: Wanted, orders: Orders) -> Wanted:
     return replace(wanted, ramp=timedelta(), row_phase=orders.run_phase)
 
 
-def reconcile(wanted: Wanted, orders: Orders) -> Wanted:
+def reconcile(wanted: WorkerInstructions, orders: HeartbeatReply) -> WorkerInstructions:
     """Catch up with rows that say more than the events did.
 
     The stored target counts only if it is newer than every order known, so that a ramp or an appointment is left alone. The run
@@ -109,12 +109,12 @@ def reconcile(wanted: Wanted, orders: Orders) -> Wanted:
     return replace(wanted, row_phase=orders.run_phase)
 
 
-def may_start(wanted: Wanted, orders: Orders) -> bool:
+def may_start(wanted: WorkerInstructions, orders: HeartbeatReply) -> bool:
     """Whether the gate is open."""
     return wanted.started or orders.run_status is RunStatus.RUNNING
 
 
-def why_stop(wanted: Wanted, orders: Orders) -> Stop | None:
+def why_stop(wanted: WorkerInstructions, orders: HeartbeatReply) -> Stop | None:
     """The order to leave, whichever way it was given."""
     if wanted.stop is not None:
         return wanted.stop
@@ -127,7 +127,7 @@ def why_stop(wanted: Wanted, orders: Orders) -> Stop | None:
     return None
 
 
-def controller_gone(orders: Orders, in_contact: timedelta, thresholds: Thresholds) -> bool:
+def controller_gone(orders: HeartbeatReply, in_contact: timedelta, thresholds: Thresholds) -> bool:
     """Whether nobody leads any more. Only time in which this worker could see the store counts."""
     if orders.controller_until is None:
         return False
@@ -140,7 +140,7 @@ def _concerns(event: Event, me: Me) -> bool:
     return event.is_for(me.worker_id, me.slot)
 
 
-def _obeyed(wanted: Wanted, event: Event) -> Wanted:
+def _obeyed(wanted: WorkerInstructions, event: Event) -> WorkerInstructions:
     match event.type:
         case EventType.START:
             return replace(wanted, started=True)
@@ -159,28 +159,28 @@ def _stop(event: Event) -> Stop:
     return Stop(reason=str(event.payload.get("reason", "STOP")), within=within)
 
 
-def _with_target(wanted: Wanted, event: Event) -> Wanted:
+def _with_target(wanted: WorkerInstructions, event: Event) -> WorkerInstructions:
     target, ramp, qps = _count(event, "target_connections"), _duration(event, "ramp_seconds"), _rate(event, "target_qps")
     if event.sequence_id < wanted.target_seq:
         return wanted
     return replace(wanted, target=max(target, 0), ramp=ramp or timedelta(), qps=qps, target_seq=event.sequence_id)
 
 
-def _with_stored_target(wanted: Wanted, orders: Orders) -> Wanted:
+def _with_stored_target(wanted: WorkerInstructions, orders: HeartbeatReply) -> WorkerInstructions:
     """Rows have no rate: the last one known holds until the event itself is read."""
     return replace(wanted, target=max(orders.target, 0), ramp=timedelta(), target_seq=orders.target_seq)
 
 
-def _newest_target(wanted: Wanted) -> int:
+def _newest_target(wanted: WorkerInstructions) -> int:
     waiting = (event.sequence_id for event in wanted.later if event.type == EventType.SET_WORKER_TARGET)
     return max(wanted.target_seq, *waiting, 0)
 
 
-def _awaits(wanted: Wanted, kind: EventType) -> bool:
+def _awaits(wanted: WorkerInstructions, kind: EventType) -> bool:
     return any(event.type == kind for event in wanted.later)
 
 
-def _by_time(wanted: Wanted) -> Sequence[Event]:
+def _by_time(wanted: WorkerInstructions) -> Sequence[Event]:
     return sorted(wanted.later, key=lambda event: (_time_of(event), event.sequence_id))
 
 

@@ -10,7 +10,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import ASKED_AT, EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Recovery, asked_at
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.spawn.interface import Instance, Order, Spawner
-from drumbeat.store.interface import Change, Store
+from drumbeat.store.interface import Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Hands:
     @_do.register
     async def _(self, action: MarkFailed, fence: Fence) -> None:
         to = WorkerStatus.TERMINATED if action.exit_code == 0 else WorkerStatus.ERROR
-        change = Change(exit_code=action.exit_code, error=None if action.exit_code == 0 else action.reason)
+        change = WorkerChange(exit_code=action.exit_code, error=None if action.exit_code == 0 else action.reason)
         await self._store.workers.move(action.worker, to, action.reason, change, fence=fence)
 
     @_do.register
@@ -57,7 +57,7 @@ class Hands:
 
     @_do.register
     async def _(self, action: EndOverdue, fence: Fence) -> None:
-        change = Change(meta={"drain_timed_out": True}, error=action.reason)
+        change = WorkerChange(meta={"drain_timed_out": True}, error=action.reason)
         await self._store.workers.move(action.worker, WorkerStatus.TERMINATED, action.reason, change, fence=fence)
 
     async def start(self, row: Worker, group_count: int, fence: Fence, *, is_new: bool) -> None:
@@ -111,7 +111,7 @@ class Hands:
     async def _close(self, row: Worker, refusal: SpawnFailed, fence: Fence) -> None:
         """A worker that could not be started leaves cleanly: it is its provider that failed, not the worker."""
         try:
-            change = Change(error=str(refusal), meta={**row.meta, **_told(refusal)})
+            change = WorkerChange(error=str(refusal), meta={**row.meta, **_told(refusal)})
             await self._store.workers.move(row, WorkerStatus.TERMINATED, "could not be started", change, fence=fence)
         except StaleWrite:
             return

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidSettings, StoreError
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.retention import USUAL, Prunable, Retention, read_retention, retention_of, write_retention
 from drumbeat.store.interface import Store
 
@@ -103,7 +103,7 @@ class Housekeeping:
         return True
 
 
-def _wanted(pools: list[Pool], usual: Retention) -> Iterator[tuple[PoolId, Prunable, timedelta]]:
+def _wanted(pools: list[PoolRow], usual: Retention) -> Iterator[tuple[PoolId, Prunable, timedelta]]:
     for pool in pools:
         if pool.kind is PoolKind.BENCH:
             continue

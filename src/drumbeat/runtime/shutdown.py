@@ -24,7 +24,7 @@ class End:
         return WorkerStatus.TERMINATED if self.code is ExitCode.CLEAN else WorkerStatus.ERROR
 
 
-class Ending:
+class Shutdown:
     """The one end. The first decision stands; only a failure on the way out of a clean end replaces it."""
 
     def __init__(self) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import SpawnError
-from drumbeat.core.pool import Pool, Thresholds
-from drumbeat.core.recovery import Seen, Sight
+from drumbeat.core.pool import PoolRow, Thresholds
+from drumbeat.core.recovery import PoolSnapshot, SeenInstance
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.runtime.timeouts import Overtaken, unless
 from drumbeat.spawn.interface import Instance, InstanceState, Spawner
@@ -24,7 +24,7 @@ LIST_WITHIN = timedelta(seconds=20)  #: so long a provider has to list its insta
 async def look(
     store: Store,
     spawner: Spawner,
-    pool: Pool,
+    pool: PoolRow,
     gap: timedelta,
     last: Beat | None = None,
     *,
@@ -33,7 +33,7 @@ async def look(
     gone_since: datetime | None = None,
     unreaped_only: bool = False,
     clock: Clock | None = None,
-) -> Sight:
+) -> PoolSnapshot:
     """The pool as it is now. Instances are listed before rows are read: a row comes before its instance.
 
     Whoever has read the last beat that saw the pool (``last_look``) hands it over, and it is not read again. ``usual`` is how
@@ -48,13 +48,13 @@ async def look(
         workers = await store.workers.list_unreaped(pool.pool_id, named=[each.worker_id for each in instances])
     else:
         workers = await store.workers.list(pool.pool_id, gone_since=gone_since)
-    return Sight(
+    return PoolSnapshot(
         now=now,
         looking_since=looking_since(last, now, gap, pool.thresholds, usual),
         thresholds=pool.thresholds,
         workers=with_gpus(workers, instances),
         instances=tuple(
-            Seen(
+            SeenInstance(
                 worker_id=instance.worker_id,
                 running=instance.state is not InstanceState.EXITED,
                 exit_code=instance.exit_code,
@@ -67,7 +67,9 @@ async def look(
     )
 
 
-async def _listed(spawner: Spawner, pool: Pool, clock: Clock, *, unlisted_too: bool) -> tuple[Sequence[Instance], str | None]:
+async def _listed(
+    spawner: Spawner, pool: PoolRow, clock: Clock, *, unlisted_too: bool
+) -> tuple[Sequence[Instance], str | None]:
     """The instances; or none, and why there is no list."""
     try:
         return await _in_time(spawner, pool, clock), None
@@ -78,7 +80,7 @@ async def _listed(spawner: Spawner, pool: Pool, clock: Clock, *, unlisted_too: b
         return (), str(exc) or type(exc).__name__
 
 
-async def _in_time(spawner: Spawner, pool: Pool, clock: Clock) -> Sequence[Instance]:
+async def _in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
     """The list, well before the beat's own patience ends: rows can be judged without it."""
     try:
         return await unless(clock.sleep(LIST_WITHIN), _list(spawner, pool))
@@ -88,7 +90,7 @@ async def _in_time(spawner: Spawner, pool: Pool, clock: Clock) -> Sequence[Insta
         ) from None
 
 
-async def _list(spawner: Spawner, pool: Pool) -> Sequence[Instance]:
+async def _list(spawner: Spawner, pool: PoolRow) -> Sequence[Instance]:
     return await spawner.list(pool.pool_id)
 
 
@@ -119,7 +121,7 @@ def _gpu(instance: Instance) -> Mapping[str, Any] | None:
     return {"memory_total_mb": sum(each["memory_total_gb"] for each in gpus) * 1024, "memory_used_mb": sum(used) * 1024}
 
 
-async def last_look(store: Store, pool: Pool) -> Beat | None:
+async def last_look(store: Store, pool: PoolRow) -> Beat | None:
     """The last beat that saw the pool. One that failed to see it ends nothing, nor does a checker's in a fleet's pool."""
     return await store.beats.last(pool.pool_id, seen=True)
 

@@ -19,7 +19,7 @@ LONGEST_PAUSE = timedelta(seconds=30)
 _MOMENT = (timedelta(seconds=1), timedelta(seconds=10))  #: the least and the most
 
 
-class Line:
+class StoreConnection:
     """Counts how long the store has been silent. Only what the store answers counts, never how the work fares.
 
     Pauses between tries double from 1 s to 30 s, and the last is cut so that one more try is made at the deadline. The silence

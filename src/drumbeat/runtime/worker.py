@@ -11,15 +11,15 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, MissingExtra, NotF
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import ExitCode, WorkerStatus
 from drumbeat.runtime.event_handler import LONGEST_ERROR, Conduct, Senses
-from drumbeat.runtime.heartbeat import Pulse
+from drumbeat.runtime.heartbeat import HeartbeatLoop
 from drumbeat.runtime.sampling import Sampling
-from drumbeat.runtime.shutdown import End, Ending
-from drumbeat.runtime.store_connection import Line
+from drumbeat.runtime.shutdown import End, Shutdown
+from drumbeat.runtime.store_connection import StoreConnection
 from drumbeat.runtime.timeouts import Overtaken, answered, cut, describe, pause, unless
-from drumbeat.runtime.workload import Doubting, DrainResult, Figures, Measurement, Workload
-from drumbeat.store.interface import Change, Joining, Store
+from drumbeat.runtime.workload import Doubting, DrainResult, Measurement, Workload, WorkloadFigures
+from drumbeat.store.interface import Joining, Store, WorkerChange
 
-__all__ = ["DrainResult", "Figures", "Measurement", "Senses", "WorkerLife", "Workload"]
+__all__ = ["DrainResult", "Measurement", "Senses", "WorkerLife", "Workload", "WorkloadFigures"]
 
 log = logging.getLogger(__name__)
 
@@ -51,8 +51,8 @@ class WorkerLife:
         self._thresholds = thresholds
         self._workload = workload
         self._clock = clock
-        self._ending = ending = Ending()
-        self._line = line = Line(clock, thresholds)
+        self._ending = ending = Shutdown()
+        self._line = line = StoreConnection(clock, thresholds)
         samples = Sampling(workload, clock)
         self._conduct = Conduct(
             identity,
@@ -65,7 +65,9 @@ class WorkerLife:
             samples=samples,
             ending=ending,
         )
-        self._pulse = Pulse(store, identity, thresholds.heartbeat_every, self._conduct, clock=clock, line=line, samples=samples)
+        self._pulse = HeartbeatLoop(
+            store, identity, thresholds.heartbeat_every, self._conduct, clock=clock, line=line, samples=samples
+        )
         if isinstance(workload, Doubting):
             workload.when_in_doubt(self._pulse.hurry)
         self._meta: Mapping[str, Any] = {}
@@ -202,7 +204,7 @@ class WorkerLife:
         """Write the end, if the store will have it; the process ends either way."""
         end = self._ending.end
         error = None if end.code is ExitCode.CLEAN else cut(end.reason, LONGEST_ERROR)
-        change = Change(exit_code=end.code, error=error, meta=self._meta)
+        change = WorkerChange(exit_code=end.code, error=error, meta=self._meta)
         try:
             await answered(self._clock, self._line.moment, self._pulse.leave(end.status, end.reason, change))
         except Exception as exc:

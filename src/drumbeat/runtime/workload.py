@@ -9,7 +9,7 @@ from drumbeat.core.histogram import Histogram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Figures:
+class WorkloadFigures:
     """How the work stands. Told with every heartbeat."""
 
     active: int = 0  #: how much it holds now: running operations, claimed jobs
@@ -71,7 +71,7 @@ class Workload(Protocol):
         ...
 
     @property
-    def figures(self) -> Figures: ...
+    def figures(self) -> WorkloadFigures: ...
 
     async def ended(self) -> None:
         """Return once there is nothing left to do; raise what made the work impossible. May be cancelled."""

@@ -1,5 +1,5 @@
 """Hands: start, list and stop workers somewhere."""
 
-from drumbeat.spawn.interface import Instance, Order, Spawner, Traits
+from drumbeat.spawn.interface import Instance, Order, Spawner, SpawnerTraits
 
-__all__ = ["Instance", "Order", "Spawner", "Traits"]
+__all__ = ["Instance", "Order", "Spawner", "SpawnerTraits"]

@@ -11,7 +11,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
+from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.volumes import check_seen
 
 
@@ -92,7 +92,7 @@ class TerminateRefused(Fault):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class SpawnerCall:
     """One thing the spawner was asked."""
 
     verb: str
@@ -156,15 +156,15 @@ class FakeSpawner:
     ) -> None:
         self.faults = [*faults]
         self.volumes = dict(volumes or {})
-        self.calls: list[Call] = []
+        self.calls: list[SpawnerCall] = []
         self.drain_takes = drain_takes
         self._clock = clock
         self._machines: list[_Machine] = []
         self._refs = itertools.count(1)
 
     @property
-    def traits(self) -> Traits:
-        return Traits(
+    def traits(self) -> SpawnerTraits:
+        return SpawnerTraits(
             name="fake",
             unique_names=True,
             outlives_controller=True,
@@ -264,7 +264,7 @@ class FakeSpawner:
         return [machine for machine in mine if machine.state(now) is not InstanceState.EXITED]
 
     def _record(self, verb: str, pool_id: PoolId, worker_id: WorkerId | None) -> None:
-        self.calls.append(Call(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
+        self.calls.append(SpawnerCall(verb=verb, pool_id=pool_id, worker_id=worker_id, at=self._clock.now()))
 
     def _take(self, kind: type[F], worker_id: WorkerId | None = None) -> F | None:
         """The first fault of this kind that befalls this call, used up once."""

@@ -50,7 +50,7 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class SpawnerTraits:
     """How spawners differ, declared."""
 
     name: str
@@ -98,7 +98,7 @@ class Spawner(Protocol):
     """Starts, lists and stops workers somewhere. An async context manager."""
 
     @property
-    def traits(self) -> Traits: ...
+    def traits(self) -> SpawnerTraits: ...
 
     async def spawn(self, order: Order) -> Instance:
         """Start a worker, or answer with the one that is running under that name already.

@@ -21,7 +21,7 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.fork_client import Door, NoForkServer, SocketDoor, fork
 from drumbeat.spawn.fork_wire import Request, made_of
 from drumbeat.spawn.inherited import inherited
-from drumbeat.spawn.interface import Instance, InstanceState, Order, Traits
+from drumbeat.spawn.interface import Instance, InstanceState, Order, SpawnerTraits
 from drumbeat.spawn.leash import LEASH_FD, Leash
 from drumbeat.spawn.private import private_append
 from drumbeat.spawn.state_dir import StateDir
@@ -92,8 +92,8 @@ class LocalSpawner:
         self._leash: Leash | None = None
 
     @property
-    def traits(self) -> Traits:
-        return Traits(
+    def traits(self) -> SpawnerTraits:
+        return SpawnerTraits(
             name="local", unique_names=True, outlives_controller=self._survive, reports_exit_codes=True, owns_all=True
         )
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from drumbeat.core.job import Job, JobStatus, Outcome, Verdict
+from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, JobStatus
 
 _NOBODY: Mapping[str, Any] = {
     "lease_owner": None,
@@ -17,21 +17,21 @@ _NOBODY: Mapping[str, Any] = {
 }
 
 
-def settled(job: Job, verdict: Verdict, now: datetime) -> Job:
+def settled(job: Job, verdict: JobOutcome, now: datetime) -> Job:
     """The job after its worker's word. One that somebody asked to cancel is not tried again."""
     match verdict.outcome:
-        case Outcome.DONE:
+        case AttemptOutcome.DONE:
             return replace(job, status=JobStatus.DONE, result=verdict.result, lease_until=None, finished_at=now)
-        case Outcome.FAILED | Outcome.TIMED_OUT:
+        case AttemptOutcome.FAILED | AttemptOutcome.TIMED_OUT:
             failed = replace(job, failures=job.failures + 1, last_error=verdict.error)
             if verdict.fatal or failed.failures >= job.max_attempts:
                 return _ended(failed, JobStatus.POISONED, now)
             return _given_back(failed, now + verdict.retry_in, now)
-        case Outcome.CRASHED:
+        case AttemptOutcome.CRASHED:
             return lost(job, verdict.error, now, in_company=False)
-        case Outcome.RELEASED:
+        case AttemptOutcome.RELEASED:
             return _given_back(replace(job, attempts=job.attempts - (job.begun_at is not None)), now, now)
-        case Outcome.CANCELLED:
+        case AttemptOutcome.CANCELLED:
             return _ended(replace(job, last_error=verdict.error or job.last_error), JobStatus.CANCELLED, now)
 
 
@@ -47,14 +47,14 @@ def lost(job: Job, error: str | None, now: datetime, *, in_company: bool) -> Job
     return _given_back(fallen, now, now)
 
 
-def how_lost(job: Job, error: str, others: int) -> tuple[Outcome, str]:
+def how_lost(job: Job, error: str, others: int) -> tuple[AttemptOutcome, str]:
     """How the attempt of a job whose worker was lost ended; so many others had begun on that worker."""
     if job.begun_at is None:
-        return Outcome.RELEASED, f"{error}; it had not begun"
+        return AttemptOutcome.RELEASED, f"{error}; it had not begun"
     if others:
         also = "another job" if others == 1 else f"{others} other jobs"
-        return Outcome.CRASHED, f"{error}; {also} ran there too, so which one was the cause is not known"
-    return Outcome.CRASHED, error
+        return AttemptOutcome.CRASHED, f"{error}; {also} ran there too, so which one was the cause is not known"
+    return AttemptOutcome.CRASHED, error
 
 
 def _given_back(job: Job, due: datetime, now: datetime) -> Job:

@@ -17,7 +17,7 @@ _PATIENCE = 30.0  #: seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class CronPlace:
     """Where cron shall run a trigger."""
 
     file: Path  #: the triggers' own, absolute
@@ -31,12 +31,12 @@ class Place:
         return self.state_dir / "triggers" / "cron.log"
 
 
-def lines(triggers: Sequence[Trigger], place: Place) -> list[str]:
+def lines(triggers: Sequence[Trigger], place: CronPlace) -> list[str]:
     """A crontab line for each cron trigger. Raises InvalidSettings for one that cron could not keep."""
     return [_line(trigger, place) for trigger in triggers if trigger.type is TriggerType.CRON]
 
 
-def _line(trigger: Trigger, place: Place) -> str:
+def _line(trigger: Trigger, place: CronPlace) -> str:
     if trigger.timezone is not None:
         raise InvalidSettings(
             f"trigger {trigger.name} has timezone {trigger.timezone}, but cron goes by this machine's own; "
@@ -67,7 +67,7 @@ def installed(crontab: str, file: Path) -> list[str]:
     return [line for line in crontab.splitlines() if line.endswith(f" {_mark(file)}")]
 
 
-async def install(triggers: Sequence[Trigger], place: Place) -> Sequence[str]:
+async def install(triggers: Sequence[Trigger], place: CronPlace) -> Sequence[str]:
     """Put a file's cron triggers into the user's crontab, in place of what was there of it. Answers with the lines."""
     ours = lines(triggers, place)
     private_append(place.log).close()

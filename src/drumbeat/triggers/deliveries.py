@@ -22,7 +22,7 @@ _NOBODYS = secrets.token_hex(32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class WebhookAnswer:
     """What a request is answered with."""
 
     status: HTTPStatus
@@ -48,7 +48,7 @@ class Deliveries:
     def paths(self) -> Sequence[str]:
         return [f"{PATH}{name}" for name in self._triggers]
 
-    async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
         """Run the beat a request asks for, if it may. Never raises for what was sent."""
         trigger = self._triggers.get(path.partition("?")[0].removeprefix(PATH)) if path.startswith(PATH) else None
         if trigger is None:
@@ -76,7 +76,7 @@ class Deliveries:
         for lease in noted:
             await self._leases.release(lease)
 
-    async def _deliver(self, trigger: Trigger, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def _deliver(self, trigger: Trigger, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
         noted: list[Lease] = []
 
         async def seen(key: str) -> bool:
@@ -86,7 +86,7 @@ class Deliveries:
 
         delivery = await accept(headers, body, self._secrets[trigger.name], self._clock.now(), seen)
         if delivery.repeated:
-            return Answer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": True})
+            return WebhookAnswer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": True})
         try:
             beats = await self._run(trigger.firing(delivery.pool_id))
         except BaseException as exc:
@@ -97,7 +97,7 @@ class Deliveries:
             await self._forget(noted)
         if broken:
             return _refused(HTTPStatus.SERVICE_UNAVAILABLE, f"the beat of {', '.join(broken)} failed; send the same again")
-        return Answer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": False, "beats": beats})
+        return WebhookAnswer(status=HTTPStatus.OK, body={"trigger": trigger.name, "repeated": False, "beats": beats})
 
 
 def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
@@ -113,7 +113,7 @@ def secret_of(trigger: Trigger, environment: Mapping[str, str]) -> str:
     return secret
 
 
-def _failed(exc: BaseException) -> Answer:
+def _failed(exc: BaseException) -> WebhookAnswer:
     """What the sender may mend is told; what it may not, only that it failed. It may send the same again."""
     if isinstance(exc, NotFound | InvalidInput):
         return _refused(HTTPStatus.UNPROCESSABLE_ENTITY, str(exc))
@@ -123,5 +123,5 @@ def _failed(exc: BaseException) -> Answer:
     raise exc
 
 
-def _refused(status: HTTPStatus, reason: str) -> Answer:
-    return Answer(status=status, body={"error": reason})
+def _refused(status: HTTPStatus, reason: str) -> WebhookAnswer:
+    return WebhookAnswer(status=status, body={"error": reason})

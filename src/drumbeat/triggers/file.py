@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 from drumbeat.core.plain import shown
-from drumbeat.triggers.model import WORK_ADDED, Machine, Trigger, TriggerType, WorkerMachine
+from drumbeat.triggers.model import WORK_ADDED, BeatKind, Trigger, TriggerType, WorkerMachine
 from drumbeat.triggers.schedule import parse_schedule, zone
 from drumbeat.yaml_text import read_yaml
 
@@ -25,7 +25,7 @@ Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]  #: the na
 
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")]  #: what a machine's states call something
-_BEATS = f"{', '.join([*Machine][:-1])} or {[*Machine][-1]}"
+_BEATS = f"{', '.join([*BeatKind][:-1])} or {[*BeatKind][-1]}"
 _MACHINE_FILES = (".yml", ".yaml", ".json")
 
 
@@ -46,7 +46,7 @@ class Entry(_Block):
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
     type: TriggerType
-    machine: str = Machine.CHECKER.value
+    machine: str = BeatKind.CHECKER.value
     machines: dict[Word, str] = {}
     hooks: dict[Word, str] = {}
     input: Input = Input()
@@ -54,7 +54,7 @@ class Entry(_Block):
     @field_validator("machine")
     @classmethod
     def _can_be_run(cls, value: str) -> str:
-        if value not in set(Machine) and not value.endswith(_MACHINE_FILES):
+        if value not in set(BeatKind) and not value.endswith(_MACHINE_FILES):
             raise ValueError(
                 f"expected {_BEATS}, or the file of a FlatMachines machine that workers run "
                 f"({', '.join(_MACHINE_FILES)}), got {value!r}"
@@ -206,7 +206,7 @@ def _hook(target: str, folder: Path) -> str:
 
 
 def _worker(entry: Entry) -> WorkerMachine | None:
-    if entry.machine not in set(Machine):
+    if entry.machine not in set(BeatKind):
         if entry.input.pool_id is None:
             raise InvalidSettings("input.pool_id: expected the pool whose workers run this machine")
         return WorkerMachine(file=entry.machine, machines=entry.machines, hooks=entry.hooks)
@@ -217,7 +217,7 @@ def _worker(entry: Entry) -> WorkerMachine | None:
 
 def _value(entry: Entry) -> Trigger:
     given, worker = entry.input, _worker(entry)
-    if entry.machine == Machine.FLEET and given.stale_threshold_seconds is not None:
+    if entry.machine == BeatKind.FLEET and given.stale_threshold_seconds is not None:
         raise InvalidSettings(
             "input.stale_threshold_seconds: a fleet's policy says when a worker is lost; set heartbeat_timeout there"
         )
@@ -225,7 +225,7 @@ def _value(entry: Entry) -> Trigger:
     return Trigger(
         name=entry.name,
         type=entry.type,
-        machine=Machine.CHECKER if worker else Machine(entry.machine),
+        machine=BeatKind.CHECKER if worker else BeatKind(entry.machine),
         worker=worker,
         pool_id=given.pool_id,
         max_workers=given.max_workers,

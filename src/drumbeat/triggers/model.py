@@ -20,7 +20,7 @@ class TriggerType(StrEnum):
     SERVERLESS = "serverless"  #: by a cloud's own scheduler or gateway
 
 
-class Machine(StrEnum):
+class BeatKind(StrEnum):
     """Which beat a trigger wakes."""
 
     CHECKER = "parallelization_checker"
@@ -42,7 +42,7 @@ class Firing:
     """One beat, asked for."""
 
     trigger: str
-    machine: Machine = Machine.CHECKER
+    machine: BeatKind = BeatKind.CHECKER
     pool_id: str | None = None  #: None: every pool of jobs, or every fleet
     max_workers: int | None = None
     lost_after: timedelta | None = None  #: the reaper's threshold, if not each pool's own
@@ -54,7 +54,7 @@ class Firing:
         silent, worker = fields.get("lost_after"), fields.get("worker")
         return cls(
             trigger=fields["trigger"],
-            machine=Machine(fields["machine"]),
+            machine=BeatKind(fields["machine"]),
             pool_id=fields["pool_id"],
             max_workers=fields["max_workers"],
             lost_after=None if silent is None else timedelta(seconds=silent),
@@ -82,7 +82,7 @@ class Trigger:
 
     name: str
     type: TriggerType
-    machine: Machine = Machine.CHECKER
+    machine: BeatKind = BeatKind.CHECKER
     pool_id: str | None = None
     max_workers: int | None = None
     lost_after: timedelta | None = None
@@ -106,7 +106,7 @@ class Trigger:
     def looks_after(self, pool_id: str) -> bool:
         """Whether it has workers started for a pool by itself, at a push or by a schedule."""
         by_itself = {TriggerType.SUBPROCESS, TriggerType.IN_LOOP, TriggerType.CRON}
-        return self.type in by_itself and self.machine is Machine.CHECKER and self.pool_id in {None, pool_id}
+        return self.type in by_itself and self.machine is BeatKind.CHECKER and self.pool_id in {None, pool_id}
 
     def hears(self, pool_id: str) -> bool:
         """Whether work added to a pool pulls it."""

@@ -63,7 +63,7 @@ _FIELDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class CronSchedule:
     """A cron expression, read. Where both days are restricted, either will do, as in every cron."""
 
     minutes: frozenset[int]
@@ -84,13 +84,13 @@ class Schedule:
         return len(self.hours) == 24
 
 
-def parse_schedule(text: str) -> Schedule:
+def parse_schedule(text: str) -> CronSchedule:
     """Five fields (``*``, numbers, names, ranges, lists, steps), or a word such as @hourly. Raises InvalidSettings."""
     parts = _MACROS.get(text.strip().lower(), text).split()
     if len(parts) != len(_FIELDS):
         raise InvalidSettings(f"expected five fields (minute hour day month weekday) or @hourly and its kind, got {text!r}")
     minutes, hours, days, months, weekdays = (field.read(part) for field, part in zip(_FIELDS, parts, strict=True))
-    schedule = Schedule(
+    schedule = CronSchedule(
         minutes=minutes,
         hours=hours,
         days=days,
@@ -111,7 +111,7 @@ def zone(name: str | None) -> ZoneInfo:
         raise InvalidSettings(f"expected the name of a time zone such as Europe/Vienna, got {name!r}") from exc
 
 
-def next_after(schedule: Schedule, moment: datetime, where: ZoneInfo) -> datetime:
+def next_after(schedule: CronSchedule, moment: datetime, where: ZoneInfo) -> datetime:
     """The first moment after this one at which it comes due, in UTC.
 
     When clocks are set forward, what was due in the hour that is missing comes as much later; when they are set back, what is
@@ -127,7 +127,7 @@ def next_after(schedule: Schedule, moment: datetime, where: ZoneInfo) -> datetim
     raise InvalidSettings(f"expected a schedule that comes due within {_FARTHEST // 366} years, got none after {moment}")
 
 
-def _moments(schedule: Schedule, day: date, where: ZoneInfo) -> Iterator[datetime]:
+def _moments(schedule: CronSchedule, day: date, where: ZoneInfo) -> Iterator[datetime]:
     """Every moment of a day at which it comes due."""
     for hour in schedule.hours:
         for minute in schedule.minutes:

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.triggers.deliveries import Answer
+from drumbeat.triggers.deliveries import WebhookAnswer
 from drumbeat.triggers.webhook import LARGEST_BODY
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ _ARRIVES_WITHIN = timedelta(seconds=10)  #: for a request to arrive whole, from 
 _MOST_AT_ONCE = 64  #: requests that are answered; others wait for their turn
 _MOST_OPEN = 512  #: connections; more are closed at once
 
-Answering = Callable[[str, str, Mapping[str, str], bytes], Awaitable[Answer]]
+Answering = Callable[[str, str, Mapping[str, str], bytes], Awaitable[WebhookAnswer]]
 
 
 class _Unreadable(Exception):
@@ -28,7 +28,7 @@ class _Unreadable(Exception):
 
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
-        self.answer = Answer(status=status, body={"error": reason})
+        self.answer = WebhookAnswer(status=status, body={"error": reason})
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def serve(
     busy = asyncio.Semaphore(_MOST_AT_ONCE)
     connections: set[asyncio.StreamWriter] = set()
 
-    async def in_turn(*request: Any) -> Answer:
+    async def in_turn(*request: Any) -> WebhookAnswer:
         async with busy:
             return await answer(*request)
 
@@ -73,10 +73,10 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
     except _Unreadable as exc:
         said = exc.answer
     except TimeoutError:
-        said = Answer(status=HTTPStatus.REQUEST_TIMEOUT, body={"error": f"expected the request within {seconds:g} s"})
+        said = WebhookAnswer(status=HTTPStatus.REQUEST_TIMEOUT, body={"error": f"expected the request within {seconds:g} s"})
     except Exception:
         log.exception("a request could not be answered")
-        said = Answer(status=HTTPStatus.INTERNAL_SERVER_ERROR, body={"error": "it failed; the log says why"})
+        said = WebhookAnswer(status=HTTPStatus.INTERNAL_SERVER_ERROR, body={"error": "it failed; the log says why"})
     writer.write(_written(said))
     async with asyncio.timeout(seconds):
         await writer.drain()
@@ -111,7 +111,7 @@ async def _body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> byt
         raise _Unreadable(HTTPStatus.BAD_REQUEST, f"expected {length} bytes, got {len(exc.partial)}") from exc
 
 
-def _written(answer: Answer) -> bytes:
+def _written(answer: WebhookAnswer) -> bytes:
     body = json.dumps(answer.body, default=str).encode()
     head = f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
     return f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body

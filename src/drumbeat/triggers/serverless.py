@@ -9,7 +9,7 @@ from typing import Any
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.triggers.deliveries import Deliveries
-from drumbeat.triggers.model import Firing, Machine, Run, Trigger
+from drumbeat.triggers.model import BeatKind, Firing, Run, Trigger
 from drumbeat.triggers.schedule import parse_schedule
 
 
@@ -32,9 +32,9 @@ def firing_of(fields: Mapping[str, Any]) -> Firing:
     if not isinstance(given, Mapping):
         raise InvalidInput(f"input: expected keys and values, got {type(given).__name__}")
     wanted = {**{key: fields[key] for key in ("machine", "trigger") if key in fields}, **given}
-    machine = wanted.get("machine", Machine.CHECKER)
-    if machine not in tuple(Machine):
-        raise InvalidInput(f"machine: expected one of {', '.join(Machine)}, got {machine!r}")
+    machine = wanted.get("machine", BeatKind.CHECKER)
+    if machine not in tuple(BeatKind):
+        raise InvalidInput(f"machine: expected one of {', '.join(BeatKind)}, got {machine!r}")
     silent = _number(wanted, "stale_threshold_seconds")
     cap = _number(wanted, "max_workers")
     pool_id = wanted.get("pool_id")
@@ -42,7 +42,7 @@ def firing_of(fields: Mapping[str, Any]) -> Firing:
         raise InvalidInput(f"pool_id: expected a pool's name, got {pool_id!r}")
     return Firing(
         trigger=str(wanted.get("trigger", "event")),
-        machine=Machine(machine),
+        machine=BeatKind(machine),
         pool_id=pool_id,
         max_workers=cap,
         lost_after=None if silent is None else timedelta(seconds=silent),

@@ -16,12 +16,12 @@ from drumbeat.core.errors import DrumbeatError, InvalidSettings, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.store.interface import Store
 from drumbeat.triggers import crontab
-from drumbeat.triggers.deliveries import PATH, Answer, Deliveries, secret_of
+from drumbeat.triggers.deliveries import PATH, Deliveries, WebhookAnswer, secret_of
 from drumbeat.triggers.detached import Dispatch, send
 from drumbeat.triggers.file import load_triggers
 from drumbeat.triggers.firings import LastFired, last_fired
 from drumbeat.triggers.in_loop import InLoop, in_loop
-from drumbeat.triggers.model import Firing, Machine, Run, Trigger, TriggerType
+from drumbeat.triggers.model import BeatKind, Firing, Run, Trigger, TriggerType
 from drumbeat.triggers.scheduler import Scheduler, due_after
 from drumbeat.triggers.server import serve
 from drumbeat.triggers.serverless import answer_event, cron_job
@@ -35,7 +35,7 @@ KeepDue = Callable[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class TriggerEnvironment:
     """What triggers need to know of the process they are in."""
 
     store: Store
@@ -49,10 +49,10 @@ class Surroundings:
     keep_due: KeepDue | None = None  #: watches pools for jobs that come due, until cancelled
 
 
-class TriggerDesk:
+class TriggerService:
     """One triggers.yml. All its triggers run the same beat, ``run``."""
 
-    def __init__(self, file: Path, run: Run, around: Surroundings) -> None:
+    def __init__(self, file: Path, run: Run, around: TriggerEnvironment) -> None:
         """Raises InvalidSettings when the file cannot be used."""
         self._file = file.absolute()
         self._run = run
@@ -130,7 +130,7 @@ class TriggerDesk:
                 f"{folder / 'drumbeat.toml'}, readable by you alone, and try again"
             )
         around = self._around
-        place = crontab.Place(file=self._file, folder=folder, state_dir=around.state_dir, store=around.public_store)
+        place = crontab.CronPlace(file=self._file, folder=folder, state_dir=around.state_dir, store=around.public_store)
         return await crontab.install(self.triggers, place)
 
     async def remove(self) -> Sequence[str]:
@@ -182,7 +182,7 @@ class TriggerDesk:
         """Run the beat a cloud's event asks for."""
         return await answer_event(event, self._run, self._deliveries())
 
-    async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def hear(self, name: str, headers: Mapping[str, str], body: bytes) -> WebhookAnswer:
         """Answer a webhook's request that some other server took. Never raises for what was sent; raises InvalidSettings
         while a secret is missing."""
         return await self._deliveries().answer("POST", f"{PATH}{name}", headers, body)
@@ -204,14 +204,14 @@ class TriggerDesk:
 
 def _command(firing: Firing) -> Sequence[str]:
     """The same beat as a command of its own, which needs no file."""
-    if firing.machine is Machine.FLEET and firing.pool_id is not None:
+    if firing.machine is BeatKind.FLEET and firing.pool_id is not None:
         return ("fleet", "beat", firing.pool_id)
-    if firing.machine is Machine.REAPER:
+    if firing.machine is BeatKind.REAPER:
         silent = () if firing.lost_after is None else ("--lost-after", f"{firing.lost_after.total_seconds():.0f}s")
         return ("pool", "reap", *(() if firing.pool_id is None else (firing.pool_id,)), *silent)
     if firing.pool_id is None:
         raise InvalidSettings(f"trigger {firing.trigger}: input.pool_id: expected the pool to check, or the fleet to beat")
     if firing.worker is not None:
-        raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {Machine.CHECKER}, for a CronJob to run")
+        raise InvalidSettings(f"trigger {firing.trigger}: machine: expected {BeatKind.CHECKER}, for a CronJob to run")
     cap = () if firing.max_workers is None else ("--max-workers", str(firing.max_workers))
     return ("pool", "check", firing.pool_id, "--wait", *cap)

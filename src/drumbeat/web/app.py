@@ -5,7 +5,7 @@ from fastapi import FastAPI
 from drumbeat import __version__
 from drumbeat.web import api
 from drumbeat.web.app_state import House
-from drumbeat.web.auth import Gate
+from drumbeat.web.auth import AuthMiddleware
 from drumbeat.web.disconnects import Leaving
 from drumbeat.web.methods import Methods
 from drumbeat.web.problems import explain_errors
@@ -33,11 +33,11 @@ def make_api(house: House | None = None) -> FastAPI:
     return app
 
 
-def make_app(house: House, *, with_pages: bool = True) -> Gate:
+def make_app(house: House, *, with_pages: bool = True) -> AuthMiddleware:
     """Everything a server answers. Pages are NiceGUI's, which allows one application a process."""
     app = make_api(house)
     if with_pages:
         from drumbeat.web.pages import add_pages
 
         add_pages(app, house)
-    return Gate(Leaving(Methods(app)), house.settings, house.clock)
+    return AuthMiddleware(Leaving(Methods(app)), house.settings, house.clock)

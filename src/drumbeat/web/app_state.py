@@ -12,7 +12,7 @@ from drumbeat.web.settings import WebSettings
 from drumbeat.web.verdicts import Verdicts
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import TriggerDesk
+    from drumbeat.composition.plane import TriggerService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,7 @@ class House:
     settings: WebSettings
     clock: Clock
     group: asyncio.TaskGroup  #: what is started in it ends with the server
-    triggers: "TriggerDesk | None" = None  #: those of the file this server keeps
+    triggers: "TriggerService | None" = None  #: those of the file this server keeps
     wake: Callable[[str], Awaitable[Sequence[str]]] | None = None  #: pulls those of them that wait for work in a pool
     busy: asyncio.Lock = field(default_factory=asyncio.Lock)  #: held while something long is computed: one at a time
     feeds: Feeds = field(init=False)  #: what is watched, read once for everybody who watches

@@ -11,7 +11,7 @@ from drumbeat.core.clock import Clock
 from drumbeat.web.bodies import bounded
 from drumbeat.web.headers import guarded
 from drumbeat.web.login import LOGIN, LOGOUT, Login
-from drumbeat.web.login_attempts import Attempts
+from drumbeat.web.login_attempts import LoginAttempts
 from drumbeat.web.problems import problem
 from drumbeat.web.roles import SAFE_METHODS, Caller, Means, Role, allowed
 from drumbeat.web.sessions import Sessions, cookie_in
@@ -29,7 +29,7 @@ POLICY_VIOLATION = 1008  #: what a WebSocket that is refused is closed with
 log = logging.getLogger(__name__)
 
 
-class Gate:
+class AuthMiddleware:
     """Lets a request through to the application, with its caller in the scope's state, or answers it here."""
 
     def __init__(self, app: App, settings: WebSettings, clock: Clock) -> None:
@@ -37,7 +37,7 @@ class Gate:
         self._settings = settings
         self._clock = clock
         self._sessions = Sessions(settings)
-        self._attempts = Attempts(clock)
+        self._attempts = LoginAttempts(clock)
         self._login = Login(self._sessions, self._attempts, clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

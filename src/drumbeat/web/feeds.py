@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told(Generic[Seen]):
+class FeedUpdate(Generic[Seen]):
     """What one look brought. ``data`` is for programs, ``seen`` for pages."""
 
     event: str
@@ -43,7 +43,7 @@ class Frame(Generic[Seen]):
     """A look that was published, numbered. Its text is written once for everybody."""
 
     n: int
-    told: Told[Seen]
+    told: FeedUpdate[Seen]
     logs_before: int  #: the newest log line before its own
     logs_to: int
     _body: bytes | None = None
@@ -66,10 +66,10 @@ class Frame(Generic[Seen]):
         )
 
 
-class Source(Protocol[Seen]):
+class FeedSource(Protocol[Seen]):
     """What is watched."""
 
-    async def look(self) -> Sequence[Told[Seen]]:
+    async def look(self) -> Sequence[FeedUpdate[Seen]]:
         """What is new; more than one where none may be passed over. Raises StoreUnavailable, NotFound."""
         ...
 
@@ -130,7 +130,7 @@ class Listener(Generic[Seen]):
 class Feed(Generic[Seen]):
     """One thing that is watched: its reader goes as long as somebody listens."""
 
-    def __init__(self, source: Source[Seen], clock: Clock, group: asyncio.TaskGroup, every: timedelta = EVERY) -> None:
+    def __init__(self, source: FeedSource[Seen], clock: Clock, group: asyncio.TaskGroup, every: timedelta = EVERY) -> None:
         self.source = source
         self.newest: Frame[Seen] | None = None
         self.must_be_seen: Frame[Seen] | None = None
@@ -186,7 +186,7 @@ class Feed(Generic[Seen]):
         for listener in self._listeners:
             listener.news.set()
 
-    def publish(self, told: Told[Seen]) -> None:
+    def publish(self, told: FeedUpdate[Seen]) -> None:
         before = self._logs_to
         fresh = [line for line in told.logs if line["log_id"] > before]
         self._logs.extend(fresh)
@@ -205,7 +205,7 @@ class Feed(Generic[Seen]):
                     await self._look_on(beside)
         except* Exception as broken:
             log.exception("a feed broke", exc_info=broken)
-            self.publish(Told(event=BROKEN, data={"message": "the feed broke; the server's log says how"}, is_last=True))
+            self.publish(FeedUpdate(event=BROKEN, data={"message": "the feed broke; the server's log says how"}, is_last=True))
         finally:
             self._is_reading = False
 
@@ -228,10 +228,10 @@ class Feed(Generic[Seen]):
             for told in await self.source.look():
                 self.publish(told)
         except StoreUnavailable as exc:
-            self.publish(Told(event=UNAVAILABLE, data={"message": str(exc)}))
+            self.publish(FeedUpdate(event=UNAVAILABLE, data={"message": str(exc)}))
             return False
         except NotFound as exc:
-            self.publish(Told(event=GONE, data={"message": str(exc)}, is_last=True))
+            self.publish(FeedUpdate(event=GONE, data={"message": str(exc)}, is_last=True))
             return False
         return True
 
@@ -260,7 +260,7 @@ class Feeds:
     _feeds: OrderedDict[str, Feed[Any]] = field(default_factory=OrderedDict)
     _is_over: bool = False
 
-    def get(self, name: str, make: Callable[[], Source[Seen]]) -> Feed[Seen]:
+    def get(self, name: str, make: Callable[[], FeedSource[Seen]]) -> Feed[Seen]:
         """The feed of this name; made if there is none."""
         feed = self._feeds.get(name)
         if feed is None:

@@ -9,9 +9,9 @@ from typing import Any
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.job import JobCounts
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import Worker, judge, silence
-from drumbeat.web.feeds import Feed, Feeds, Told
+from drumbeat.web.feeds import Feed, Feeds, FeedUpdate
 
 POOL_UPDATE = "POOL_UPDATE"
 _MOST_BEATS = 20
@@ -28,7 +28,7 @@ class PoolSource:
         self._beats: deque[Beat] = deque(maxlen=_MOST_BEATS)
         self._counted: deque[tuple[datetime, JobCounts]] = deque(maxlen=_WINDOW)
 
-    async def look(self) -> Sequence[Told[Mapping[str, Any]]]:
+    async def look(self) -> Sequence[FeedUpdate[Mapping[str, Any]]]:
         store, pool_id = self._store, self._pool_id
         pool = await store.pools.get(pool_id)
         now = await store.now()
@@ -46,7 +46,7 @@ class PoolSource:
             "workers": [_worker(worker, now, pool) for worker in workers],
             "beats": [_beat(beat) for beat in self._beats],
         }
-        return [Told(event=POOL_UPDATE, data=data, seen=data)]
+        return [FeedUpdate(event=POOL_UPDATE, data=data, seen=data)]
 
     async def catch_up(self) -> bool:
         """Nothing of a pool's past is shown beyond its last beats."""
@@ -79,7 +79,7 @@ class PoolSource:
         }
 
 
-def _worker(worker: Worker, now: datetime, pool: Pool) -> dict[str, Any]:
+def _worker(worker: Worker, now: datetime, pool: PoolRow) -> dict[str, Any]:
     return {
         "worker_id": worker.worker_id,
         "status": worker.status,

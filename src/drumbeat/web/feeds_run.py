@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from drumbeat.bench.model import Course, Watched
+from drumbeat.bench.model import RunSeries, Watched
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.run import RUN_ENDED, Phase, RunId, RunStatus
-from drumbeat.web.feeds import Feed, Feeds, Told
+from drumbeat.web.feeds import Feed, Feeds, FeedUpdate
 from drumbeat.web.snapshot import log_document, run_document
 
 RUN_UPDATE = "RUN_UPDATE"
@@ -19,7 +19,7 @@ class RunSource:
         self._watch = plane.bench().watch(run_id)
         self._before: Watched | None = None  #: the last look at it under way
 
-    async def look(self) -> Sequence[Told[Watched]]:
+    async def look(self) -> Sequence[FeedUpdate[Watched]]:
         """A look; at the end, before it, one at PROCESSING where none was had."""
         seen = await self._watch.look()
         if seen.run.status not in RUN_ENDED:
@@ -33,13 +33,13 @@ class RunSource:
     async def catch_up(self) -> bool:
         return await self._watch.catch_up_a_little()
 
-    def course(self) -> Course:
+    def course(self) -> RunSeries:
         """Its lines to draw, as far as they have been read."""
         return self._watch.course()
 
 
-def _told(seen: Watched) -> Told[Watched]:
-    return Told(
+def _told(seen: Watched) -> FeedUpdate[Watched]:
+    return FeedUpdate(
         event=RUN_UPDATE,
         data=run_document(seen),
         seen=seen,

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from drumbeat.core.clock import Clock
-from drumbeat.web.login_attempts import Attempts
+from drumbeat.web.login_attempts import LoginAttempts
 from drumbeat.web.problems import problem
 from drumbeat.web.sessions import COOKIE, LIFETIME, Sessions, cookie_in
 
@@ -25,7 +25,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="drumbeat"'}
 class Login:
     """Answers those who are not let in yet, and those who leave."""
 
-    def __init__(self, sessions: Sessions, attempts: Attempts, clock: Clock) -> None:
+    def __init__(self, sessions: Sessions, attempts: LoginAttempts, clock: Clock) -> None:
         self._sessions = sessions
         self._attempts = attempts
         self._clock = clock

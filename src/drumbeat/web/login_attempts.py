@@ -13,7 +13,7 @@ MOST_ADDRESSES = 10_000  #: that are remembered; the one that failed longest ago
 _OWN_NETWORK = 64  #: bits of an IPv6 address that one site has in common
 
 
-class Attempts:
+class LoginAttempts:
     """Who has given wrong tokens of late. Its memory is bounded, whoever asks."""
 
     def __init__(self, clock: Clock) -> None:

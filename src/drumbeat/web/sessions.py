@@ -21,7 +21,7 @@ _LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class LoginSession:
     """What a cookie says, once its signature is known to be ours."""
 
     session_id: str
@@ -50,12 +50,12 @@ class Sessions:
         body = base64.urlsafe_b64encode(json.dumps(said).encode())
         return f"{body.decode()}.{self._sign(body)}"
 
-    def read(self, cookie: str, now: datetime) -> Session | None:
+    def read(self, cookie: str, now: datetime) -> LoginSession | None:
         """Whose cookie it is; None if it is not of ours, too old, or logged out."""
         found = self._session(cookie)
         return found if found is not None and self.holds(found, now) else None
 
-    def holds(self, session: Session, now: datetime) -> bool:
+    def holds(self, session: LoginSession, now: datetime) -> bool:
         """Whether a session goes on: it is neither too old nor logged out, and its role still has a token."""
         ended = session.until <= now.timestamp() or session.session_id in self._ended
         return not ended and bool(self._tokens[session.role])
@@ -68,13 +68,13 @@ class Sessions:
             if len(self._ended) > _MOST_ENDED:
                 self._ended.popitem(last=False)
 
-    def _session(self, cookie: str) -> Session | None:
+    def _session(self, cookie: str) -> LoginSession | None:
         body, _, signature = cookie.partition(".")
         if len(cookie) > _LONGEST or not cookie.isascii() or not _same(self._sign(body.encode()), signature):
             return None
         try:
             said = json.loads(base64.urlsafe_b64decode(body))
-            return Session(session_id=str(said["id"]), role=Role(said["role"]), until=float(said["until"]))
+            return LoginSession(session_id=str(said["id"]), role=Role(said["role"]), until=float(said["until"]))
         except (binascii.Error, ValueError, TypeError, KeyError, RecursionError):
             return None
 

@@ -13,7 +13,7 @@ import yaml
 from adapters.flatmachines.given import run, seed_file
 from drumbeat.adapters.flatmachines import DrumbeatWorkBackend, Launch, Origin, open_session, run_machine
 from drumbeat.adapters.flatmachines.runner import load_factory, main, read_arguments
-from drumbeat.adapters.flatmachines.spawning import Wish, launch, spawn_workers
+from drumbeat.adapters.flatmachines.spawning import RequestedWorkers, launch, spawn_workers
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.job import JobId, JobStatus
 from drumbeat.core.pool import PoolId
@@ -271,7 +271,7 @@ class Idle(Origin):
 
 async def test_checkers_at_the_same_time_never_start_more_than_the_cap(tmp_path: Path) -> None:
     settings = Settings(store=f"sqlite:///{tmp_path}/jobs.sqlite", state_dir=tmp_path / "state")
-    wish = Wish(pool_id="papers", cap=3, machine="job_worker", given={})
+    wish = RequestedWorkers(pool_id="papers", cap=3, machine="job_worker", given={})
 
     async def check() -> list[str]:
         async with open_session(settings=settings) as session:
@@ -294,7 +294,7 @@ async def test_a_worker_that_cannot_be_started_is_not_waited_for(tmp_path: Path,
     async with open_session(settings=settings) as session:
         desk = session.desk()
         await desk.work.pool("papers").push(1)
-        assert await spawn_workers(desk, Idle(), Wish(pool_id="papers", cap=3, machine="m", given={})) == []
+        assert await spawn_workers(desk, Idle(), RequestedWorkers(pool_id="papers", cap=3, machine="m", given={})) == []
         (row,) = await (await desk.work.place.store()).workers.list(PoolId("papers"))
     assert row.status is WorkerStatus.ERROR
 
@@ -304,7 +304,7 @@ async def test_a_worker_that_was_given_up_counts_for_the_cap_while_its_process_r
 ) -> None:
     monkeypatch.setattr(Idle, "command", lambda *given: (sys.executable, "-c", "import time; time.sleep(600)"))
     settings = Settings(store=f"sqlite:///{tmp_path}/jobs.sqlite", state_dir=tmp_path / "state")
-    wish = Wish(pool_id="papers", cap=1, machine="m", given={})
+    wish = RequestedWorkers(pool_id="papers", cap=1, machine="m", given={})
     async with open_session(settings=settings) as session:
         desk = session.desk()
         await desk.work.pool("papers").push(1)

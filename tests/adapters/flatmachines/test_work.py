@@ -12,7 +12,7 @@ from flatmachines.distributed_hooks import DistributedWorkerHooks
 from drumbeat.adapters.flatmachines import DrumbeatRegistrationBackend, DrumbeatWorkBackend, DrumbeatWorkPool
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, InvalidSettings
-from drumbeat.core.job import JobId, JobStatus, Outcome
+from drumbeat.core.job import AttemptOutcome, JobId, JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.memory import MemoryStore
@@ -194,7 +194,7 @@ async def test_everything_a_worker_holds_can_be_settled_at_once(store: MemorySto
     for name in ("papers", "images"):
         await work.pool(name).claim("w1")
 
-    assert await work.settle_all("w1", Outcome.FAILED, "the machine broke") == 2
+    assert await work.settle_all("w1", AttemptOutcome.FAILED, "the machine broke") == 2
 
     assert [(await store.jobs.get(JobId(each))).last_error for each in ids] == ["the machine broke"] * 2
 

@@ -14,15 +14,15 @@ from drumbeat.bench.model import (
     Begin,
     Conclude,
     ControllerState,
-    Ending,
     EnterPhase,
     NoteFact,
     Remember,
+    RunEnding,
     RunPlan,
     SaveStep,
     SetTargets,
     StopLoad,
-    Told,
+    ToldTarget,
 )
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Fenced, NotFound, Refused
@@ -35,7 +35,7 @@ from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.store.interface import RunChange, Store
 from drumbeat.store.memory import MemoryStore
 
-ENDING = Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="it is time")
+ENDING = RunEnding(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="it is time")
 RUN, MINUTE = RunId("r"), timedelta(minutes=1)
 WARNING = NoteFact(event=NewEvent(type=EventType.GUARDRAIL_WARNING), reason="CPU 91 %")
 KEEP = Remember(state=ControllerState(workers=1), operations=1, errors=0, qps=1.0, metrics={})
@@ -47,7 +47,7 @@ STEP = Step(
     run_id=OTHER, n=1, type=StepType.FIND_MAX, from_target=None, to_target=5, started_at=datetime(2026, 1, 1, tzinfo=UTC)
 )
 _ON_THE_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING)
-NOBODY = SetTargets(targets={WorkerId("nobody"): Told(connections=1)}, ramp=timedelta(), reason="more")
+NOBODY = SetTargets(targets={WorkerId("nobody"): ToldTarget(connections=1)}, ramp=timedelta(), reason="more")
 
 
 @dataclass(slots=True)
@@ -147,7 +147,7 @@ async def test_a_fact_of_a_beat_under_an_older_lease_is_left_to_be_decided_again
 
 async def test_the_last_fact_is_told_before_the_load_stops(scene: Scene) -> None:
     actor = scene.orchestrator()
-    ending = Ending(status=RunStatus.FAILED, completion_reason="GUARDRAIL", reason="CPU 91 %")
+    ending = RunEnding(status=RunStatus.FAILED, completion_reason="GUARDRAIL", reason="CPU 91 %")
     stop = StopLoad(state=ControllerState(ending=ending), completion_reason="GUARDRAIL", drain_within=MINUTE, reason="CPU 91 %")
 
     await actor.act(WARNING, scene.fence)
@@ -205,7 +205,7 @@ async def test_no_results_are_kept_by_an_orchestrator_that_leads_no_more(scene: 
 async def test_targets_of_an_orchestrator_that_leads_no_more_are_refused(scene: Scene) -> None:
     worker = Worker(pool_id=PoolId(RUN), worker_id=WorkerId("worker-0"), slot=0)
     await scene.store.workers.add([worker])
-    more = SetTargets(targets={worker.worker_id: Told(connections=5)}, ramp=timedelta(), reason="more")
+    more = SetTargets(targets={worker.worker_id: ToldTarget(connections=5)}, ramp=timedelta(), reason="more")
     await someone_else_leads(scene)
 
     with pytest.raises(Fenced):

@@ -12,7 +12,6 @@ from drumbeat.bench.model import (
     Begin,
     Conclude,
     ControllerState,
-    Ending,
     EnterPhase,
     Figures,
     GuardrailMode,
@@ -21,16 +20,17 @@ from drumbeat.bench.model import (
     LostPolicy,
     OnWorkerLost,
     Remember,
+    RunEnding,
     RunPlan,
     RunView,
     Scaling,
     ScalingMode,
     Spawn,
     StopLoad,
-    Told,
+    ToldTarget,
 )
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
-from drumbeat.core.recovery import Seen
+from drumbeat.core.recovery import SeenInstance
 from drumbeat.core.run import Phase, RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 
@@ -38,7 +38,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 FIXED = Scaling(mode=ScalingMode.FIXED, min_workers=2, min_connections=4, cap=4)
 PLAN = RunPlan(warmup=30 * SECOND, duration=300 * SECOND, scaling=FIXED)
-FAILED = Ending(status=RunStatus.FAILED, completion_reason="WORKER_LOST", reason="lost worker-1")
+FAILED = RunEnding(status=RunStatus.FAILED, completion_reason="WORKER_LOST", reason="lost worker-1")
 
 
 def worker(slot: int, status: WorkerStatus = WorkerStatus.ACTIVE, **more: Any) -> Worker:
@@ -57,7 +57,7 @@ def worker(slot: int, status: WorkerStatus = WorkerStatus.ACTIVE, **more: Any) -
 
 
 def view(workers: Sequence[Worker], **more: Any) -> RunView:
-    told = {each.worker_id: Told(connections=4) for each in workers}
+    told = {each.worker_id: ToldTarget(connections=4) for each in workers}
     usual = RunView(
         run_id=RunId("r"),
         now=NOW,
@@ -72,7 +72,7 @@ def view(workers: Sequence[Worker], **more: Any) -> RunView:
         state=ControllerState(connections=8, workers=2, told=told),
         thresholds=PRESETS[PoolKind.BENCH],
         workers=tuple(workers),
-        instances=tuple(Seen(worker_id=each.worker_id, running=True) for each in workers if each.is_live),
+        instances=tuple(SeenInstance(worker_id=each.worker_id, running=True) for each in workers if each.is_live),
         recent=Figures(since=NOW, until=NOW),
     )
     return replace(usual, **more)

@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.bench.control.guardrails import guard, soft_guardrails
 from drumbeat.bench.model import FailThreshold, GuardrailMode, Guardrails, Scaling, ScalingMode
-from drumbeat.bench.model.guarding import Guarded, GuardedWorker, GuardState, GuardView
+from drumbeat.bench.model.guarding import GuardedWorker, GuardrailDecision, GuardState, GuardView
 from drumbeat.core.event import EventType, NewEvent
 from drumbeat.core.worker import WorkerId
 
@@ -31,9 +31,9 @@ def workers(*cpu: float, target: int = 500, memory: float = 10.0) -> tuple[Guard
 
 def looks(
     *seen: tuple[GuardedWorker, ...], rails: Guardrails = SOFT, scaling: Scaling = BOUNDED, state: GuardState | None = None
-) -> list[Guarded]:
+) -> list[GuardrailDecision]:
     """One look after the other, each from the state the last one left, as it comes back from JSON."""
-    done: list[Guarded] = []
+    done: list[GuardrailDecision] = []
     state = state or GuardState()
     since = state.looked_at or NOW - INTERVAL
     for n, each in enumerate(seen, start=1):
@@ -286,7 +286,7 @@ def test_a_worker_that_is_gone_is_forgotten() -> None:
     assert done[2].ceilings == {}
 
 
-def simulated(load: dict[int, float], looked: int, scaling: Scaling) -> tuple[list[Guarded], dict[int, int]]:
+def simulated(load: dict[int, float], looked: int, scaling: Scaling) -> tuple[list[GuardrailDecision], dict[int, int]]:
     """Workers whose CPU is so many percent a connection by slot; targets follow the ceilings as the orchestrator sets them."""
     state, targets, done = GuardState(), dict.fromkeys(load, 100), []
     for n in range(looked):

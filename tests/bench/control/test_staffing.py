@@ -19,11 +19,11 @@ from drumbeat.bench.model import (
     SetTargets,
     Spawn,
     Steer,
-    Told,
+    ToldTarget,
 )
-from drumbeat.core.event import NewEvent, Target, set_worker_target
+from drumbeat.core.event import NewEvent, WorkerTarget, set_worker_target
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
-from drumbeat.core.recovery import Recovered, Seen
+from drumbeat.core.recovery import Recovered, SeenInstance
 from drumbeat.core.run import RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 
@@ -49,7 +49,7 @@ LOST = Worker(pool_id=PoolId("r"), worker_id=WorkerId("worker-0"), slot=0, statu
 NOBODY = Recovered(actions=(), living=(), staying=())
 
 
-def told(held: list[int], pace: float | None) -> list[Told]:
+def told(held: list[int], pace: float | None) -> list[ToldTarget]:
     """What workers are told that shall hold so much, together at this pace."""
     spawns = tuple(
         Spawn(worker_id=WorkerId(f"worker-{slot}"), slot=slot, group_count=len(held), connections=connections, reason="")
@@ -75,8 +75,8 @@ def test_without_a_pace_nobody_has_a_share(held: list[int]) -> None:
 
 
 def test_a_share_of_nothing_is_kept_and_sent_as_such() -> None:
-    state = ControllerState(pace=60.0, told={WorkerId("worker-1"): Told(connections=0, qps=0.0)})
-    event: NewEvent = set_worker_target(WorkerId("worker-1"), Target(connections=0, qps=0.0, reason="less"))
+    state = ControllerState(pace=60.0, told={WorkerId("worker-1"): ToldTarget(connections=0, qps=0.0)})
+    event: NewEvent = set_worker_target(WorkerId("worker-1"), WorkerTarget(connections=0, qps=0.0, reason="less"))
 
     assert msgspec.convert(msgspec.to_builtins(state), ControllerState) == state
     assert event.payload["target_qps"] == 0
@@ -86,14 +86,14 @@ def test_a_share_of_nothing_is_kept_and_sent_as_such() -> None:
     ("rows", "shown", "started"),
     [
         ([], [], 2),
-        ([LOST], [Seen(worker_id=WorkerId("worker-0"), running=True)], 1),
-        ([LOST], [Seen(worker_id=WorkerId("worker-0"), running=False)], 2),
-        ([replace(LOST, status=WorkerStatus.DRAINING)], [Seen(worker_id=WorkerId("worker-0"), running=True)], 1),
-        ([], [Seen(worker_id=WorkerId("worker-7"), running=True)], 1),
+        ([LOST], [SeenInstance(worker_id=WorkerId("worker-0"), running=True)], 1),
+        ([LOST], [SeenInstance(worker_id=WorkerId("worker-0"), running=False)], 2),
+        ([replace(LOST, status=WorkerStatus.DRAINING)], [SeenInstance(worker_id=WorkerId("worker-0"), running=True)], 1),
+        ([], [SeenInstance(worker_id=WorkerId("worker-7"), running=True)], 1),
     ],
     ids=["nobody is there", "a lost one may run", "a lost one is over", "one drains", "a stray runs"],
 )
-def test_never_more_run_at_once_than_the_plan_allows(rows: list[Worker], shown: list[Seen], started: int) -> None:
+def test_never_more_run_at_once_than_the_plan_allows(rows: list[Worker], shown: list[SeenInstance], started: int) -> None:
     plan = RunPlan(scaling=Scaling(mode=ScalingMode.BOUNDED, min_workers=1, max_workers=2))
     seen = replace(VIEW, plan=plan, workers=tuple(rows), instances=tuple(shown))
 

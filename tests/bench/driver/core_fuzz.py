@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drumbeat.bench.driver import core_c, core_py, pgwire
-from drumbeat.bench.driver.blocks import Block
-from drumbeat.bench.driver.core import Core, State
+from drumbeat.bench.driver.blocks import MessageBlock
+from drumbeat.bench.driver.core import ConnectionState, Core
 from drumbeat.bench.driver.core_c import CCore
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.records import RECORD
@@ -167,7 +167,7 @@ def at_the_end(values: NDArray[Any]) -> NDArray[Any]:
     return memory[len(memory) - len(values) :]
 
 
-def block(chance: Random, pool: NDArray[np.uint8], counts: Sequence[int] = (1,)) -> Block:
+def block(chance: Random, pool: NDArray[np.uint8], counts: Sequence[int] = (1,)) -> MessageBlock:
     count = chance.choice(counts)
     numbers = np.random.default_rng(chance.getrandbits(32))
     sizes = numbers.integers(1, 60, count)
@@ -179,7 +179,7 @@ def block(chance: Random, pool: NDArray[np.uint8], counts: Sequence[int] = (1,))
     data[offsets[1:] - 1] = END_MARK
     more = (numbers.random(count) < chance.choice((0.0, 0.0, 0.5))).astype(np.uint8)
     kinds = numbers.integers(0, 6, count).astype(np.int16)
-    return Block(at_the_end(data), at_the_end(offsets), at_the_end(kinds), at_the_end(more))
+    return MessageBlock(at_the_end(data), at_the_end(offsets), at_the_end(kinds), at_the_end(more))
 
 
 def answer(chance: Random) -> list[bytes]:
@@ -286,7 +286,7 @@ class Round:
         news = self._each(lambda half: sorted(half.core.collect()))
         assert len({place for place, _ in news}) == len(news), f"told twice: {news}"
         for place, state in news:
-            assert state in (State.DEAD, State.RETIRED)
+            assert state in (ConnectionState.DEAD, ConnectionState.RETIRED)
             self._read(place, READ_SIZE)
             self._each(lambda half, place=place: half.let_go(place))  # type: ignore[misc]
             self._taken.discard(place)

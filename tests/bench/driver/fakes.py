@@ -13,7 +13,7 @@ import numpy as np
 from drumbeat.bench.driver.generic import GenericEngine
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT, Records
-from drumbeat.bench.driver.session_kinds import AsyncSessions, BlockingSessions, Failure, Sessions, Values
+from drumbeat.bench.driver.session_kinds import AsyncSessions, BlockingSessions, OperationFailure, Sessions, Values
 from drumbeat.bench.model import ErrorClass, KeyValue, Load, NewKey, Operation, RandomText, Statement
 from drumbeat.bench.values.draw import Draw
 
@@ -29,8 +29,8 @@ INSERT = Operation(
 LOAD = Load(name="fake", operations=(LOOKUP, INSERT))
 
 
-def interrupted() -> Failure:
-    return Failure(FAILED, "int", "interrupted")
+def interrupted() -> OperationFailure:
+    return OperationFailure(FAILED, "int", "interrupted")
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class FakeDatabase:
 
     answer: Callable[[int, Values], int] = lambda operation, values: 1  #: in the middle of an operation; raises to fail
     refusals: int = 0  #: connects that fail before one succeeds
-    refusal: Callable[[], Exception] = lambda: Failure(LOST, "", "nobody there")
+    refusal: Callable[[], Exception] = lambda: OperationFailure(LOST, "", "nobody there")
     connects_hang: bool = False  #: until they are let go
     hangs: bool = False  #: operations do not end until they are let go
     heeds: bool = True  #: whether an interrupted operation ends
@@ -123,7 +123,7 @@ class FakeSession:
         while self._database.hangs and not self._database.let_go.is_set():
             await asyncio.sleep(0.001)
             if not self._is_open and self._database.heeds:
-                raise Failure(LOST, "", "closed")
+                raise OperationFailure(LOST, "", "closed")
         return self._database.finish(operation, values)
 
     def interrupt(self) -> None:

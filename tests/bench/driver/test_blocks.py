@@ -5,7 +5,7 @@ import struct
 import numpy as np
 
 from drumbeat.bench.driver import pgwire
-from drumbeat.bench.driver.blocks import Block, BlockMaker
+from drumbeat.bench.driver.blocks import BlockMaker, MessageBlock
 from drumbeat.bench.model import (
     KeyValue,
     Load,
@@ -34,7 +34,7 @@ def operation(kind: str, weight: int, *values: Value, statements: int = 1) -> Op
     return Operation(kind=kind, weight=weight, statements=(Statement(sql=sql, values=values),) * statements)
 
 
-def messages(block: Block) -> list[bytes]:
+def messages(block: MessageBlock) -> list[bytes]:
     data = block.data.tobytes()
     return [data[begin:end] for begin, end in zip(block.offsets[:-1], block.offsets[1:], strict=True)]
 

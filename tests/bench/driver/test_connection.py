@@ -2,12 +2,12 @@
 
 import pytest
 
-from drumbeat.bench.driver.connection import Place, Shared
+from drumbeat.bench.driver.connection import ConnectionSlot, Shared
 from drumbeat.bench.driver.operation_source import Supply
-from drumbeat.bench.driver.pacing import AT_ONCE, Gate
-from drumbeat.bench.driver.recorder import Ledger
+from drumbeat.bench.driver.pacing import AT_ONCE, PacingGate
+from drumbeat.bench.driver.recorder import RecorderSet
 from drumbeat.bench.driver.records import FAILED, OK, TIMED_OUT
-from drumbeat.bench.driver.session_kinds import Failure, Values
+from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.model import Load, NewKey, Operation, Statement
 from drumbeat.bench.values.draw import Draw
 
@@ -22,14 +22,14 @@ class Scene:
 
     def __init__(self) -> None:
         self.failures: list[tuple[int, str, Values]] = []
-        self.gate = Gate()
+        self.gate = PacingGate()
         self.gate.accept(True)
         supply = Supply(LOAD, Draw.seeded(0, 1, lambda: 0), lambda us: us)
         self.shared = Shared(
             self.gate, supply, 0.0, lambda kind, failure, values: self.failures.append((kind, str(failure), values))
         )
-        self.ledger = Ledger()
-        self.place = Place(5, self.shared, self.ledger.add())
+        self.ledger = RecorderSet()
+        self.place = ConnectionSlot(5, self.shared, self.ledger.add())
 
     def outcomes(self) -> list[tuple[int, int]]:
         records = self.ledger.take()
@@ -50,7 +50,7 @@ async def test_an_operation_belongs_to_the_epoch_it_began_in(scene: Scene) -> No
         if end == "well":
             scene.place.succeeded(turn, 1)
         else:
-            scene.place.failed(turn, Failure(FAILED, "x", "no"))
+            scene.place.failed(turn, OperationFailure(FAILED, "x", "no"))
 
     assert scene.outcomes() == [(OK, 1), (FAILED, 1)]
 
@@ -61,7 +61,7 @@ async def test_what_was_given_up_is_not_recorded_again_and_nothing_more_is_begun
 
     assert scene.place.give_up(turn, scene.ledger.own, "too late")
     scene.place.succeeded(turn, 1)
-    scene.place.failed(turn, Failure(FAILED, "x", "no"))
+    scene.place.failed(turn, OperationFailure(FAILED, "x", "no"))
 
     assert scene.outcomes() == [(TIMED_OUT, 0)]
     assert scene.failures == [(0, "too late", ((1,),))]
@@ -115,9 +115,9 @@ async def test_a_failure_after_an_interrupt_is_a_timeout(scene: Scene) -> None:
     turn = scene.place.begin(AT_ONCE)
     assert turn is not None
     scene.place.expired = turn
-    scene.place.failed(turn, Failure(FAILED, "x", "interrupted"))
+    scene.place.failed(turn, OperationFailure(FAILED, "x", "interrupted"))
     other = scene.place.begin(AT_ONCE)
     assert other is not None
-    scene.place.failed(other, Failure(FAILED, "x", "its own fault"))
+    scene.place.failed(other, OperationFailure(FAILED, "x", "its own fault"))
 
     assert scene.outcomes() == [(TIMED_OUT, 0), (FAILED, 0)]

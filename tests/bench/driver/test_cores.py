@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from drumbeat.bench.driver import pgwire
-from drumbeat.bench.driver.blocks import Block, BlockMaker
-from drumbeat.bench.driver.core import Core, State
+from drumbeat.bench.driver.blocks import BlockMaker, MessageBlock
+from drumbeat.bench.driver.core import ConnectionState, Core
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, Records
@@ -102,10 +102,10 @@ def test_operations_are_recorded_once_and_failures_are_counted(pair: Pair) -> No
     assert len(taken(pair.core)) == 0
 
 
-def numbered(number: int) -> Block:
+def numbered(number: int) -> MessageBlock:
     """A block of one operation, which is its number."""
     text = np.frombuffer(b"%08d" % number, dtype=np.uint8)
-    return Block(text, np.asarray([0, 8], np.uint32), np.zeros(1, np.int16), np.zeros(1, np.uint8))
+    return MessageBlock(text, np.asarray([0, 8], np.uint32), np.zeros(1, np.int16), np.zeros(1, np.uint8))
 
 
 def test_blocks_are_sent_in_the_order_they_were_fed_wherever_a_run_ends(hungry: Pair) -> None:
@@ -145,7 +145,7 @@ def test_a_place_is_not_given_to_a_second_connection_before_its_end_was_told(pai
     pair.run_until(lambda: pair.core.failed == 1)
     add_another()
 
-    assert [*pair.core.collect()] == [(0, State.DEAD)]
+    assert [*pair.core.collect()] == [(0, ConnectionState.DEAD)]
     closed(*connected(pair.core, 0))
 
 
@@ -165,20 +165,22 @@ def test_an_operation_belongs_to_the_epoch_in_which_it_began(pair: Pair) -> None
 def test_one_that_is_lost_before_all_was_sent_is_told_once(hungry: Pair) -> None:
     size = 10_000_000
     data = np.zeros(size, np.uint8)
-    hungry.core.feed(Block(data, np.asarray([0, size], np.uint32), np.zeros(1, np.int16), np.zeros(1, np.uint8)))
+    hungry.core.feed(MessageBlock(data, np.asarray([0, size], np.uint32), np.zeros(1, np.int16), np.zeros(1, np.uint8)))
     hungry.core.accept(True)
     hungry.run_until(lambda: hungry.core.in_flight == 1)
     hungry.server.close()
     hungry.run_until(lambda: hungry.core.in_flight == 0)
 
     assert taken(hungry.core)["outcome"].tolist() == [LOST]
-    assert [*hungry.core.collect()] == [(0, State.DEAD)]
+    assert [*hungry.core.collect()] == [(0, ConnectionState.DEAD)]
 
 
 def test_an_answer_before_all_was_sent_does_not_change_the_order_of_what_is_sent(hungry: Pair) -> None:
     size = 4_000_000
     data = np.frombuffer(b"a" * size + b"b" * size, np.uint8)
-    hungry.core.feed(Block(data, np.asarray([0, size, 2 * size], np.uint32), np.zeros(2, np.int16), np.zeros(2, np.uint8)))
+    hungry.core.feed(
+        MessageBlock(data, np.asarray([0, size, 2 * size], np.uint32), np.zeros(2, np.int16), np.zeros(2, np.uint8))
+    )
     hungry.core.accept(True)
     hungry.run_until(lambda: hungry.core.in_flight == 1)
     hungry.server.sendall(WELL)
@@ -209,7 +211,7 @@ def test_a_server_that_does_not_speak_the_protocol_is_lost(pair: Pair) -> None:
     pair.answer(b"C\0\0\0\3")
 
     assert taken(pair.core)["outcome"].tolist() == [LOST]
-    assert [*pair.core.collect()] == [(0, State.DEAD)]
+    assert [*pair.core.collect()] == [(0, ConnectionState.DEAD)]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +330,7 @@ def test_one_that_is_lost_while_it_thinks_takes_nobody_along(pair: Pair) -> None
         server.sendall(WELL)
     pair.run_until(lambda: pair.core.in_flight == 0)
     servers[1].close()
-    lost: list[tuple[int, State]] = []
+    lost: list[tuple[int, ConnectionState]] = []
     while not lost:
         pair.core.run(PATIENCE)
         lost = [*pair.core.collect()]
@@ -336,7 +338,7 @@ def test_one_that_is_lost_while_it_thinks_takes_nobody_along(pair: Pair) -> None
 
     pair.run_until(lambda: pair.core.in_flight == 4)
 
-    assert lost == [(1, State.DEAD)]
+    assert lost == [(1, ConnectionState.DEAD)]
     for each in (*others, again):
         closed(*each)
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from bench.driver.fakes import LOAD, FakeDatabase, engine_of, outcomes, running, seconds
-from drumbeat.bench.driver.connection import Place
+from drumbeat.bench.driver.connection import ConnectionSlot
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT
-from drumbeat.bench.driver.session_kinds import Failure, Values
+from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, NewKey, Operation, Statement
 from drumbeat.core.errors import InvalidInput, InvalidSettings
 
@@ -144,7 +144,7 @@ class TestConnections:
         assert len(set(records["connection"].tolist())) == 4
 
     async def test_a_lost_one_is_replaced_and_the_load_goes_on(self, kind: str) -> None:
-        database = FakeDatabase(answer=failing(100, lambda: Failure(LOST, "gone", "the server went away")))
+        database = FakeDatabase(answer=failing(100, lambda: OperationFailure(LOST, "gone", "the server went away")))
         async with running(database, kind, connections=2) as work:
             await work.until(lambda: int((work.records["outcome"] == LOST).sum()) >= 4)
             records = work.records
@@ -166,13 +166,13 @@ class TestConnections:
     async def test_pauses_grow_until_something_was_done(self, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         pauses: list[float] = []
 
-        async def rest(self: Place, pause: float) -> None:
+        async def rest(self: ConnectionSlot, pause: float) -> None:
             pauses.append(pause)
             await asyncio.sleep(0)
 
-        database = FakeDatabase(answer=failing(50, lambda: Failure(LOST, "gone", "the server went away")))
+        database = FakeDatabase(answer=failing(50, lambda: OperationFailure(LOST, "gone", "the server went away")))
         async with running(database, kind, connections=0) as work:
-            monkeypatch.setattr(Place, "rest", rest)
+            monkeypatch.setattr(ConnectionSlot, "rest", rest)
             database.refusals = 8
             work.engine.set_target(1)
             await work.until(lambda: len(pauses) >= 11)
@@ -237,7 +237,7 @@ def own_threads() -> set[threading.Thread]:
 
 class TestFailures:
     async def test_one_in_a_hundred_is_one_in_a_hundred(self, kind: str) -> None:
-        database = FakeDatabase(answer=failing(100, lambda: Failure(FAILED, "23505", "no")))
+        database = FakeDatabase(answer=failing(100, lambda: OperationFailure(FAILED, "23505", "no")))
         async with running(database, kind, connections=1) as work:
             records = (await work.recorded(2000))[:2000]
 
@@ -250,7 +250,7 @@ class TestFailures:
         def answer(operation: int, values: Values) -> int:
             if operation == 1:
                 key, text = values[0]
-                raise Failure(FAILED, "dup", f"Duplicate entry '{key}-{text}' for key 1000")
+                raise OperationFailure(FAILED, "dup", f"Duplicate entry '{key}-{text}' for key 1000")
             return 1
 
         async with running(FakeDatabase(answer=answer), kind) as work:

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from drumbeat.bench.driver.recorder import Ledger, Recorder
+from drumbeat.bench.driver.recorder import Recorder, RecorderSet
 from drumbeat.bench.driver.records import RECORD, Records
 
 MANY = 50_000
@@ -57,7 +57,7 @@ def test_reader_and_writer_do_not_get_in_each_other_s_way() -> None:
 
 
 def test_a_ledger_keeps_what_a_writer_left_behind() -> None:
-    ledger = Ledger()
+    ledger = RecorderSet()
     first, second = ledger.add(), ledger.add()
     for place, recorder in enumerate([ledger.own, first, second]):
         recorder.add(place, 0, 0, 0, 0, 0, 0, 0, b"")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drumbeat.bench.driver.records import FAILED, LOST, OK, Records, empty
-from drumbeat.bench.driver.tally import Tally, buckets_of, count_into, figures
+from drumbeat.bench.driver.tally import LoadTally, buckets_of, count_into, figures
 from drumbeat.bench.model import Load, Operation, Statement
 from drumbeat.core.histogram import Histogram, bucket_of
 
@@ -53,7 +53,7 @@ def test_counting_many_is_counting_each(durations: list[int]) -> None:
     ],
 )
 def test_percentiles_are_within_one_percent_of_the_truth(shape: str, durations: list[int]) -> None:
-    tally = Tally(LOAD)
+    tally = LoadTally(LOAD)
     tally.absorb(records(durations))
 
     found = figures(tally.response)
@@ -64,7 +64,7 @@ def test_percentiles_are_within_one_percent_of_the_truth(shape: str, durations: 
 
 
 def test_what_was_never_sent_is_no_quicker_than_the_quickest_that_was() -> None:
-    tally = Tally(LOAD)
+    tally = LoadTally(LOAD)
     tally.absorb(records([2 * MILLISECOND, 3 * MILLISECOND]))
 
     tally.absorb_unsent(np.array([0, 0, 9, 9]) * MILLISECOND)
@@ -79,7 +79,7 @@ def test_in_an_open_loop_a_stall_shows_in_response_time_as_theory_says() -> None
     start = np.where((due >= 5_000 * MILLISECOND) & (due < 6_000 * MILLISECOND), 6_000 * MILLISECOND, due)
     made = records([MILLISECOND] * 10_000)
     made["due"], made["start"] = due, start
-    tally = Tally(LOAD)
+    tally = LoadTally(LOAD)
     tally.absorb(made)
 
     response, service = figures(tally.response), figures(tally.service)
@@ -93,7 +93,7 @@ def test_two_workers_merged_are_one_worker_over_the_same_operations() -> None:
     chance = np.random.default_rng(3)
     all_of_them = [records(chance.lognormal(14, 1, 5000).astype(int).tolist(), kind=kind) for kind in (0, 1, 0, 1)]
     all_of_them += [records([MILLISECOND] * 3, outcome=FAILED), records([MILLISECOND] * 4, outcome=FAILED)]
-    whole, first, second = Tally(LOAD), Tally(LOAD), Tally(LOAD)
+    whole, first, second = LoadTally(LOAD), LoadTally(LOAD), LoadTally(LOAD)
     for n, each in enumerate(all_of_them):
         whole.absorb(each)
         (first, second)[n % 2].absorb(each)
@@ -109,7 +109,7 @@ def test_two_workers_merged_are_one_worker_over_the_same_operations() -> None:
 def test_failed_operations_are_counted_and_their_latency_is_not() -> None:
     made = np.concatenate([records([MILLISECOND] * 99), records([9999 * MILLISECOND], outcome=FAILED)])
     made["sqlstate"][-1] = b"23505"
-    tally = Tally(LOAD)
+    tally = LoadTally(LOAD)
     tally.absorb(made)
     tally.absorb(records([1], outcome=LOST))
 
@@ -119,7 +119,7 @@ def test_failed_operations_are_counted_and_their_latency_is_not() -> None:
 
 
 def test_reads_and_kinds_are_told_apart() -> None:
-    tally = Tally(LOAD)
+    tally = LoadTally(LOAD)
     tally.absorb(np.concatenate([records([1] * 3, kind=0), records([1] * 5, kind=1)]))
 
     assert tally.reads == 3
@@ -129,7 +129,7 @@ def test_reads_and_kinds_are_told_apart() -> None:
 def test_one_percent_of_injected_errors_is_reported_as_exactly_that() -> None:
     made = records([MILLISECOND] * 100_000)
     made["outcome"][::100] = FAILED
-    tally = Tally(LOAD)
+    tally = LoadTally(LOAD)
     tally.absorb(made)
 
     assert (tally.operations, tally.errors) == (100_000, 1_000)

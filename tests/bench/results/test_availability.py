@@ -6,8 +6,8 @@ import pytest
 from bench.recorded import record, rich, second
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.record import Measured, RunRecord, Second
-from drumbeat.bench.model.verdict import Gate, RunVerdict
-from drumbeat.bench.model.view import Ending
+from drumbeat.bench.model.verdict import ExitStatus, RunVerdict
+from drumbeat.bench.model.view import RunEnding
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected, outages
 from drumbeat.bench.results.caveats import doubts
 from drumbeat.bench.results.record import ended_record
@@ -110,8 +110,10 @@ def test_of_a_run_that_goes_on_seconds_that_are_only_not_told_yet_are_no_outage(
     assert outages([*served, *(replace(each, failed_connects=1) for each in silent)]) == [(14, 17)]
 
 
-@pytest.mark.parametrize(("least", "gate"), [(None, Gate.PASSED), (75.0, Gate.PASSED), (99.9, Gate.OBJECTIVES_MISSED)])
-def test_availability_is_an_objective(least: float | None, gate: Gate) -> None:
+@pytest.mark.parametrize(
+    ("least", "gate"), [(None, ExitStatus.PASSED), (75.0, ExitStatus.PASSED), (99.9, ExitStatus.OBJECTIVES_MISSED)]
+)
+def test_availability_is_an_objective(least: float | None, gate: ExitStatus) -> None:
     plan = RunPlan(objectives={ALL_KINDS: Objective(p95_ms=1000, min_availability_pct=least)})
 
     assert gate_of(gone(quiet(plan=plan))) is gate
@@ -186,7 +188,7 @@ def test_the_verdict_a_row_keeps_counts_failed_connects_as_reports_do() -> None:
     known = gone(quiet(plan=plan))
     whole = Result(run_id=RunId("r"), worker_id=None, status=RunStatus.COMPLETED, operations=known.whole.operations)
 
-    kept = ended_record(known, [whole], Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason=""))
+    kept = ended_record(known, [whole], RunEnding(status=RunStatus.COMPLETED, completion_reason="DURATION", reason=""))
 
     assert kept.whole.failed_connects == 12
     assert judge_run(kept).verdict is RunVerdict.MISSED

@@ -9,11 +9,11 @@ import pytest
 from drumbeat.bench.model import (
     ControllerState,
     Decided,
-    Ending,
     Latency,
     LoadMode,
     Measured,
     Objective,
+    RunEnding,
     RunPlan,
     RunRecord,
     WorkerRecord,
@@ -26,7 +26,7 @@ from drumbeat.core.worker import WorkerId, WorkerStatus
 
 BEGAN = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 RUN = RunId("r")
-ENDING = Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="measured for 20 s")
+ENDING = RunEnding(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="measured for 20 s")
 
 
 def row(worker: str, operations: int, seconds: float, kind: str | None = None) -> Result:

@@ -10,7 +10,7 @@ import pytest
 
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.records import FAILED, LOST, OK, TIMED_OUT, Records, empty
-from drumbeat.bench.results.execution_pages import Wanted, read_executions
+from drumbeat.bench.results.execution_pages import ExecutionQuery, read_executions
 from drumbeat.bench.results.executions import load_executions
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PoolKind, pool
@@ -99,7 +99,7 @@ async def test_failed_operations_are_found_by_class_as_the_database_tells_them_a
         if loaded:
             await load_executions(store, RUN)
 
-        found = await read_executions(store, RUN, Wanted(**asked))
+        found = await read_executions(store, RUN, ExecutionQuery(**asked))
 
     assert [each.n for each in found] == expected
 
@@ -122,6 +122,6 @@ async def test_operations_of_a_run_whose_workload_would_be_refused_today_can_be_
         for file in written(tmp_path, 20):
             await store.results.add_file(file)
 
-        found = await read_executions(store, RUN, Wanted())
+        found = await read_executions(store, RUN, ExecutionQuery())
 
     assert len(found) == 20

@@ -15,7 +15,7 @@ from drumbeat.bench.results.partial_reads import read_errors, read_seconds
 from drumbeat.bench.results.record import read_decisions, read_record
 from drumbeat.bench.results.timeline import Timeline
 from drumbeat.bench.results.yielding import FEW, in_turns
-from drumbeat.bench.service import BenchDesk
+from drumbeat.bench.service import BenchService
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import NotFound
 from drumbeat.core.run import RunId, RunStatus
@@ -220,7 +220,7 @@ async def test_a_report_is_written_while_others_go_on(scene: Scene, store: Store
         return f"{record.run.run_id} {came.wait(timeout=10)}"
 
     monkeypatch.setitem(cast(dict[str, Any], report.FORMATS), "html", written)
-    desk = BenchDesk(store, scene.clock, "me", HostCapacity(cpu_cores=1, memory_gb=1), lambda: FakeSpawner(scene.clock))
+    desk = BenchService(store, scene.clock, "me", HostCapacity(cpu_cores=1, memory_gb=1), lambda: FakeSpawner(scene.clock))
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(desk.report(RUN, "html"))
         while not writing.done():

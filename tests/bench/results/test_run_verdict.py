@@ -8,7 +8,7 @@ import pytest
 from bench.recorded import record
 from drumbeat.bench.model.plan import ALL_KINDS, LoadMode, Objective, QpsPlan, RunPlan
 from drumbeat.bench.model.record import Latency, Measured, RunRecord
-from drumbeat.bench.model.verdict import KEPT_UNDER, Gate, RunVerdict, judgement_document, kept_judgement
+from drumbeat.bench.model.verdict import KEPT_UNDER, ExitStatus, RunVerdict, judgement_document, kept_judgement
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.core.run import Result, RunStatus
 
@@ -60,7 +60,7 @@ CASES: list[Any] = [
 def test_a_run_has_one_verdict_and_its_exit_code(known: RunRecord, verdict: RunVerdict, code: int) -> None:
     found = judge_run(known)
 
-    assert (found.verdict, found.gate) == (verdict, Gate(code)), found.reason
+    assert (found.verdict, found.gate) == (verdict, ExitStatus(code)), found.reason
     assert (found.passed is True) == (verdict is RunVerdict.PASSED)
 
 

@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from bench.recorded import record
-from drumbeat.bench.model import Failure, RunRecord, WorkerRecord
+from drumbeat.bench.model import FailureExample, RunRecord, WorkerRecord
 from drumbeat.bench.model.plan import ALL_KINDS
 from drumbeat.bench.results.top_errors import errors_by_class, most_frequent, most_frequent_state
 from drumbeat.core.worker import WorkerId
 
 
-def example(error_class: str, sqlstate: str, message: str) -> Failure:
-    return Failure(kind="read", error_class=error_class, sqlstate=sqlstate, message=message)
+def example(error_class: str, sqlstate: str, message: str) -> FailureExample:
+    return FailureExample(kind="read", error_class=error_class, sqlstate=sqlstate, message=message)
 
 
 EXAMPLES = (example("QUERY_TIMEOUT", "", "gave up"), example("DATABASE_ERROR", "42P01", "no such table"))

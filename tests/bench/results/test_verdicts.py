@@ -6,30 +6,38 @@ import pytest
 from bench.recorded import record, search
 from drumbeat.bench.model.plan import ALL_KINDS, Objective
 from drumbeat.bench.model.record import Latency, Measured, RunRecord
-from drumbeat.bench.model.verdict import Gate, RunVerdict
+from drumbeat.bench.model.verdict import ExitStatus, RunVerdict
 from drumbeat.bench.results.run_verdict import judge_run
-from drumbeat.bench.results.verdicts import Measure, Standing, Verdict, came_to_nothing, judged_at, verdicts, verdicts_of
+from drumbeat.bench.results.verdicts import (
+    LimitStanding,
+    Measure,
+    SloVerdict,
+    came_to_nothing,
+    judged_at,
+    verdicts,
+    verdicts_of,
+)
 from drumbeat.core.run import RunStatus
 
 
-def verdict(limit: float, found: float | None) -> Verdict:
-    return Verdict(kind="read", measure=Measure.P95, limit=limit, found=found)
+def verdict(limit: float, found: float | None) -> SloVerdict:
+    return SloVerdict(kind="read", measure=Measure.P95, limit=limit, found=found)
 
 
 @pytest.mark.parametrize(
     ("limit", "found", "standing"),
     [
-        (10, 8.99, Standing.OK),
-        (10, 9.0, Standing.NEAR),
-        (10, 10.0, Standing.NEAR),
-        (10, 10.01, Standing.OVER),
-        (10, None, Standing.NOT_MEASURED),
-        (0, 0.0, Standing.OK),
-        (0, 0.001, Standing.OVER),
+        (10, 8.99, LimitStanding.OK),
+        (10, 9.0, LimitStanding.NEAR),
+        (10, 10.0, LimitStanding.NEAR),
+        (10, 10.01, LimitStanding.OVER),
+        (10, None, LimitStanding.NOT_MEASURED),
+        (0, 0.0, LimitStanding.OK),
+        (0, 0.001, LimitStanding.OVER),
     ],
 )
 def test_a_figure_is_near_at_nine_tenths_and_over_beyond_its_limit(
-    limit: float, found: float | None, standing: Standing
+    limit: float, found: float | None, standing: LimitStanding
 ) -> None:
     assert verdict(limit, found).standing is standing
 
@@ -50,7 +58,7 @@ def test_each_limit_that_is_set_has_a_verdict_all_kinds_together_first() -> None
 def test_a_kind_that_did_nothing_is_not_measured() -> None:
     found = verdicts({"read": Objective(p95_ms=3, max_error_pct=1)}, {"read": Measured()})
 
-    assert {each.standing for each in found} == {Standing.NOT_MEASURED}
+    assert {each.standing for each in found} == {LimitStanding.NOT_MEASURED}
 
 
 def searched(objectives: dict[str, Objective], **found: Any) -> RunRecord:
@@ -80,15 +88,15 @@ def test_a_search_is_judged_at_the_level_it_found() -> None:
 def test_a_kind_whose_figures_at_that_level_are_not_known_is_not_measured() -> None:
     (verdict,) = verdicts_of(searched({"read": Objective(p99_ms=6)}))
 
-    assert verdict.standing is Standing.NOT_MEASURED
+    assert verdict.standing is LimitStanding.NOT_MEASURED
 
 
 def test_a_search_without_a_stable_level_kept_nothing_and_is_no_success() -> None:
     known = searched({ALL_KINDS: Objective(p95_ms=20)}, best_connections=None)
 
-    assert {each.standing for each in verdicts_of(known)} == {Standing.NOT_MEASURED}
+    assert {each.standing for each in verdicts_of(known)} == {LimitStanding.NOT_MEASURED}
     assert came_to_nothing(known) == "no stable level"
-    assert judge_run(searched({}, best_connections=None)).gate is Gate.RUN_FAILED
+    assert judge_run(searched({}, best_connections=None)).gate is ExitStatus.RUN_FAILED
 
 
 @pytest.mark.parametrize(
@@ -103,7 +111,7 @@ def test_a_run_in_which_nothing_went_well_is_no_success(totals: Measured, why: s
     known = replace(record(), totals={ALL_KINDS: totals})
 
     assert came_to_nothing(known) == why
-    assert judge_run(known).gate is (Gate.RUN_FAILED if why else Gate.PASSED)
+    assert judge_run(known).gate is (ExitStatus.RUN_FAILED if why else ExitStatus.PASSED)
 
 
 def test_why_a_run_failed_is_not_that_it_came_to_nothing() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from drumbeat.bench.model import ControllerState, Ending, Objective
+from drumbeat.bench.model import ControllerState, Objective, RunEnding
 from drumbeat.bench.results.conclusion import described, whole_run
 from drumbeat.bench.results.record import read_record
 from drumbeat.bench.results.watch import RunWatch, read_worker_curves
@@ -201,7 +201,7 @@ async def test_curves_that_a_result_kept_need_no_samples(scene: Scene, store: Me
     await scene.worked(40)
     await scene.led_to(RunStatus.STOPPING)
     record = await read_record(store, RUN)
-    ending = Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="")
+    ending = RunEnding(status=RunStatus.COMPLETED, completion_reason="DURATION", reason="")
     rows = described(whole_run(RUN, [], ending, await store.now()), record, ControllerState(), ending)
     await store.results.save(rows)
     await scene.led_to(RunStatus.COMPLETED)

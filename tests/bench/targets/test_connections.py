@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from drumbeat.bench.control.create import with_connection
-from drumbeat.bench.targets.connections import LONGEST_PASSWORD, LONGEST_URL, ConnectionDesk
+from drumbeat.bench.targets.connections import LONGEST_PASSWORD, LONGEST_URL, ConnectionService
 from drumbeat.bench.targets.vault import KEY_VARIABLE, Key, Vault, open_vault
 from drumbeat.bench.templates import parse
 from drumbeat.core.connection import Sealed
@@ -28,8 +28,8 @@ async def store(tmp_path: Path) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def desk(store: Store) -> ConnectionDesk:
-    return ConnectionDesk(store, Vault(KEYS[:1]))
+def desk(store: Store) -> ConnectionService:
+    return ConnectionService(store, Vault(KEYS[:1]))
 
 
 class TestVault:
@@ -96,7 +96,7 @@ class TestVault:
 
 
 class TestDesk:
-    async def test_a_password_is_in_no_byte_of_the_store(self, desk: ConnectionDesk, store: Store, tmp_path: Path) -> None:
+    async def test_a_password_is_in_no_byte_of_the_store(self, desk: ConnectionService, store: Store, tmp_path: Path) -> None:
         await desk.add("orders", URL, PASSWORD)
 
         written = b"".join(path.read_bytes() for path in tmp_path.iterdir())
@@ -123,7 +123,7 @@ class TestDesk:
         ],
     )
     async def test_what_cannot_be_a_connection_is_refused(
-        self, desk: ConnectionDesk, store: Store, name: str, url: str, password: str | None, says: str
+        self, desk: ConnectionService, store: Store, name: str, url: str, password: str | None, says: str
     ) -> None:
         with pytest.raises(InvalidInput, match=says) as caught:
             await desk.add(name, url, password)
@@ -131,13 +131,13 @@ class TestDesk:
         assert "secret" not in str(caught.value)
         assert await store.connections.list() == []
 
-    async def test_a_name_is_taken_once(self, desk: ConnectionDesk) -> None:
+    async def test_a_name_is_taken_once(self, desk: ConnectionService) -> None:
         await desk.add("orders", URL)
 
         with pytest.raises(AlreadyExists, match="orders"):
             await desk.add("orders", URL)
 
-    async def test_a_password_stays_with_its_url_only(self, desk: ConnectionDesk) -> None:
+    async def test_a_password_stays_with_its_url_only(self, desk: ConnectionService) -> None:
         made = await desk.add("orders", URL, PASSWORD, "the orders")
 
         assert (await desk.change("orders", description="new words")).secret == made.secret
@@ -149,7 +149,7 @@ class TestDesk:
         assert (await desk.change("orders", password="", description="")).secret is None
 
     async def test_a_row_whose_url_was_changed_in_the_store_does_not_give_its_password_away(
-        self, desk: ConnectionDesk, store: Store
+        self, desk: ConnectionService, store: Store
     ) -> None:
         made = await desk.add("orders", URL, PASSWORD)
         await store.connections.save(replace(made, url="postgresql://bench@evil.example/load"))
@@ -159,10 +159,10 @@ class TestDesk:
         assert not told.ok
         assert "moved to another URL" in (told.detail or "")
 
-    async def test_resealing_leaves_nothing_under_the_old_key(self, desk: ConnectionDesk, store: Store) -> None:
+    async def test_resealing_leaves_nothing_under_the_old_key(self, desk: ConnectionService, store: Store) -> None:
         await desk.add("orders", URL, PASSWORD)
         await desk.add("open", URL)
-        both = ConnectionDesk(store, Vault([KEYS[1], KEYS[0]]))
+        both = ConnectionService(store, Vault([KEYS[1], KEYS[0]]))
 
         assert await both.reseal() == ["orders"]
         assert await both.reseal() == []
@@ -170,7 +170,7 @@ class TestDesk:
         assert kept is not None
         assert kept.key_id == KEYS[1].key_id
 
-    async def test_a_file_that_is_there_answers_and_tells_its_tables(self, desk: ConnectionDesk, tmp_path: Path) -> None:
+    async def test_a_file_that_is_there_answers_and_tells_its_tables(self, desk: ConnectionService, tmp_path: Path) -> None:
         await desk.add("file", f"sqlite:///{tmp_path}/drumbeat.db")
 
         assert (await desk.test("file")).ok
@@ -179,7 +179,7 @@ class TestDesk:
         with pytest.raises(InvalidInput, match="nowhere"):
             await desk.table("file", "nowhere")
 
-    async def test_one_that_is_not_there_says_so(self, desk: ConnectionDesk, tmp_path: Path) -> None:
+    async def test_one_that_is_not_there_says_so(self, desk: ConnectionService, tmp_path: Path) -> None:
         await desk.add("gone", f"sqlite:///{tmp_path}/gone.db")
 
         told = await desk.test("gone")
@@ -191,7 +191,7 @@ class TestDesk:
 
 
 class TestMeaning:
-    async def test_a_template_gets_the_url_its_connection_has(self, desk: ConnectionDesk) -> None:
+    async def test_a_template_gets_the_url_its_connection_has(self, desk: ConnectionService) -> None:
         await desk.add("orders", URL, PASSWORD)
         document = parse({"target": {"connection": "orders"}})
 
@@ -200,20 +200,20 @@ class TestMeaning:
         assert (settled.target.url, settled.target.connection) == (URL, "orders")
         assert settled.to_json()["target"]["url"] == URL
 
-    async def test_a_template_with_a_url_stays_as_it_is(self, desk: ConnectionDesk) -> None:
+    async def test_a_template_with_a_url_stays_as_it_is(self, desk: ConnectionService) -> None:
         document = parse({"target": {"url": URL}})
 
         assert await with_connection(document, desk) == document
 
-    async def test_both_a_url_and_a_connection_are_one_too_many(self, desk: ConnectionDesk) -> None:
+    async def test_both_a_url_and_a_connection_are_one_too_many(self, desk: ConnectionService) -> None:
         with pytest.raises(InvalidInput, match=r"^target: expected a url or a connection"):
             await with_connection(parse({"target": {"connection": "orders", "url": URL}}), desk)
 
-    async def test_an_unknown_connection_is_told(self, desk: ConnectionDesk) -> None:
+    async def test_an_unknown_connection_is_told(self, desk: ConnectionService) -> None:
         with pytest.raises(NotFound, match="orders"):
             await with_connection(parse({"target": {"connection": "orders"}}), desk)
 
-    async def test_a_run_does_not_go_on_where_its_connection_leads_elsewhere(self, desk: ConnectionDesk) -> None:
+    async def test_a_run_does_not_go_on_where_its_connection_leads_elsewhere(self, desk: ConnectionService) -> None:
         await desk.add("orders", URL)
 
         with pytest.raises(InvalidInput, match="leads to another database"):
@@ -226,7 +226,7 @@ async def test_a_database_that_asks_for_a_password_lets_the_connection_in(
 ) -> None:
     database = postgres_url.rpartition("/")[2]
     postgres.add_password_user(f"sealed_{database}", PASSWORD)
-    desk, url = ConnectionDesk(store, Vault(KEYS[:1])), postgres.url(database, f"sealed_{database}")
+    desk, url = ConnectionService(store, Vault(KEYS[:1])), postgres.url(database, f"sealed_{database}")
     await desk.add("right", url, PASSWORD)
     await desk.add("wrong", url, "nonsense-nonsense")
 

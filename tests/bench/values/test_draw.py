@@ -23,7 +23,7 @@ from drumbeat.bench.model import (
     Value,
     ValueType,
 )
-from drumbeat.bench.values.draw import VIRTUAL_SLOTS, Draw, Drawn, Source
+from drumbeat.bench.values.draw import VIRTUAL_SLOTS, Draw, Drawn, ValueStream
 from drumbeat.core.errors import InvalidInput
 
 MILLION = 1_000_000
@@ -35,7 +35,7 @@ def a_draw(slot: int = 0, seed: int = 1, slots: int = VIRTUAL_SLOTS) -> Draw:
 
 
 def drawn(value: Value, count: int, draw: Draw | None = None, *earlier: Drawn) -> Drawn:
-    return Source(value, draw or a_draw()).next(count, earlier)
+    return ValueStream(value, draw or a_draw()).next(count, earlier)
 
 
 def keys(distribution: Distribution, high: int = 1_000, low: int = 1) -> KeyValue:
@@ -63,7 +63,7 @@ def within(got: Drawn, expected: Drawn, draws: int, sigmas: float = 5) -> bool:
 @pytest.mark.parametrize("size", [64, 100, 5_000])
 def test_no_two_workers_use_the_same_place_of_a_pool_however_late_they_join(workers: int, size: int) -> None:
     pool = PoolValue(values=range(size), type=ValueType.BIGINT)
-    sources = [Source(pool, a_draw(slot)) for slot in range(workers)]
+    sources = [ValueStream(pool, a_draw(slot)) for slot in range(workers)]
     used: list[set[int]] = [set() for _ in sources]
     for moment in range(workers):
         for slot, source in enumerate(sources[: moment + 1]):
@@ -83,7 +83,7 @@ def test_all_slots_together_use_a_whole_pool(size: int) -> None:
 
 
 def test_a_worker_goes_through_its_share_of_a_pool_in_turn_and_begins_again() -> None:
-    source = Source(PoolValue(values=range(10), type=ValueType.INT), a_draw(1, slots=4))
+    source = ValueStream(PoolValue(values=range(10), type=ValueType.INT), a_draw(1, slots=4))
 
     assert [*source.next(2, ()), *source.next(3, ())] == [1, 5, 9, 1, 5]
 
@@ -91,7 +91,7 @@ def test_a_worker_goes_through_its_share_of_a_pool_in_turn_and_begins_again() ->
 @pytest.mark.parametrize("workers", [4, VIRTUAL_SLOTS])
 def test_new_keys_never_collide_between_workers(workers: int) -> None:
     value = NewKey(first=1_001, span=10_000)
-    sources = [Source(value, a_draw(slot)) for slot in range(workers)]
+    sources = [ValueStream(value, a_draw(slot)) for slot in range(workers)]
 
     made = [key for source in sources for count in (1, 999, 9_000) for key in source.next(count, ()).tolist()]
 
@@ -101,7 +101,7 @@ def test_new_keys_never_collide_between_workers(workers: int) -> None:
 
 def test_two_operations_of_one_worker_never_make_the_same_new_key() -> None:
     value, draw = NewKey(first=1, span=1_000), a_draw(3)
-    sources = [Source(value, draw), Source(value, draw)]
+    sources = [ValueStream(value, draw), ValueStream(value, draw)]
 
     made = [key for _ in range(5) for source in sources for key in source.next(50, ()).tolist()]
 
@@ -109,7 +109,7 @@ def test_two_operations_of_one_worker_never_make_the_same_new_key() -> None:
 
 
 def test_a_worker_out_of_new_keys_says_so_instead_of_taking_anothers() -> None:
-    source = Source(NewKey(first=1, span=100), a_draw())
+    source = ValueStream(NewKey(first=1, span=100), a_draw())
     source.next(100, ())
 
     with pytest.raises(InvalidInput, match="at most 100 new keys a worker"):
@@ -138,7 +138,7 @@ def test_a_pool_too_small_for_a_slot_is_refused() -> None:
 
 def test_new_keys_beyond_their_type_are_refused_before_the_first() -> None:
     with pytest.raises(InvalidInput, match=r"at most 2147483647, the largest int, got up to .* lower the span to 33554431"):
-        Source(NewKey(first=1, type=ValueType.INT), a_draw())
+        ValueStream(NewKey(first=1, type=ValueType.INT), a_draw())
 
 
 # The same again
@@ -234,8 +234,8 @@ def test_a_share_of_the_keys_takes_a_share_of_the_load(share: float, load: float
 
 def test_the_latest_keys_are_those_this_worker_inserted_a_while_ago() -> None:
     new, draw = NewKey(first=1_001, span=100), a_draw(2)
-    inserts = Source(new, draw)
-    reads = Source(KeyValue(high=1_000, distribution=Distribution.LATEST, inserted=new), draw)
+    inserts = ValueStream(new, draw)
+    reads = ValueStream(KeyValue(high=1_000, distribution=Distribution.LATEST, inserted=new), draw)
     first = 1_001 + 2 * 100
 
     seen = []
@@ -252,7 +252,7 @@ def test_the_latest_keys_are_those_this_worker_inserted_a_while_ago() -> None:
 def test_among_the_latest_the_last_inserted_come_first() -> None:
     new, draw = NewKey(first=1_001), a_draw()
     for _ in range(2):
-        Source(new, draw).next(5, ())
+        ValueStream(new, draw).next(5, ())
 
     made = drawn(KeyValue(high=1_000, distribution=Distribution.LATEST, inserted=new), MILLION, draw)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.bench.driver.runner import Interval
+from drumbeat.bench.driver.runner import DriverInterval
 from drumbeat.bench.model import Load, Operation, Statement
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.worker.drive import (
@@ -108,7 +108,7 @@ async def test_a_load_that_is_stopped_before_its_time_says_what_was_measured_so_
     load = standard("read-only", 0.001)
     stop = asyncio.Event()
 
-    def look(interval: Interval) -> None:
+    def look(interval: DriverInterval) -> None:
         if interval.phase == Phase.MEASUREMENT:
             stop.set()
 

@@ -25,7 +25,7 @@ from drumbeat.bench.targets.interface import Column, TableDescription, Target
 from drumbeat.bench.targets.postgres import PostgresTarget
 from drumbeat.bench.workloads.columns import Words, words_of
 from drumbeat.bench.workloads.sql_generation import PRESETS, Generated, Subject, generate, shared_out
-from drumbeat.bench.workloads.value_pools import Pools, sample_pools
+from drumbeat.bench.workloads.value_pools import ValuePools, sample_pools
 from drumbeat.core.errors import InvalidInput
 
 MIXED = PRESETS["mixed"]
@@ -49,8 +49,8 @@ def a_table(*columns: Column, key: str | None = "id", bounds: tuple[int, int] | 
     return TableDescription(name="shop.sales", columns=columns, key=key, key_low=low, key_high=high, time_column=time)
 
 
-def made(table: TableDescription, pools: Pools | None = None, words: Words | None = None) -> Generated:
-    return generate("l", Subject(table=table, pools=pools or Pools(), words=words or Words()), MIXED)
+def made(table: TableDescription, pools: ValuePools | None = None, words: Words | None = None) -> Generated:
+    return generate("l", Subject(table=table, pools=pools or ValuePools(), words=words or Words()), MIXED)
 
 
 def operations(generated: Generated) -> dict[str, Operation]:
@@ -106,14 +106,14 @@ def test_weights_stay_as_they_are_where_nothing_is_left_out() -> None:
 
 
 def test_keys_come_from_the_key_pool_if_there_is_one() -> None:
-    result = operations(made(a_table(ID, NOTE), Pools(keys=(7, 8, 9))))
+    result = operations(made(a_table(ID, NOTE), ValuePools(keys=(7, 8, 9))))
 
     values = [result[kind].statements[0].values for kind in (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.UPDATE)]
     assert [each[0] for each in values[:2]] + [values[2][1]] == [PoolValue(values=(7, 8, 9), type=BIGINT)] * 3
 
 
 def test_keys_come_from_the_sampled_rows_if_there_is_no_key_pool() -> None:
-    result = operations(made(a_table(ID, NOTE), Pools(rows={"id": (3, 4)})))
+    result = operations(made(a_table(ID, NOTE), ValuePools(rows={"id": (3, 4)})))
 
     assert result[Kind.POINT_LOOKUP].statements[0].values == (PoolValue(values=(3, 4), type=BIGINT),)
 
@@ -121,14 +121,14 @@ def test_keys_come_from_the_sampled_rows_if_there_is_no_key_pool() -> None:
 def test_without_a_number_for_a_key_a_scan_goes_by_time() -> None:
     table = a_table(column("id", TEXT, "text", nullable=False), AT, bounds=None)
 
-    scan = operations(made(table, Pools(keys=("a",), ranges=(5, 6))))[Kind.RANGE_SCAN].statements[0]
+    scan = operations(made(table, ValuePools(keys=("a",), ranges=(5, 6))))[Kind.RANGE_SCAN].statements[0]
 
     assert scan.sql == 'SELECT "id", "at" FROM "shop"."sales" WHERE "at" >= $1 ORDER BY "at" LIMIT 100'
     assert scan.values == (PoolValue(values=(5, 6), type=TIMESTAMP),)
 
 
 def test_a_reference_to_another_table_takes_values_that_are_there() -> None:
-    result = operations(made(a_table(ID, OWNER, NOTE), Pools(rows={"owner_id": (1, 2), "note": ("x",)})))
+    result = operations(made(a_table(ID, OWNER, NOTE), ValuePools(rows={"owner_id": (1, 2), "note": ("x",)})))
 
     insert = result[Kind.INSERT].statements[0]
     assert insert.values[1:] == (PoolValue(values=(1, 2), type=INT), RandomText(length=20))
@@ -205,13 +205,13 @@ def test_a_kind_the_table_cannot_have_is_left_out_with_the_reason(
 
 
 def test_a_text_too_short_to_be_new_each_time_is_no_key_to_insert() -> None:
-    result = made(a_table(column("id", TEXT, "char(8)", nullable=False), NOTE, bounds=None), Pools(keys=("a",)))
+    result = made(a_table(column("id", TEXT, "char(8)", nullable=False), NOTE, bounds=None), ValuePools(keys=("a",)))
 
     assert result.left_out[Kind.INSERT] == "its key id is char(8), of which no new ones can be made up"
 
 
 def test_without_a_number_for_a_key_and_without_a_time_there_is_no_scan() -> None:
-    result = made(a_table(column("id", TEXT, "text", nullable=False), NOTE, bounds=None), Pools(keys=("a",)))
+    result = made(a_table(column("id", TEXT, "text", nullable=False), NOTE, bounds=None), ValuePools(keys=("a",)))
 
     assert result.left_out == {Kind.RANGE_SCAN: "shop.sales has neither a key that is a number nor a time column"}
 
@@ -268,7 +268,7 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 @pytest.mark.parametrize("sampled", [True, False])
 async def test_what_was_generated_for_a_table_runs_on_it(target: Target, sampled: bool) -> None:
     description = await people(target, 1_000)
-    pools = await sample_pools(target, description, 4) if sampled else Pools()
+    pools = await sample_pools(target, description, 4) if sampled else ValuePools()
     result = generate("people", Subject(table=description, pools=pools, words=words_of(target.traits.name)), MIXED)
 
     await target.check(result.load)

@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.clock import ManualClock
-from drumbeat.core.job import Job, JobId, JobStatus, Outcome
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId
-from drumbeat.pool.worker.attempt import Attempts, Held
+from drumbeat.pool.worker.attempt import AttemptRunner, InFlightJob
 from drumbeat.pool.worker.executors import LoopExecutor
 from drumbeat.pool.worker.failures import LONGEST, shortened
 from drumbeat.pool.worker.handlers import describe
@@ -30,18 +30,18 @@ async def test_a_job_has_its_own_timeout_or_else_its_workers(
         begun.set()
         await asyncio.Event().wait()
 
-    attempts = Attempts(
+    attempts = AttemptRunner(
         handlers={"": describe(stuck)}, executor=LoopExecutor(), clock=clock, chance=lambda: 0.5, timeout=of_the_worker
     )
     job = Job(job_id=JobId("j"), pool_id=PoolId("p"), payload=None, status=JobStatus.CLAIMED, timeout=of_the_job)
     async with asyncio.TaskGroup() as group:
-        verdict = group.create_task(attempts.verdict(Held(job=job, token=job.token)))
+        verdict = group.create_task(attempts.verdict(InFlightJob(job=job, token=job.token)))
         await begun.wait()
         await clock.advance(after - SECOND)
         assert not verdict.done()
         await clock.advance(SECOND)
 
-    assert verdict.result().outcome is Outcome.TIMED_OUT
+    assert verdict.result().outcome is AttemptOutcome.TIMED_OUT
     assert verdict.result().error == f"took longer than {after.total_seconds():g} s"
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
-from drumbeat.core.job import LONGEST_WAIT, JobStatus, NewJob, Outcome
+from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, JobStatus, NewJob
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import ExitCode, Holder, WorkerId, WorkerStatus
-from drumbeat.pool.service import PoolDesk
+from drumbeat.pool.service import Pool
 from drumbeat.pool.worker.context import JobContext, JobFailure
 from drumbeat.pool.worker.options import ExecutorKind, Mode
 from drumbeat.pool.worker.workload import IDLE
@@ -89,7 +89,7 @@ async def test_a_draining_worker_takes_over_every_claim_that_has_run_out(shop: S
 
 async def test_what_it_takes_back_is_told_with_the_pool_it_belongs_to(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
     await shop.store.pools.create(pool(PoolId("letters"), PoolKind.JOBS))
-    letters = PoolDesk(shop.store, shop.clock, "letters", "somebody")
+    letters = Pool(shop.store, shop.clock, "letters", "somebody")
     await letters.push_many(range(3))
     await letters.claim_many(3, lease=seconds(20), worker_id=ME)
     await silent_claims(shop, 2, lease=20)
@@ -377,7 +377,7 @@ async def test_an_attempt_that_takes_too_long_has_failed(shop: Shop) -> None:
 
         job = await shop.job(job_id)
         assert (job.status, job.last_error, gate.cancelled) == (JobStatus.POISONED, "took longer than 5 s", ["slow"])
-        assert [attempt.outcome for attempt in await shop.desk.attempts(job_id)] == [Outcome.TIMED_OUT]
+        assert [attempt.outcome for attempt in await shop.desk.attempts(job_id)] == [AttemptOutcome.TIMED_OUT]
 
 
 async def test_a_long_job_keeps_its_lease(shop: Shop) -> None:

@@ -11,7 +11,7 @@ from drumbeat.core.errors import SpawnCause, SpawnFailed
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import Instance
 from drumbeat.spawn.runpod import RunPodSettings
-from drumbeat.spawn.runpod.ledger import MOST, Ledger
+from drumbeat.spawn.runpod.ledger import MOST, RefusalFile
 from drumbeat.spawn.runpod.placement import Failed
 from drumbeat.spawn.runpod.spawner import RunPodSpawner
 from spawn.runpod.faults import Answers, Fault
@@ -143,7 +143,7 @@ async def test_refusals_from_a_clock_that_ran_ahead_are_forgotten(account: Accou
 def test_a_ledger_is_bounded_and_each_prefix_has_its_own(tmp_path: Path) -> None:
     clock = LeapingClock()
     one, other = (
-        Ledger(tmp_path, "failed", Failed, RunPodSettings(image="i", max_price_per_hour=1, prefix=prefix), clock)
+        RefusalFile(tmp_path, "failed", Failed, RunPodSettings(image="i", max_price_per_hour=1, prefix=prefix), clock)
         for prefix in ("one", "../other")
     )
     records = [Failed(pool_id=f"p{n}", at=clock.now()) for n in range(MOST + 5)]

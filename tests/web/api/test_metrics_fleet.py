@@ -14,7 +14,7 @@ from drumbeat.core.pool import PRESETS, PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.spawn.fake import FakeSpawner, Fault, ListFails, SpawnFails
-from drumbeat.spawn.interface import Traits
+from drumbeat.spawn.interface import SpawnerTraits
 from drumbeat.store.contract.given import joined, moved
 from drumbeat.web.settings import WebSettings
 from web.given import Web, web
@@ -28,7 +28,7 @@ class Renting(FakeSpawner):
     """RunPod as far as money goes."""
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> SpawnerTraits:
         return replace(super().traits, name="runpod", price_per_hour=0.5, billing_granule=timedelta(minutes=1))
 
 

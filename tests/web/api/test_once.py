@@ -76,13 +76,13 @@ async def test_what_was_done_is_answered_even_if_it_cannot_be_kept(furnished: We
 
 
 async def test_a_key_is_free_again_when_its_time_is_over() -> None:
-    from drumbeat.core.answer import Answer
+    from drumbeat.core.answer import RequestAnswer
     from drumbeat.web.api.once import KEPT_FOR, WORKED_ON
 
     clock = ManualClock()
     store = MemoryStore(clock)
     await store.answers.hold("k", "f", WORKED_ON)
-    await store.answers.give("k", Answer(status=201), KEPT_FOR)
+    await store.answers.give("k", RequestAnswer(status=201), KEPT_FOR)
     assert await store.answers.hold("k", "g", WORKED_ON) is not None
 
     await clock.advance(KEPT_FOR)

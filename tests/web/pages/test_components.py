@@ -11,7 +11,7 @@ from drumbeat.core.job import counted
 from drumbeat.web.pages.auto_refresh import Outage, renewed
 from drumbeat.web.pages.paging import LAST_PAGE, page_number
 from drumbeat.web.pages.run_live.panels import knee_words
-from drumbeat.web.pages.runs.filters import Wanted
+from drumbeat.web.pages.runs.filters import RunFilters
 from drumbeat.web.pages.sorting import rank
 
 
@@ -45,8 +45,8 @@ def test_an_address_names_a_page_or_means_the_first(text: str, number: int) -> N
 
 
 def test_until_the_last_day_there_is_means_until_ever() -> None:
-    assert Wanted(until="9999-12-31").filters()["until"] is None
-    assert Wanted(until="9999-12-30").filters()["until"] == datetime(9999, 12, 31, tzinfo=UTC)
+    assert RunFilters(until="9999-12-31").filters()["until"] is None
+    assert RunFilters(until="9999-12-30").filters()["until"] == datetime(9999, 12, 31, tzinfo=UTC)
 
 
 class _Noted:

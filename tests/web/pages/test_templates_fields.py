@@ -18,8 +18,8 @@ from drumbeat.web.pages.templates_fields import (
     CEILING,
     LOAD,
     SCALING,
-    Asked,
     Modes,
+    TemplateField,
     Way,
     enum_of,
     every_field,
@@ -292,4 +292,4 @@ def test_a_message_without_a_field_is_no_fields() -> None:
 
 
 def test_a_field_without_a_rule_is_always_shown() -> None:
-    assert Asked(path="seed", label="Seed").shown(AUTO)
+    assert TemplateField(path="seed", label="Seed").shown(AUTO)

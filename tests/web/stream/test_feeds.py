@@ -11,7 +11,7 @@ import pytest
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import DrumbeatError, NotFound, StoreUnavailable
-from drumbeat.web.feeds import BROKEN, FIRST_LOGS, GONE, UNAVAILABLE, Feed, Feeds, Listener, Told
+from drumbeat.web.feeds import BROKEN, FIRST_LOGS, GONE, UNAVAILABLE, Feed, Feeds, FeedUpdate, Listener
 
 SECOND = timedelta(seconds=1)
 
@@ -26,15 +26,17 @@ class Counting:
         self.last_at: int | None = None
         self.logs: list[dict[str, Any]] = []
 
-    async def look(self) -> Sequence[Told[int]]:
+    async def look(self) -> Sequence[FeedUpdate[int]]:
         self.looks += 1
         if self.raises is not None:
             raise self.raises
         logs, self.logs = self.logs, []
-        told = Told(event="UPDATE", data={"look": self.looks}, seen=self.looks, logs=logs, is_last=self.looks == self.last_at)
+        told = FeedUpdate(
+            event="UPDATE", data={"look": self.looks}, seen=self.looks, logs=logs, is_last=self.looks == self.last_at
+        )
         if not told.is_last:
             return [told]
-        return [Told(event="UPDATE", data={"look": -1}, seen=-1, must_be_seen=True), told]
+        return [FeedUpdate(event="UPDATE", data={"look": -1}, seen=-1, must_be_seen=True), told]
 
     async def catch_up(self) -> bool:
         self.caught_up += 1

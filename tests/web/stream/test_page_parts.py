@@ -14,12 +14,12 @@ from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import Run, RunId, RunStatus
 from drumbeat.web.pages.compare.overlays import measured
 from drumbeat.web.pages.pools_one import per_minute
-from drumbeat.web.pages.run_live.charts import CHARTS, OUTAGE_BAND, Limit, Line, options
+from drumbeat.web.pages.run_live.charts import CHARTS, OUTAGE_BAND, ChartLine, LimitLine, options
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import answer, throughput_by_level
 from drumbeat.web.pages.run_live.progress import Ticking, place_of, watch_face
 from drumbeat.web.pages.run_result.kinds import BARS, histogram_bars
-from drumbeat.web.pages.runs.filters import Wanted, read_wanted
+from drumbeat.web.pages.runs.filters import RunFilters, read_wanted
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 SECOND = timedelta(seconds=1)
@@ -82,24 +82,24 @@ def test_units_are_told() -> None:
 @pytest.mark.parametrize(
     ("query", "wanted"),
     [
-        ({}, Wanted()),
-        ({"status": "FAILED", "page": "3", "unknown": "x"}, Wanted(status="FAILED", page="3")),
-        ({"order": "nonsense"}, Wanted()),
-        ({"search": "x" * 500}, Wanted(search="x" * 200)),
+        ({}, RunFilters()),
+        ({"status": "FAILED", "page": "3", "unknown": "x"}, RunFilters(status="FAILED", page="3")),
+        ({"order": "nonsense"}, RunFilters()),
+        ({"search": "x" * 500}, RunFilters(search="x" * 200)),
     ],
 )
-def test_an_address_is_read_and_what_it_does_not_know_is_left(query: dict[str, str], wanted: Wanted) -> None:
+def test_an_address_is_read_and_what_it_does_not_know_is_left(query: dict[str, str], wanted: RunFilters) -> None:
     assert read_wanted(query) == wanted
 
 
 def test_what_is_wanted_is_written_as_it_was_read() -> None:
-    wanted = Wanted(status="FAILED", search="a b&c", since="2026-01-01", order="qps", page="2")
+    wanted = RunFilters(status="FAILED", search="a b&c", since="2026-01-01", order="qps", page="2")
 
     assert wanted.query == "status=FAILED&since=2026-01-01&search=a+b%26c&order=qps&page=2"
 
 
 def test_days_are_whole_ones() -> None:
-    filters = Wanted(since="2026-03-01", until="2026-03-02", status="NONSENSE", page="x").filters()
+    filters = RunFilters(since="2026-03-01", until="2026-03-02", status="NONSENSE", page="x").filters()
 
     assert (filters["since"], filters["until"]) == (datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 3, tzinfo=UTC))
     assert filters["statuses"] == ()
@@ -108,12 +108,12 @@ def test_days_are_whole_ones() -> None:
 @pytest.mark.parametrize("day", ["yesterday", "2026-13-01", "2026-02-30", "01.02.2026"])
 def test_a_day_that_is_none_is_refused_with_its_field(day: str) -> None:
     with pytest.raises(InvalidInput, match=r"^until: expected a day like"):
-        Wanted(until=day).filters()
+        RunFilters(until=day).filters()
 
 
 @pytest.mark.parametrize(("page", "number_"), [("1", 1), ("0", 1), ("-3", 1), ("x", 1), ("7", 7)])
 def test_a_page_is_a_number_from_one(page: str, number_: int) -> None:
-    assert Wanted(page=page).number == number_
+    assert RunFilters(page=page).number == number_
 
 
 def curves(length: int, **series: Sequence[float | None]) -> Curves:
@@ -155,7 +155,7 @@ def test_errors_are_drawn_only_where_there_are_any() -> None:
 
 
 def test_long_runs_are_told_in_minutes() -> None:
-    drawn = options([Line(name="a", points=[(0, 1.0), (1200, 2.0)])], limits=[Limit(name="most", level=3)])
+    drawn = options([ChartLine(name="a", points=[(0, 1.0), (1200, 2.0)])], limits=[LimitLine(name="most", level=3)])
 
     assert (drawn["xAxis"]["name"], drawn["series"][0]["data"][-1]) == ("minutes", (20, 2.0))
     assert drawn["series"][0]["markLine"]["data"][0]["yAxis"] == 3

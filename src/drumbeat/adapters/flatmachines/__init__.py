@@ -14,7 +14,7 @@ from drumbeat.adapters.flatmachines.registration import (
     PoolWorkerRegistration,
 )
 from drumbeat.adapters.flatmachines.runner import Launch, log_to_stderr, run_machine
-from drumbeat.adapters.flatmachines.session import Origin, Session, open_session
+from drumbeat.adapters.flatmachines.session import MachineSession, Origin, open_session
 from drumbeat.adapters.flatmachines.translate import Setting, translate
 from drumbeat.adapters.flatmachines.work import DrumbeatWorkBackend, DrumbeatWorkPool
 
@@ -23,11 +23,11 @@ __all__ = [
     "DrumbeatWorkBackend",
     "DrumbeatWorkPool",
     "Launch",
+    "MachineSession",
     "Origin",
     "PoolHooks",
     "PoolWorkerFilter",
     "PoolWorkerRegistration",
-    "Session",
     "Setting",
     "log_to_stderr",
     "open_session",

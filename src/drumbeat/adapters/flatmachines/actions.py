@@ -8,8 +8,8 @@ from typing import Any
 from drumbeat.adapters.flatmachines.expressions import evaluate
 from drumbeat.adapters.flatmachines.reaping import as_stale, find_stale, reap
 from drumbeat.adapters.flatmachines.registration import DEFAULT_POOL
-from drumbeat.adapters.flatmachines.session import Desk, Origin
-from drumbeat.adapters.flatmachines.spawning import Standing, Wish, launch, spawn_workers, standing
+from drumbeat.adapters.flatmachines.session import Origin, PoolClaims
+from drumbeat.adapters.flatmachines.spawning import QueueStanding, RequestedWorkers, launch, spawn_workers, standing
 from drumbeat.core.errors import InvalidInput
 
 Context = dict[str, Any]
@@ -18,10 +18,10 @@ WORKER_MACHINE = "job_worker"  #: the seed's worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class ActionCall:
     """An action, asked for by a state."""
 
-    desk: Desk
+    desk: PoolClaims
     origin: Origin
     context: Context
     plan: Mapping[str, Any]  #: what the translator noted for the state
@@ -44,13 +44,13 @@ class Call:
             raise InvalidInput(f"expected {key} to be a whole number, got {given!r}") from exc
 
 
-async def get_pool_state(call: Call) -> Context:
+async def get_pool_state(call: ActionCall) -> Context:
     now = await standing(call.desk, call.pool_id)
     return {"queue_depth": now.pending, "active_workers": now.capacity, "busy_workers": now.busy}
 
 
-async def calculate_spawn(call: Call) -> Context:
-    now = Standing(
+async def calculate_spawn(call: ActionCall) -> Context:
+    now = QueueStanding(
         pending=call.number("queue_depth", 0),
         capacity=call.number("active_workers", 0),
         busy=call.number("busy_workers", 0),
@@ -59,12 +59,12 @@ async def calculate_spawn(call: Call) -> Context:
     return {"workers_needed": now.capacity + wanted, "workers_to_spawn": wanted, "spawn_list": list(range(wanted))}
 
 
-async def spawn(call: Call) -> Context:
+async def spawn(call: ActionCall) -> Context:
     """Start workers: no more than asked for, than the queue is worth, than the cap allows."""
     noted = call.plan.get("spawn", {})
     variables = {"context": call.context, "input": call.context}
     asked = len(list(evaluate(noted["foreach"], variables))) if "foreach" in noted else call.number("workers_to_spawn", -1)
-    wish = Wish(
+    wish = RequestedWorkers(
         pool_id=call.pool_id,
         cap=call.number("max_workers", MAX_WORKERS),
         machine=str(noted.get("machine") or call.context.get("worker_config_path") or WORKER_MACHINE),
@@ -76,7 +76,7 @@ async def spawn(call: Call) -> Context:
     return {"spawned_ids": started, "spawned_count": len(started), "workers_to_spawn": len(started)}
 
 
-async def launch_each(call: Call) -> Context:
+async def launch_each(call: ActionCall) -> Context:
     """Fire and forget, once for each item."""
     noted = call.plan["spawn"]
     variables = {"context": call.context, "input": call.context}
@@ -88,24 +88,24 @@ async def launch_each(call: Call) -> Context:
     return {"launched_count": len(items)}
 
 
-async def claim_job(call: Call) -> Context:
+async def claim_job(call: ActionCall) -> Context:
     item = await call.desk.work.pool(call.pool_id).claim(call.need("worker_id", "claim_job"))
     return {"job": item.data, "job_id": item.id, "attempts": item.attempts} if item else {"job": None, "job_id": None}
 
 
-async def complete_job(call: Call) -> Context:
+async def complete_job(call: ActionCall) -> Context:
     await call.desk.work.pool(call.pool_id).complete(call.need("job_id", "complete_job"), call.context.get("result"))
     return {}
 
 
-async def fail_job(call: Call) -> Context:
+async def fail_job(call: ActionCall) -> Context:
     """The runtime keeps the text of an error in ``last_error``, not in ``error``."""
     error = call.context.get("error") or call.context.get("last_error")
     await call.desk.work.pool(call.pool_id).fail(call.need("job_id", "fail_job"), None if error is None else str(error))
     return {}
 
 
-async def register_worker(call: Call) -> Context:
+async def register_worker(call: ActionCall) -> Context:
     worker_id = call.need("worker_id", "register_worker")
     seconds = call.plan.get("heartbeat_interval")
     every = None if seconds is None else timedelta(seconds=seconds)
@@ -114,30 +114,30 @@ async def register_worker(call: Call) -> Context:
     return {"worker_id": worker_id, "status": status, "registered_at": record.started_at if record else None}
 
 
-async def deregister_worker(call: Call) -> Context:
+async def deregister_worker(call: ActionCall) -> Context:
     await call.desk.leave(call.need("worker_id", "deregister_worker"), "terminated")
     return {}
 
 
-async def heartbeat(call: Call) -> Context:
+async def heartbeat(call: ActionCall) -> Context:
     await call.desk.beat(call.need("worker_id", "heartbeat"))
     return {}
 
 
-async def list_stale_workers(call: Call) -> Context:
+async def list_stale_workers(call: ActionCall) -> Context:
     seconds = call.number("stale_threshold_seconds", -1)
     threshold = timedelta(seconds=seconds) if seconds >= 0 else None
     stale = [each.to_json() for each in await find_stale(call.desk, call.pool_id, threshold)]
     return {"workers": stale, "stale_workers": stale, "stale_count": len(stale)}
 
 
-async def reap_worker(call: Call) -> Context:
+async def reap_worker(call: ActionCall) -> Context:
     worker = await as_stale(call.desk, call.pool_id, call.need("worker", "reap_worker"))
     released = await reap(call.desk, worker)
     return {"reaped_worker_id": None if released is None else worker.worker_id, "jobs_released": released or 0}
 
 
-async def reap_stale_workers(call: Call) -> Context:
+async def reap_stale_workers(call: ActionCall) -> Context:
     reaped, total = [], 0
     for each in call.context.get("stale_workers") or ():
         worker = await as_stale(call.desk, call.pool_id, each)
@@ -148,7 +148,7 @@ async def reap_stale_workers(call: Call) -> Context:
     return {"reaped_workers": reaped, "reaped_count": len(reaped), "total_jobs_released": total}
 
 
-ACTIONS: Mapping[str, Callable[[Call], Awaitable[Context]]] = {
+ACTIONS: Mapping[str, Callable[[ActionCall], Awaitable[Context]]] = {
     "get_pool_state": get_pool_state,
     "calculate_spawn": calculate_spawn,
     "spawn_workers": spawn,

@@ -8,10 +8,10 @@ from typing import Any
 
 from flatmachines import HooksRegistry, MachineHooks
 
-from drumbeat.adapters.flatmachines.actions import ACTIONS, Call, Context
+from drumbeat.adapters.flatmachines.actions import ACTIONS, ActionCall, Context
 from drumbeat.adapters.flatmachines.expressions import condition, evaluate
 from drumbeat.adapters.flatmachines.registration import DEFAULT_POOL
-from drumbeat.adapters.flatmachines.session import Desk, Session, new_worker_id
+from drumbeat.adapters.flatmachines.session import MachineSession, PoolClaims, new_worker_id
 from drumbeat.core.errors import DrumbeatError
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ INPUT = "drumbeat_input"  #: where a translated machine keeps its input until it
 SCRATCH = "drumbeat"  #: where the values of its conditions are
 
 
-def registry_of(session: Session, others: Mapping[str, Callable[..., Any]] | None = None) -> HooksRegistry:
+def registry_of(session: MachineSession, others: Mapping[str, Callable[..., Any]] | None = None) -> HooksRegistry:
     """A registry with the ``pool`` hook of a session, and others."""
     registry = HooksRegistry()
     registry.register(NAME, partial(PoolHooks, session))
@@ -39,7 +39,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
 
     def __init__(
         self,
-        session: Session,
+        session: MachineSession,
         dsn: str | None = None,
         registration_dsn: str | None = None,
         plan: Mapping[str, Any] | None = None,
@@ -50,7 +50,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
         self._dsns = (dsn, registration_dsn)
 
     @property
-    def _desk(self) -> Desk:
+    def _desk(self) -> PoolClaims:
         return self._session.desk(*self._dsns)
 
     async def on_machine_start(self, context: Context) -> Context:
@@ -89,7 +89,7 @@ class PoolHooks(MachineHooks):  # type: ignore[misc]
             return context
         for name, item in self._items(context):
             context.update({name: item} if name else {})
-            call = Call(desk=self._desk, origin=self._session.origin, context=context, plan=self._plan)
+            call = ActionCall(desk=self._desk, origin=self._session.origin, context=context, plan=self._plan)
             context.update(await ACTIONS[action_name](call))
         context.pop(self._plan.get("as", ""), None)
         return context

@@ -15,7 +15,7 @@ from drumbeat.settings import Settings, absolute
 from drumbeat.store.interface import PoolChange, Store
 
 
-class Place:
+class LazyStore:
     """One store, given as a URL or already open, and the pools of it that are known to exist.
 
     A store that came open is left open; one that was opened here ends with ``close``.
@@ -36,9 +36,9 @@ class Place:
         """Whether another connection sees the same store: it was given by a URL, and is not in this process's memory."""
         return self._given is None and not self._settings.store.startswith("memory:")
 
-    def twin(self) -> "Place":
+    def twin(self) -> "LazyStore":
         """The same store by connections of its own, for another thread."""
-        return Place(self._settings.store, self._settings, self._clock)
+        return LazyStore(self._settings.store, self._settings, self._clock)
 
     async def plane(self) -> ControlPlane:
         async with self._opening:
@@ -86,7 +86,7 @@ class Place:
         if found.kind is not PoolKind.JOBS:
             raise InvalidSettings(f"expected pool {pool_id!r} to be one of jobs, got a {found.kind} pool; choose another name")
 
-    async def __aenter__(self) -> "Place":
+    async def __aenter__(self) -> "LazyStore":
         return self
 
     async def __aexit__(self, *ended: Any) -> None:

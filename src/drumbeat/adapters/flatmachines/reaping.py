@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.adapters.flatmachines.registration import MOST_CLAIMS
-from drumbeat.adapters.flatmachines.session import Desk
+from drumbeat.adapters.flatmachines.session import PoolClaims
 from drumbeat.core.errors import NotFound, StaleWrite
 from drumbeat.core.job import Job, JobStatus
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, name_of, silence
 from drumbeat.store.interface import Store
 
@@ -31,7 +31,7 @@ class Stale:
         return asdict(self)
 
 
-async def find_stale(desk: Desk, pool_id: str, threshold: timedelta | None) -> Sequence[Stale]:
+async def find_stale(desk: PoolClaims, pool_id: str, threshold: timedelta | None) -> Sequence[Stale]:
     """Workers to give up, of two kinds.
 
     Live workers that were silent for longer than the threshold (default: twice the pool's heartbeat), and workers that hold a
@@ -51,7 +51,7 @@ async def find_stale(desk: Desk, pool_id: str, threshold: timedelta | None) -> S
     return [*silent, *_holders(pool_id, rows, claimed, now)]
 
 
-async def reap(desk: Desk, worker: Stale) -> int | None:
+async def reap(desk: PoolClaims, worker: Stale) -> int | None:
     """Mark a worker lost and take back what it held, in every pool. None: it was heard of since, and is left alone.
 
     What a worker without a row holds (another pool's, or another process of the same name) is taken back by its lease.
@@ -74,7 +74,7 @@ async def reap(desk: Desk, worker: Stale) -> int | None:
     return released
 
 
-async def as_stale(desk: Desk, pool_id: str, given: Any) -> Stale:
+async def as_stale(desk: PoolClaims, pool_id: str, given: Any) -> Stale:
     """A worker somebody names: by what ``find_stale`` said of it, or by its id alone, as it is now."""
     fields = given if isinstance(given, dict) else {"worker_id": str(given)}
     if not fields.get("worker_id"):
@@ -90,7 +90,7 @@ async def as_stale(desk: Desk, pool_id: str, given: Any) -> Stale:
     )
 
 
-def _silent(row: Worker, pool: Pool, threshold: timedelta | None, now: datetime) -> bool:
+def _silent(row: Worker, pool: PoolRow, threshold: timedelta | None, now: datetime) -> bool:
     """A worker that has not joined yet is given its time to start."""
     limit = pool.thresholds.stale_after if threshold is None else threshold
     if row.status is WorkerStatus.SPAWNING:
@@ -126,7 +126,7 @@ def _owner(job: Job, rows: dict[WorkerId, Worker]) -> WorkerId | None:
     return job.lease_owner if by_id_alone else name_of(job.holder, job.pool_id, rows)
 
 
-async def _claimed(desk: Desk, pool_id: str) -> Sequence[Job]:
+async def _claimed(desk: PoolClaims, pool_id: str) -> Sequence[Job]:
     pool = await desk.work.place.pool(pool_id)
     return await (await desk.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
 

@@ -11,14 +11,14 @@ from typing import Any
 
 from flatmachines.distributed import WorkerFilter, WorkerRecord, WorkerRegistration
 
-from drumbeat.adapters.flatmachines.lazy_store import Place
+from drumbeat.adapters.flatmachines.lazy_store import LazyStore
 from drumbeat.composition.base import process_name
 from drumbeat.core.errors import InvalidInput, NotFound, WorkerGone
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, Thresholds
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus, silence
-from drumbeat.store.interface import Change, Heartbeat, Joining, Store
+from drumbeat.store.interface import Heartbeat, Joining, Store, WorkerChange
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ class DrumbeatRegistrationBackend:
     """Workers of pools of jobs. Only who registered a worker may speak for it, and only while its row is live."""
 
     def __init__(
-        self, where: str | Store | Place, *, pool_id: str = DEFAULT_POOL, thresholds: Thresholds | None = None
+        self, where: str | Store | LazyStore, *, pool_id: str = DEFAULT_POOL, thresholds: Thresholds | None = None
     ) -> None:
         """``pool_id`` is for registrations that name none; ``thresholds`` for pools that are made here."""
-        self.place = where if isinstance(where, Place) else Place(where)
+        self.place = where if isinstance(where, LazyStore) else LazyStore(where)
         self._pool_id = pool_id
         self._thresholds = thresholds
         self._instance = process_name()
@@ -105,7 +105,7 @@ class DrumbeatRegistrationBackend:
         row = await self._find(store, worker_id)
         if row is None:
             raise KeyError(f"worker {worker_id} not found")
-        change = Change(error=error) if error else None
+        change = WorkerChange(error=error) if error else None
         if row.status is not to:
             if row.instance == self._instance:
                 await store.membership.move(row.pool_id, row.worker_id, self._instance, to, f"said: {status}", change)

@@ -21,8 +21,8 @@ from flatmachines.actions import MachineInvoker
 
 from drumbeat.adapters.flatmachines.hooks import registry_of
 from drumbeat.adapters.flatmachines.machine_files import find_inside, find_machine, load_machine
-from drumbeat.adapters.flatmachines.session import Origin, Session, open_session
-from drumbeat.adapters.flatmachines.spawning import Wish, launch, spawn_workers, standing
+from drumbeat.adapters.flatmachines.session import MachineSession, Origin, open_session
+from drumbeat.adapters.flatmachines.spawning import RequestedWorkers, launch, spawn_workers, standing
 from drumbeat.adapters.flatmachines.translate import Setting, translate
 from drumbeat.composition.plane import logging_to_stderr, on_stop_signals
 from drumbeat.core.errors import DrumbeatError, InvalidInput, NotFound
@@ -80,11 +80,11 @@ async def start_workers(wanted: Launch, pool_id: str, cap: int, *, settings: Set
         desk = session.desk()
         machine = wanted.machine or str(origin.config)
         before = await standing(desk, pool_id)
-        wish = Wish(pool_id=pool_id, cap=cap, machine=machine, given=wanted.given, successors=True)
+        wish = RequestedWorkers(pool_id=pool_id, cap=cap, machine=machine, given=wanted.given, successors=True)
         return {"started": await spawn_workers(desk, origin, wish), "pending": before.pending, "workers": before.capacity}
 
 
-async def call_successor(session: Session, wanted: Launch) -> None:
+async def call_successor(session: MachineSession, wanted: Launch) -> None:
     """What a worker that a trigger started does last of all: start others, if it had a job and jobs are left; and have jobs
     that come due later watched for. Never raises for a store."""
     pool_id, me = wanted.given.get("pool_id"), wanted.given.get("worker_id")
@@ -93,7 +93,9 @@ async def call_successor(session: Session, wanted: Launch) -> None:
     desk = next((each for each in session.desks() if each.work.claims.made), None)
     given = {name: value for name, value in wanted.given.items() if name not in ("pool_id", "worker_id")}
     machine = wanted.machine or str(session.origin.config)
-    wish = Wish(pool_id=pool_id, cap=wanted.successors, machine=machine, given=given, successors=True, leaving=str(me))
+    wish = RequestedWorkers(
+        pool_id=pool_id, cap=wanted.successors, machine=machine, given=given, successors=True, leaving=str(me)
+    )
     try:
         plane = await (desk or session.desk()).work.place.plane()
         await _close_row(plane.store, PoolId(pool_id), WorkerId(str(me)))
@@ -114,7 +116,7 @@ async def _close_row(store: Store, pool_id: PoolId, worker_id: WorkerId) -> None
         await store.workers.move(row, WorkerStatus.TERMINATED, "its machine is over")
 
 
-def _firing(origin: Origin, wish: Wish) -> Firing:
+def _firing(origin: Origin, wish: RequestedWorkers) -> Firing:
     """What starts workers like this one again."""
     worker = WorkerMachine(file=str(origin.config), machines=origin.machines, hooks=origin.hooks)
     return Firing(trigger="successor", pool_id=wish.pool_id, max_workers=wish.cap, worker=worker)
@@ -145,7 +147,7 @@ def _absolute_file(target: str) -> str:
     return f"{Path(module).expanduser().absolute()}{mark}{factory}" if module.endswith(".py") else target
 
 
-def _machine(wanted: Launch, config: dict[str, Any], folder: Path, session: Session) -> Any:
+def _machine(wanted: Launch, config: dict[str, Any], folder: Path, session: MachineSession) -> Any:
     hooks = {name: load_factory(name, target) for name, target in wanted.hooks.items()}
     return FlatMachine(
         config_dict=config,
@@ -179,7 +181,7 @@ def _load_file(file: Path) -> ModuleType:
 class ProcessInvoker(MachineInvoker):  # type: ignore[misc]
     """``launch:`` as a process of its own, by the name the machine has for it, so that relative references hold."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: MachineSession) -> None:
         self._session = session
 
     async def launch(

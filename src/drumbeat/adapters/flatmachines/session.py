@@ -14,13 +14,13 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.adapters.flatmachines.heartbeat import Heart, heart
-from drumbeat.adapters.flatmachines.lazy_store import Place
+from drumbeat.adapters.flatmachines.lazy_store import LazyStore
 from drumbeat.adapters.flatmachines.registration import DrumbeatRegistrationBackend, PoolWorkerRegistration
 from drumbeat.adapters.flatmachines.settings import thresholds_for
 from drumbeat.adapters.flatmachines.work import DrumbeatWorkBackend
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import Refused
-from drumbeat.core.job import Outcome
+from drumbeat.core.job import AttemptOutcome
 from drumbeat.settings import Settings, load_settings
 from drumbeat.store.interface import Store
 
@@ -47,7 +47,7 @@ class Origin:
         return (sys.executable, "-m", _MODULE, *place, "--machine", machine, *named, *hooks, "--input", dumps(given), *ids)
 
 
-class Desk:
+class PoolClaims:
     """The backends of one pair of stores, and the workers that live by them."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Desk:
 
     async def fail(self, worker_id: str, error: str) -> None:
         """A machine failed: so have the jobs it held, and its worker (C54)."""
-        await self.work.settle_all(worker_id, Outcome.FAILED, error)
+        await self.work.settle_all(worker_id, AttemptOutcome.FAILED, error)
         if worker_id in self.registration.own():
             await self.leave(worker_id, "error", error)
 
@@ -101,7 +101,7 @@ class Desk:
             if error is not None:
                 await self.fail(worker_id, error)
                 continue
-            await self.work.settle_all(worker_id, Outcome.RELEASED, None)
+            await self.work.settle_all(worker_id, AttemptOutcome.RELEASED, None)
             if worker_id in self.registration.own():
                 await self.leave(worker_id, "terminated")
 
@@ -110,7 +110,7 @@ class Desk:
             await beating.stop()
 
 
-class Session:
+class MachineSession:
     """Every desk of one block. Hooks of one machine share it, so that a job claimed by one is completed by another."""
 
     def __init__(self, where: str | Store, settings: Settings, tasks: asyncio.TaskGroup, clock: Clock, origin: Origin) -> None:
@@ -119,14 +119,14 @@ class Session:
         self._settings = settings
         self._tasks = tasks
         self._clock = clock
-        self._places: dict[str | None, Place] = {}
-        self._desks: dict[tuple[str | None, str | None], Desk] = {}
+        self._places: dict[str | None, LazyStore] = {}
+        self._desks: dict[tuple[str | None, str | None], PoolClaims] = {}
 
-    def desk(self, work: str | None = None, registration: str | None = None) -> Desk:
+    def desk(self, work: str | None = None, registration: str | None = None) -> PoolClaims:
         """The desk of these stores; None is the one this session was given."""
         key = (work, registration or work)
         if key not in self._desks:
-            self._desks[key] = Desk(
+            self._desks[key] = PoolClaims(
                 DrumbeatWorkBackend(self._place(key[0])),
                 DrumbeatRegistrationBackend(self._place(key[1])),
                 self._tasks,
@@ -134,7 +134,7 @@ class Session:
             )
         return self._desks[key]
 
-    def desks(self) -> tuple[Desk, ...]:
+    def desks(self) -> tuple[PoolClaims, ...]:
         """Those that were asked for so far."""
         return tuple(self._desks.values())
 
@@ -148,9 +148,9 @@ class Session:
         for place in self._places.values():
             await place.close()
 
-    def _place(self, url: str | None) -> Place:
+    def _place(self, url: str | None) -> LazyStore:
         if url not in self._places:
-            self._places[url] = Place(self._where if url is None else url, self._settings, self._clock)
+            self._places[url] = LazyStore(self._where if url is None else url, self._settings, self._clock)
         return self._places[url]
 
 
@@ -161,13 +161,13 @@ async def open_session(
     settings: Settings | None = None,
     clock: Clock | None = None,
     origin: Origin | None = None,
-) -> AsyncIterator[Session]:
+) -> AsyncIterator[MachineSession]:
     """A session over a store (a URL, an open one, or the settings'), for as long as the block lasts."""
     known = settings or load_settings(os.environ)
     known = replace(known, store=where) if isinstance(where, str) else known
     failure: Exception | None = None
     async with asyncio.TaskGroup() as tasks:
-        session = Session(where or known.store, known, tasks, clock or SystemClock(), origin or Origin())
+        session = MachineSession(where or known.store, known, tasks, clock or SystemClock(), origin or Origin())
         try:
             yield session
         except Exception as exc:

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import uuid4
 
 from drumbeat.adapters.flatmachines.registration import MOST_CLAIMS
-from drumbeat.adapters.flatmachines.session import Desk, Origin, new_worker_id
+from drumbeat.adapters.flatmachines.session import Origin, PoolClaims, new_worker_id
 from drumbeat.composition.base import process_name
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import Fenced, InvalidSettings, SpawnError
@@ -26,7 +26,7 @@ _POLL = timedelta(milliseconds=50)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class QueueStanding:
     """How a pool's queue and its workers stand."""
 
     pending: int
@@ -39,7 +39,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class RequestedWorkers:
     """Workers somebody asks for."""
 
     pool_id: str
@@ -52,17 +52,17 @@ class Wish:
     leaving: str | None = None  #: the worker that asks because it leaves: its process is as good as gone
 
 
-async def standing(desk: Desk, pool_id: str) -> Standing:
+async def standing(desk: PoolClaims, pool_id: str) -> QueueStanding:
     """How a pool stands now."""
     pool = await desk.work.place.pool(pool_id)
     await desk.registration.place.pool(pool_id)
     live = {row.worker_id for row in await (await desk.registration.place.store()).workers.list(pool, live=True)}
     claimed = await (await desk.work.place.store()).jobs.list(pool, statuses=[JobStatus.CLAIMED], limit=MOST_CLAIMS)
     busy = live & {job.lease_owner for job in claimed if job.lease_pool == pool}
-    return Standing(pending=await desk.work.pool(pool_id).size(), capacity=len(live), busy=len(busy))
+    return QueueStanding(pending=await desk.work.pool(pool_id).size(), capacity=len(live), busy=len(busy))
 
 
-async def spawn_workers(desk: Desk, origin: Origin, wish: Wish) -> list[str]:
+async def spawn_workers(desk: PoolClaims, origin: Origin, wish: RequestedWorkers) -> list[str]:
     """Start what the pool is short of. Answers with the workers' ids; those that could not be started are ended."""
     plane = await desk.registration.place.plane()
     started = []
@@ -83,7 +83,9 @@ async def spawn_workers(desk: Desk, origin: Origin, wish: Wish) -> list[str]:
     return started
 
 
-async def launch(desk: Desk, origin: Origin, machine: str, given: Mapping[str, Any], execution_id: str, parent: str) -> None:
+async def launch(
+    desk: PoolClaims, origin: Origin, machine: str, given: Mapping[str, Any], execution_id: str, parent: str
+) -> None:
     """Run a machine in a process of its own, and do not wait for it. It is no worker: no row is made for it."""
     plane = await desk.registration.place.plane()
     command = origin.command(machine, given, execution_id, parent)
@@ -92,7 +94,7 @@ async def launch(desk: Desk, origin: Origin, machine: str, given: Mapping[str, A
         await spawner.spawn(Order(pool_id=name, worker_id=WorkerId(execution_id), slot=0, group_count=1, command=command))
 
 
-async def _ask_for(desk: Desk, plane: ControlPlane, spawner: Spawner, wish: Wish) -> list[Worker]:
+async def _ask_for(desk: PoolClaims, plane: ControlPlane, spawner: Spawner, wish: RequestedWorkers) -> list[Worker]:
     """Rows for the workers to come. Whoever looks next sees them, so two checkers never start more than the cap (C52)."""
     pool_id = await desk.registration.place.pool(wish.pool_id)
     async with _locked(desk, plane, pool_id) as lease:
@@ -112,7 +114,7 @@ async def _ask_for(desk: Desk, plane: ControlPlane, spawner: Spawner, wish: Wish
     return rows
 
 
-async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, wish: Wish) -> int:
+async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, wish: RequestedWorkers) -> int:
     """How many more may run: a worker that was given up counts for as long as its process runs, one that leaves does not."""
     running = {one.worker_id for one in await spawner.list(pool_id) if one.state is not InstanceState.EXITED}
     live = {row.worker_id for row in await plane.store.workers.list(pool_id, live=True)}
@@ -120,7 +122,7 @@ async def _room(plane: ControlPlane, spawner: Spawner, pool_id: PoolId, wish: Wi
 
 
 @asynccontextmanager
-async def _locked(desk: Desk, plane: ControlPlane, pool_id: PoolId) -> AsyncIterator[Lease]:
+async def _locked(desk: PoolClaims, plane: ControlPlane, pool_id: PoolId) -> AsyncIterator[Lease]:
     """The pool's own lease, the one ``drumbeat pool check`` takes too."""
     owner, until = process_name(), desk.clock.elapsed() + _LOCK
     while (lease := await plane.store.leases.acquire(pool_id, owner, _LOCK)) is None:

@@ -8,9 +8,9 @@ from typing import Any
 
 from flatmachines import WorkItem
 
-from drumbeat.adapters.flatmachines.lazy_store import Place
+from drumbeat.adapters.flatmachines.lazy_store import LazyStore
 from drumbeat.core.errors import InvalidInput, NotFound
-from drumbeat.core.job import NO_BACKOFF, Job, JobId, NewJob, Outcome, Token, Verdict
+from drumbeat.core.job import NO_BACKOFF, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming, Store
@@ -22,7 +22,7 @@ MOST = 1_000_000  #: where ``size`` stops counting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class MachineClaim:
     """A claim this process made."""
 
     holder: Holder
@@ -36,9 +36,9 @@ class Claim:
 class ClaimedId(str):
     """A job's id that remembers the claim it came with. Equal to the plain id; whoever kept it is fenced exactly."""
 
-    claim: Claim
+    claim: MachineClaim
 
-    def __new__(cls, claim: Claim) -> "ClaimedId":
+    def __new__(cls, claim: MachineClaim) -> "ClaimedId":
         made = super().__new__(cls, claim.token.job_id)
         made.claim = claim
         return made
@@ -51,29 +51,29 @@ class ClaimedId(str):
         return str, (str(self),)
 
 
-class Claims:
+class ClaimTokens:
     """The tokens of the claims made here: the protocol passes ids only, so somebody must remember."""
 
     def __init__(self) -> None:
-        self._held: dict[tuple[JobId, WorkerId], Claim] = {}
+        self._held: dict[tuple[JobId, WorkerId], MachineClaim] = {}
         self.made = 0  #: how many there ever were
 
-    def keep(self, claim: Claim) -> None:
+    def keep(self, claim: MachineClaim) -> None:
         """The newest claim comes last."""
         self.forget(claim)
         self._held[_key(claim)] = claim
         self.made += 1
 
-    def forget(self, claim: Claim) -> None:
+    def forget(self, claim: MachineClaim) -> None:
         self._held.pop(_key(claim), None)
 
-    def of_job(self, item_id: str) -> Claim | None:
+    def of_job(self, item_id: str) -> MachineClaim | None:
         """The claim an id belongs to: its own, or else the newest of that job."""
         if isinstance(item_id, ClaimedId):
             return item_id.claim
         return next((claim for claim in reversed(self._held.values()) if claim.token.job_id == item_id), None)
 
-    def of_worker(self, worker_id: str) -> tuple[Claim, ...]:
+    def of_worker(self, worker_id: str) -> tuple[MachineClaim, ...]:
         """A copy is looked through: a heart in another thread asks too."""
         return tuple(claim for claim in list(self._held.values()) if claim.worker_id == worker_id)
 
@@ -116,14 +116,14 @@ class DrumbeatWorkPool:
         return self._item(claimed[0]) if claimed else None
 
     async def complete(self, item_id: str, result: Any | None = None) -> None:
-        await self._settle(item_id, Outcome.DONE, result=result)
+        await self._settle(item_id, AttemptOutcome.DONE, result=result)
 
     async def fail(self, item_id: str, error: str | None = None) -> None:
-        await self._settle(item_id, Outcome.FAILED, error=error or "it failed, and nobody said why")
+        await self._settle(item_id, AttemptOutcome.FAILED, error=error or "it failed, and nobody said why")
 
     async def release(self, item_id: str) -> None:
         """Give an item back undone; it costs no attempt."""
-        await self._settle(item_id, Outcome.RELEASED)
+        await self._settle(item_id, AttemptOutcome.RELEASED)
 
     async def size(self) -> int:
         """How many items could be claimed now."""
@@ -143,13 +143,13 @@ class DrumbeatWorkPool:
             holders = {unregistered}
         return await self._backend.release(holders)
 
-    async def _settle(self, item_id: str, outcome: Outcome, *, result: Any = None, error: str | None = None) -> None:
+    async def _settle(self, item_id: str, outcome: AttemptOutcome, *, result: Any = None, error: str | None = None) -> None:
         claim = self._claims.of_job(item_id)
         if claim is None:
             raise _refusal(
                 f"item {item_id} of pool {self.name} is not held here: it was not claimed by this pool, or it is over"
             )
-        verdict = Verdict(token=claim.token, outcome=outcome, result=result, error=error)
+        verdict = JobOutcome(token=claim.token, outcome=outcome, result=result, error=error)
         settled = await (await self._store()).queue.settle(claim.holder, [verdict])
         self._claims.forget(claim)
         if settled.stale:
@@ -158,7 +158,7 @@ class DrumbeatWorkPool:
     def _item(self, job: Job) -> WorkItem:
         if job.holder is None:
             raise ValueError(f"job {job.job_id} is claimed by nobody; expected the store to name its holder")
-        claim = Claim(holder=job.holder, token=job.token)
+        claim = MachineClaim(holder=job.holder, token=job.token)
         self._claims.keep(claim)
         return WorkItem(
             id=ClaimedId(claim),
@@ -178,11 +178,11 @@ class DrumbeatWorkPool:
 class DrumbeatWorkBackend:
     """Named pools on one store, which is given open or as a URL; then ``async with`` or ``close`` ends it."""
 
-    def __init__(self, where: str | Store | Place, *, lease: timedelta = LEASE) -> None:
-        self.place = where if isinstance(where, Place) else Place(where)
+    def __init__(self, where: str | Store | LazyStore, *, lease: timedelta = LEASE) -> None:
+        self.place = where if isinstance(where, LazyStore) else LazyStore(where)
         self.lease = lease  #: of claims to come
         self._pools: dict[str, DrumbeatWorkPool] = {}
-        self.claims = Claims()
+        self.claims = ClaimTokens()
         self._registered: dict[str, Holder] = {}
 
     def pool(self, name: str) -> DrumbeatWorkPool:
@@ -224,14 +224,14 @@ class DrumbeatWorkBackend:
             log.warning("job %s was taken from worker %s; whatever it says of it is refused", token.job_id, worker_id)
             self.claims.forget(claims[token])
 
-    async def settle_all(self, worker_id: str, outcome: Outcome, error: str | None) -> int:
+    async def settle_all(self, worker_id: str, outcome: AttemptOutcome, error: str | None) -> int:
         """Say the same of everything a worker holds; what was taken from it meanwhile is passed over."""
         claims = self.claims.of_worker(worker_id)
         if not claims:
             return 0
         queue, stale = (await self.place.store()).queue, 0
         for claim in claims:
-            verdict = Verdict(token=claim.token, outcome=outcome, error=error)
+            verdict = JobOutcome(token=claim.token, outcome=outcome, error=error)
             stale += len((await queue.settle(claim.holder, [verdict])).stale)
             self.claims.forget(claim)
         return len(claims) - stale
@@ -264,7 +264,7 @@ def _refusal(message: str) -> KeyError:
     return KeyError(message)
 
 
-def _key(claim: Claim) -> tuple[JobId, WorkerId]:
+def _key(claim: MachineClaim) -> tuple[JobId, WorkerId]:
     return claim.token.job_id, claim.worker_id
 
 

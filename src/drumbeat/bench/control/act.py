@@ -21,7 +21,7 @@ from drumbeat.bench.results.record import ended_record, read_record
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.run_state import kept_state, state_document
 from drumbeat.core.errors import Refused
-from drumbeat.core.event import NewEvent, Target, set_phase, start, stop
+from drumbeat.core.event import NewEvent, WorkerTarget, set_phase, start, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
@@ -98,7 +98,7 @@ class RunActor:
 
     async def _set_targets(self, action: SetTargets, fence: Fence) -> None:
         targets = {
-            name: Target(connections=told.connections, qps=told.qps, ramp=action.ramp, reason=action.reason)
+            name: WorkerTarget(connections=told.connections, qps=told.qps, ramp=action.ramp, reason=action.reason)
             for name, told in action.targets.items()
         }
         await self._store.workers.set_targets(self._pool_id, targets, fence=fence)

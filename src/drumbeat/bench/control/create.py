@@ -9,7 +9,7 @@ from drumbeat.bench.control.preflight import Preflight, preflight
 from drumbeat.bench.control.prices import with_usual
 from drumbeat.bench.model import Load, Prices
 from drumbeat.bench.model.capacity import HostCapacity
-from drumbeat.bench.targets.connections import ConnectionDesk
+from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.templates import TemplateDocument, check_complete, check_no_password, plan_of, run_config, with_url
 from drumbeat.core.errors import InvalidInput
 
@@ -29,7 +29,9 @@ def capacity(cores: float, memory: int) -> HostCapacity:
     return HostCapacity(cpu_cores=cores, memory_gb=memory / _GIB)
 
 
-async def look_ahead(document: TemplateDocument, host: HostCapacity, connections: ConnectionDesk, usual: Prices) -> Preflight:
+async def look_ahead(
+    document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices
+) -> Preflight:
     """What a run of the template would start, with errors and warnings. Nothing is started."""
     resolved = await with_connection(document, connections)
     plan = with_usual(plan_of(resolved, host), usual)
@@ -37,7 +39,7 @@ async def look_ahead(document: TemplateDocument, host: HostCapacity, connections
     return preflight(resolved, plan, seen)
 
 
-async def prepared(document: TemplateDocument, host: HostCapacity, connections: ConnectionDesk, usual: Prices) -> Prepared:
+async def prepared(document: TemplateDocument, host: HostCapacity, connections: ConnectionService, usual: Prices) -> Prepared:
     """The configuration of a run of the template. Raises InvalidInput that names what is wrong.
 
     The name of a stored connection stays in it beside the URL; the password is looked up when the database is opened. Prices
@@ -53,7 +55,7 @@ async def prepared(document: TemplateDocument, host: HostCapacity, connections: 
     return Prepared(config={**run_config(seen.document, plan), **_kept(document, seen)}, preflight=ahead)
 
 
-async def statements(document: TemplateDocument, connections: ConnectionDesk) -> Load:
+async def statements(document: TemplateDocument, connections: ConnectionService) -> Load:
     """The operations of a run of the template, with SQL made for its table. Raises InvalidInput that names what is wrong."""
     resolved = await with_connection(document, connections)
     check_complete(resolved)
@@ -61,7 +63,7 @@ async def statements(document: TemplateDocument, connections: ConnectionDesk) ->
         return (await made_load(resolved, target))[1]
 
 
-async def with_connection(document: TemplateDocument, connections: ConnectionDesk) -> TemplateDocument:
+async def with_connection(document: TemplateDocument, connections: ConnectionService) -> TemplateDocument:
     """The template with the URL of the stored connection it names. Raises NotFound, InvalidInput."""
     check_no_password(document)
     named = document.target.connection
@@ -72,7 +74,7 @@ async def with_connection(document: TemplateDocument, connections: ConnectionDes
     return with_url(document, await connections.url_of(named))
 
 
-async def _inspect(document: TemplateDocument, connections: ConnectionDesk) -> Inspection:
+async def _inspect(document: TemplateDocument, connections: ConnectionService) -> Inspection:
     async with connections.open(document.target.model_dump()) as target:
         return await inspect(document, target)
 

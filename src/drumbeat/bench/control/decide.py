@@ -18,11 +18,10 @@ from drumbeat.bench.model import (
     Begin,
     Conclude,
     ControllerState,
-    Ending,
     EnterPhase,
     FindMaxState,
-    Guarded,
     GuardedWorker,
+    GuardrailDecision,
     GuardState,
     GuardView,
     LoadMode,
@@ -30,6 +29,7 @@ from drumbeat.bench.model import (
     NoteFact,
     QpsState,
     Remember,
+    RunEnding,
     RunView,
     SaveStep,
     Steer,
@@ -85,7 +85,7 @@ def _begin(view: RunView, ready: int) -> Begin:
     return Begin(phase=phase, workers=ready, reason=f"all {ready} workers are ready")
 
 
-def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> Ending | None:
+def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> RunEnding | None:
     """Time in which nobody orchestrated the run does not count: nobody started its workers then."""
     limit = _START_LIMIT + _PER_CONNECTION * staffing.state.connections
     if view.started_at is None or view.now - max(view.started_at, view.looking_since) <= limit:
@@ -93,7 +93,7 @@ def _start_overdue(view: RunView, recovered: Recovered, staffing: Staffing) -> E
     late = [worker.worker_id for worker in recovered.staying if worker.status not in _READY]
     missing = ", ".join(late) or f"{staffing.state.workers - len(recovered.staying)} workers"
     reason = f"Worker registration timeout: not ready after {limit.total_seconds():g} s: {missing}"
-    return Ending(status=RunStatus.FAILED, completion_reason="START_TIMEOUT", reason=reason)
+    return RunEnding(status=RunStatus.FAILED, completion_reason="START_TIMEOUT", reason=reason)
 
 
 def _running(view: RunView, recovered: Recovered) -> list[Action]:
@@ -128,16 +128,16 @@ def _has_told_of_the_warmup(view: RunView) -> bool:
     )
 
 
-def _why_end(view: RunView, recovered: Recovered, guarded: Guarded, steer: Steer) -> Ending | None:
+def _why_end(view: RunView, recovered: Recovered, guarded: GuardrailDecision, steer: Steer) -> RunEnding | None:
     if lost := losses.while_running(view, recovered):
         return lost
     if guarded.failure is not None:
-        return Ending(
+        return RunEnding(
             status=RunStatus.FAILED, completion_reason=guarded.failure.completion_reason, reason=guarded.failure.reason
         )
     if steer.finish is not None:
         finish = steer.finish
-        return Ending(
+        return RunEnding(
             status=RunStatus.COMPLETED,
             completion_reason=finish.completion_reason,
             reason=finish.reason,
@@ -145,7 +145,7 @@ def _why_end(view: RunView, recovered: Recovered, guarded: Guarded, steer: Steer
         )
     if _measured_enough(view):
         reason = f"measured for {view.plan.duration.total_seconds():g} s"
-        return Ending(status=RunStatus.COMPLETED, completion_reason="DURATION", reason=reason)
+        return RunEnding(status=RunStatus.COMPLETED, completion_reason="DURATION", reason=reason)
     return None
 
 
@@ -171,7 +171,7 @@ def _measured_enough(view: RunView) -> bool:
     return view.warmup_ended_at is not None and view.now - view.warmup_ended_at >= view.plan.duration
 
 
-def _stop(view: RunView, state: ControllerState, ending: Ending) -> list[Action]:
+def _stop(view: RunView, state: ControllerState, ending: RunEnding) -> list[Action]:
     within = view.thresholds.drain_within
     return [
         StopLoad(
@@ -217,11 +217,11 @@ def _waits_for_totals(view: RunView) -> bool:
     return view.probe.look < _left_at(view) + _LOOKS_AFTER and view.state.looks_waited < _MOST_LOOKS_WAITED
 
 
-def _how_to_end(view: RunView) -> Ending:
+def _how_to_end(view: RunView) -> RunEnding:
     """A run that was cancelled ends so, whatever it was about to do."""
     if view.status is RunStatus.CANCELLING or view.state.ending is None:
         result = view.state.ending.result if view.state.ending else {}
-        return Ending(status=RunStatus.CANCELLED, completion_reason="USER", reason="stopped by its user", result=result)
+        return RunEnding(status=RunStatus.CANCELLED, completion_reason="USER", reason="stopped by its user", result=result)
     return view.state.ending
 
 
@@ -264,7 +264,7 @@ def _phase_began(view: RunView) -> datetime:
     return view.warmup_started_at or view.started_at or view.now
 
 
-def _guard(view: RunView, recovered: Recovered) -> Guarded:
+def _guard(view: RunView, recovered: Recovered) -> GuardrailDecision:
     scaling = view.plan.scaling
     seen = GuardView(
         now=view.now,
@@ -289,7 +289,7 @@ def _load_of(worker: Worker, view: RunView) -> GuardedWorker:
     )
 
 
-def _ceilings(recovered: Recovered, guarded: Guarded) -> dict[int, int]:
+def _ceilings(recovered: Recovered, guarded: GuardrailDecision) -> dict[int, int]:
     by_name = {worker.worker_id: worker.slot for worker in recovered.staying}
     return {by_name[name]: ceiling for name, ceiling in guarded.ceilings.items() if name in by_name}
 

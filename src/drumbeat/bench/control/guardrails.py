@@ -21,9 +21,9 @@ from typing import Any
 
 from drumbeat.bench.model.guarding import (
     GuardAction,
-    Guarded,
     GuardedWorker,
     GuardFailure,
+    GuardrailDecision,
     GuardrailState,
     GuardState,
     GuardView,
@@ -40,10 +40,10 @@ MOST_DOUBLINGS = 4  #: … so many times
 KEPT_ACTIONS = 100
 
 
-def guard(view: GuardView, state: GuardState) -> Guarded:
+def guard(view: GuardView, state: GuardState) -> GuardrailDecision:
     """What to hold workers to from now on, and the state to give back at the next beat."""
     if not view.guardrails.enabled:
-        return Guarded(state=GuardState())
+        return GuardrailDecision(state=GuardState())
     due = state.looked_at is None or view.now - state.looked_at >= view.guardrails.interval
     seen = _seen(view)
     if not due or not seen.fresh:
@@ -121,7 +121,7 @@ def _failure(view: GuardView, state: GuardState, seen: Overload) -> GuardFailure
     return None
 
 
-def _failed(view: GuardView, state: GuardState, seen: Overload, failure: GuardFailure) -> Guarded:
+def _failed(view: GuardView, state: GuardState, seen: Overload, failure: GuardFailure) -> GuardrailDecision:
     state = replace(state, state=GuardrailState.CRITICAL, banner="Resource exhaustion")
     return replace(_guarded(state), failure=failure, facts=_warnings(view, state, seen), reason=failure.reason)
 
@@ -184,7 +184,7 @@ def _may_scale_out(view: GuardView) -> bool:
     return view.scaling.mode is not ScalingMode.FIXED and has_room
 
 
-def _conclude(view: GuardView, state: GuardState, seen: Overload, acted: tuple[NewEvent, ...]) -> Guarded:
+def _conclude(view: GuardView, state: GuardState, seen: Overload, acted: tuple[NewEvent, ...]) -> GuardrailDecision:
     named = _named_state(view, state, seen)
     concluded = replace(state, state=named, banner=_banner(view, state, seen, named))
     warnings = _warnings(view, state, seen)
@@ -280,9 +280,9 @@ def _reason(acted: Sequence[NewEvent], state: GuardState) -> str | None:
     return "; ".join(done) or state.banner
 
 
-def _guarded(state: GuardState) -> Guarded:
+def _guarded(state: GuardState) -> GuardrailDecision:
     ceilings = {WorkerId(name): worker.ceiling for name, worker in state.workers.items() if worker.ceiling is not None}
-    return Guarded(state=state, ceilings=ceilings, extra_workers=state.extra_workers, banner=state.banner)
+    return GuardrailDecision(state=state, ceilings=ceilings, extra_workers=state.extra_workers, banner=state.banner)
 
 
 def _instant(moment: datetime) -> str:

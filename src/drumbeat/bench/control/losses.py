@@ -1,6 +1,6 @@
 """What a lost worker means for its run: fail, go on without it, or replace it. Pure."""
 
-from drumbeat.bench.model import Ending, OnWorkerLost, RunView
+from drumbeat.bench.model import OnWorkerLost, RunEnding, RunView
 from drumbeat.core.recovery import MarkFailed, MarkLost, Recovered
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
@@ -16,17 +16,17 @@ def lost(view: RunView, recovered: Recovered) -> list[Worker]:
     ]
 
 
-def while_starting(view: RunView, recovered: Recovered) -> Ending | None:
+def while_starting(view: RunView, recovered: Recovered) -> RunEnding | None:
     """A worker that says its run cannot be done is right; another of its kind would say the same."""
     gone = lost(view, recovered)
     hopeless = [worker for worker in gone if worker.exit_code == ExitCode.CONFIGURATION]
     if hopeless:
         reason = f"{hopeless[0].worker_id} cannot work: {hopeless[0].error}"
-        return Ending(status=RunStatus.FAILED, completion_reason="ERROR", reason=reason)
+        return RunEnding(status=RunStatus.FAILED, completion_reason="ERROR", reason=reason)
     return _judged(view, gone)
 
 
-def while_running(view: RunView, recovered: Recovered) -> Ending | None:
+def while_running(view: RunView, recovered: Recovered) -> RunEnding | None:
     """Why the run must end, if it must."""
     return _judged(view, lost(view, recovered))
 
@@ -38,7 +38,7 @@ def workers_wanted(view: RunView, recovered: Recovered, wanted: int) -> int:
     return max(wanted - len(lost(view, recovered)), 1)
 
 
-def _judged(view: RunView, gone: list[Worker]) -> Ending | None:
+def _judged(view: RunView, gone: list[Worker]) -> RunEnding | None:
     policy = view.plan.on_worker_lost
     allowed = policy.tolerated if policy.action is OnWorkerLost.TOLERATE else _most_replacements(view)
     if policy.action is OnWorkerLost.FAIL:
@@ -49,7 +49,7 @@ def _judged(view: RunView, gone: list[Worker]) -> Ending | None:
     rule = {OnWorkerLost.FAIL: "none may be", OnWorkerLost.TOLERATE: f"{allowed} may be"}.get(
         policy.action, f"{allowed} were replaced"
     )
-    return Ending(status=RunStatus.FAILED, completion_reason="WORKER_LOST", reason=f"lost {names}; {rule}")
+    return RunEnding(status=RunStatus.FAILED, completion_reason="WORKER_LOST", reason=f"lost {names}; {rule}")
 
 
 def _most_replacements(view: RunView) -> int:

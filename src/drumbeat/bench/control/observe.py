@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from drumbeat.bench.model import ControllerState, Figures, Probe, RunPlan, RunView, Window
+from drumbeat.bench.model import ControllerState, Figures, RunPlan, RunView, ServerProbe, Window
 from drumbeat.bench.model.steering import SAMPLES_ARRIVE_WITHIN
 from drumbeat.bench.results.merge import Gathering
 from drumbeat.bench.run_state import kept_plan, kept_state
@@ -31,7 +31,7 @@ class _Waits:
 class Observer:
     """The eyes of one run's orchestrator. What it keeps is only what it need not read twice."""
 
-    def __init__(self, store: Store, spawner: Spawner, run_id: RunId, probe: Callable[[], Probe | None]) -> None:
+    def __init__(self, store: Store, spawner: Spawner, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> None:
         self._store = store
         self._spawner = spawner
         self._run_id = run_id
@@ -87,7 +87,7 @@ class Observer:
         waits = await self._waits_in(window)
         return gathering.figures(_mean([each.waiting for each in waits]), _mean([each.lock_waits for each in waits]))
 
-    def _note_waiting(self, now: datetime, probe: Probe | None) -> None:
+    def _note_waiting(self, now: datetime, probe: ServerProbe | None) -> None:
         self._looked_at = self._looked_at or now
         if probe is not None and probe.waiting is not None:
             recent = (each for each in self._waits if each.at > now - timedelta(minutes=15))

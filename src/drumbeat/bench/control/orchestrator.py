@@ -12,7 +12,7 @@ from uuid import uuid4
 from drumbeat.bench.control.act import RunActor
 from drumbeat.bench.control.decide import decide
 from drumbeat.bench.control.observe import Observer
-from drumbeat.bench.model import Action, Probe, RunView
+from drumbeat.bench.model import Action, RunView, ServerProbe
 from drumbeat.bench.run_state import kept_plan
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, Refused, StaleWrite, StoreError
@@ -34,7 +34,7 @@ LEASE = timedelta(seconds=10)
 UNDER_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING, RunStatus.CANCELLING)
 _TRIES = 5
 
-Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], Probe | None]]]
+Watch = Callable[[Run], AbstractAsyncContextManager[Callable[[], ServerProbe | None]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ class RunReport:
         return self.led_by is None and self.run.status in UNDER_WAY
 
 
-class OrchestratorService:
+class Orchestrator:
     """Benchmark runs, from creation to their end (seed 002). Without a spawner it can do all but conduct them."""
 
     def __init__(self, store: Store, spawner: Spawner | None, clock: Clock, owner: str, watch: Watch) -> None:
@@ -114,7 +114,7 @@ class OrchestratorService:
         found = await self._store.runs.list(statuses=UNDER_WAY, limit=1000)
         return [run for run in found if (await self.get_run_status(run.run_id)).is_orphan]
 
-    def loop(self, run_id: RunId, probe: Callable[[], Probe | None]) -> ControlLoop[RunView, Action]:
+    def loop(self, run_id: RunId, probe: Callable[[], ServerProbe | None]) -> ControlLoop[RunView, Action]:
         """One orchestrator of a run. Any number may beat: the one that holds the lease acts."""
         spawner = self._spawner
         if spawner is None:
@@ -141,7 +141,7 @@ class OrchestratorService:
     async def _beat_on(
         self,
         run_id: RunId,
-        probe: Callable[[], Probe | None],
+        probe: Callable[[], ServerProbe | None],
         leave: asyncio.Event,
         on_beat: Callable[[BeatReport], None],
     ) -> RunStatus:

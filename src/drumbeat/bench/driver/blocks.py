@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from drumbeat.bench.driver import pgwire
 from drumbeat.bench.model import Load, Operation, RandomText, RandomUuid, Statement, Value, ValueType
-from drumbeat.bench.values.draw import Draw, Drawn, Source
+from drumbeat.bench.values.draw import Draw, Drawn, ValueStream
 from drumbeat.bench.values.mix import cycle
 
 OIDS = {
@@ -25,7 +25,7 @@ _POSTGRES_EPOCH_US = 946_684_800_000_000  #: 2000-01-01, from where PostgreSQL c
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MessageBlock:
     """Encoded messages in the order they shall be sent."""
 
     data: NDArray[np.uint8]
@@ -64,7 +64,7 @@ class BlockMaker:
         self._round = np.asarray(cycle([each.weight for each in load.used]), dtype=np.int16)
         self._operations = [_OperationMaker(index, each, draw) for index, each in enumerate(load.used)]
 
-    def make(self, operations: int) -> Block:
+    def make(self, operations: int) -> MessageBlock:
         """The next block, of about so many operations: whole rounds of the mix."""
         order = np.tile(self._round, max(1, operations // len(self._round)))
         counts = np.bincount(order, minlength=len(self._operations))
@@ -91,7 +91,7 @@ class _Made:
 
 class _OperationMaker:
     def __init__(self, index: int, operation: Operation, draw: Draw) -> None:
-        self._sources = [[Source(value, draw) for value in statement.values] for statement in operation.statements]
+        self._sources = [[ValueStream(value, draw) for value in statement.values] for statement in operation.statements]
         self._encoders = [_encoder(statement_name(index, n), each) for n, each in enumerate(operation.statements)]
 
     def make(self, count: int) -> _Made:
@@ -186,7 +186,7 @@ def _woven(columns: Sequence[list[bytes] | NDArray[np.uint8]], count: int) -> _M
     return _Made(b"".join(each for row in zip(*listed, strict=True) for each in row), lengths)
 
 
-def _interleaved(order: NDArray[np.int16], made: Sequence[_Made]) -> Block:
+def _interleaved(order: NDArray[np.int16], made: Sequence[_Made]) -> MessageBlock:
     """The operations in the mix's order."""
     data = made[0].data if len(made) == 1 else _in_order(order, made)
     steps = np.asarray([each.steps for each in made])[order]
@@ -197,7 +197,7 @@ def _interleaved(order: NDArray[np.int16], made: Sequence[_Made]) -> Block:
     for kind, each in enumerate(made):
         lengths[kinds == kind] = each.lengths.ravel()
     offsets = np.concatenate(([0], np.cumsum(lengths))).astype(np.uint32)
-    return Block(np.frombuffer(data, dtype=np.uint8), offsets, kinds.astype(np.int16), more)
+    return MessageBlock(np.frombuffer(data, dtype=np.uint8), offsets, kinds.astype(np.int16), more)
 
 
 def _in_order(order: NDArray[np.int16], made: Sequence[_Made]) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
-from drumbeat.bench.driver.session import Address, Session, cancel
+from drumbeat.bench.driver.session import PostgresAddress, PostgresSession, cancel
 from drumbeat.core.errors import InvalidSettings
 
 log = logging.getLogger(__name__)
@@ -19,18 +19,18 @@ _LAST = 3.0  #: seconds for what is left when all is closed
 class Cancels:
     """Any thread may hand sessions over; none of them waits."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self._address = address
         self._until = float("inf")
         self._complaint = ""
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="cancel")
 
-    def end(self, session: Session, then: Callable[[], None]) -> None:
+    def end(self, session: PostgresSession, then: Callable[[], None]) -> None:
         """Stop what it runs and close it; ``then`` is called in any case. The session stays open meanwhile: a pooler between
         us and the server forgets a client's key with the client."""
         self._threads.submit(self._end, session, then)
 
-    def _end(self, session: Session, then: Callable[[], None]) -> None:
+    def _end(self, session: PostgresSession, then: Callable[[], None]) -> None:
         try:
             self._tell(session)
         except (OSError, InvalidSettings) as exc:
@@ -39,7 +39,7 @@ class Cancels:
             session.close()
             then()
 
-    def _tell(self, session: Session) -> None:
+    def _tell(self, session: PostgresSession) -> None:
         if time.monotonic() > self._until:
             raise TimeoutError("there was no time left to stop it")
         cancel(self._address, session, _EACH)

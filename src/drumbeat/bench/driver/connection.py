@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from drumbeat.bench.driver.operation_source import Supply
-from drumbeat.bench.driver.pacing import Gate
+from drumbeat.bench.driver.pacing import PacingGate
 from drumbeat.bench.driver.recorder import Recorder
 from drumbeat.bench.driver.records import OK, TIMED_OUT
-from drumbeat.bench.driver.session_kinds import Failure, Values
+from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 
 _now = time.monotonic_ns
 
@@ -22,14 +22,14 @@ Turn = tuple[int, Values, int, int, int]  #: an operation that runs: kind, value
 class Shared:
     """What all connections of an engine have in common."""
 
-    gate: Gate
+    gate: PacingGate
     supply: Supply
     think_seconds: float
-    failed: Callable[[int, Failure, Values], None]  #: told of each operation that failed
+    failed: Callable[[int, OperationFailure, Values], None]  #: told of each operation that failed
     epoch: int = 0
 
 
-class Place:
+class ConnectionSlot:
     """What there is to know of a connection, whoever runs it.
 
     ``running`` holds the operation that runs, or nothing. Whoever takes it out, records it: the connection itself, or the
@@ -76,7 +76,7 @@ class Place:
             self.recorder.add(due, start, end - start, self.number, rows, kind, OK, epoch, b"")
         self.busy = False
 
-    def failed(self, turn: Turn, failure: Failure) -> None:
+    def failed(self, turn: Turn, failure: OperationFailure) -> None:
         end = _now()
         if turn is self.expired:
             failure.outcome = TIMED_OUT
@@ -99,7 +99,7 @@ class Place:
             return False
         kind, values, epoch, due, start = turn
         recorder.add(due, start, _now() - start, self.number, 0, kind, TIMED_OUT, epoch, b"")
-        self.shared.failed(kind, Failure(TIMED_OUT, "", why), values)
+        self.shared.failed(kind, OperationFailure(TIMED_OUT, "", why), values)
         self.busy = False
         return True
 
@@ -133,11 +133,11 @@ class Place:
         return True
 
 
-class Connection(Protocol):
+class DriverConnection(Protocol):
     """A connection, however its driver wants to be called."""
 
     @property
-    def place(self) -> Place: ...
+    def place(self) -> ConnectionSlot: ...
 
     @property
     def is_connecting(self) -> bool:

@@ -5,11 +5,11 @@ import logging
 import threading
 from queue import SimpleQueue
 
-from drumbeat.bench.driver.connection import Place
+from drumbeat.bench.driver.connection import ConnectionSlot
 from drumbeat.bench.driver.driver_thread import Lane
 from drumbeat.bench.driver.pacing import AT_ONCE, STOP
 from drumbeat.bench.driver.records import FAILED
-from drumbeat.bench.driver.session_kinds import AsyncSession, AsyncSessions, BlockingSession, BlockingSessions, Failure
+from drumbeat.bench.driver.session_kinds import AsyncSession, AsyncSessions, BlockingSession, BlockingSessions, OperationFailure
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ _CLOSE_SECONDS = 1.0
 class AsyncConnection:
     """One of many in the event loop's thread."""
 
-    def __init__(self, place: Place, sessions: AsyncSessions) -> None:
+    def __init__(self, place: ConnectionSlot, sessions: AsyncSessions) -> None:
         self.place = place
         self._sessions = sessions
         self._session: AsyncSession | None = None
@@ -88,7 +88,7 @@ class AsyncConnection:
 class ThreadConnection:
     """One in a thread of its own."""
 
-    def __init__(self, place: Place, sessions: BlockingSessions) -> None:
+    def __init__(self, place: ConnectionSlot, sessions: BlockingSessions) -> None:
         self.place = place
         self._sessions = sessions
         self._session: BlockingSession | None = None
@@ -173,9 +173,9 @@ class ThreadConnection:
         return self._mail.get()
 
 
-def _failure(error: Exception) -> Failure:
+def _failure(error: Exception) -> OperationFailure:
     """The target's own words, or, for an error it did not expect, ours; such a session is not trusted any more."""
-    if isinstance(error, Failure):
+    if isinstance(error, OperationFailure):
         return error
     log.warning("a session failed unexpectedly", exc_info=error)
-    return Failure(FAILED, "", f"{type(error).__name__}: {error}", lost=True)
+    return OperationFailure(FAILED, "", f"{type(error).__name__}: {error}", lost=True)

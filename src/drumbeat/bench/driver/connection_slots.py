@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from drumbeat.bench.driver.session import Session
+from drumbeat.bench.driver.session import PostgresSession
 
 
 @dataclass(slots=True)
@@ -11,7 +11,7 @@ class Places:
     """Which connections there are, and which are on their way."""
 
     wanted: int = 0
-    open: dict[int, Session] = field(default_factory=dict)
+    open: dict[int, PostgresSession] = field(default_factory=dict)
     opening: set[int] = field(default_factory=set)
     leaving: set[int] = field(default_factory=set)
     tries: Counter[int] = field(default_factory=Counter)

@@ -5,13 +5,13 @@ from enum import IntEnum
 from socket import socket
 from typing import Protocol
 
-from drumbeat.bench.driver.blocks import Block
+from drumbeat.bench.driver.blocks import MessageBlock
 
 TOO_MANY_BLOCKS = "expected fewer than two blocks to wait when one more is fed, got two"
 ROOM = 1 << 17  #: records between two visits; far more than any loop can make in a budget
 
 
-class State(IntEnum):
+class ConnectionState(IntEnum):
     """Of one connection (the same numbers as in core.c)."""
 
     FREE = 0
@@ -33,11 +33,11 @@ class Core(Protocol):
         """Let it finish what it runs; then it is told by ``collect``."""
         ...
 
-    def collect(self) -> Sequence[tuple[int, State]]:
+    def collect(self) -> Sequence[tuple[int, ConnectionState]]:
         """The connections that died or retired since the last call; their places are free from now on."""
         ...
 
-    def feed(self, block: Block) -> None:
+    def feed(self, block: MessageBlock) -> None:
         """Give it messages, to be sent after those it has. Raises ValueError where two blocks wait already."""
         ...
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from drumbeat.bench.driver.blocks import Block
-from drumbeat.bench.driver.core import ROOM, TOO_MANY_BLOCKS, State
+from drumbeat.bench.driver.blocks import MessageBlock
+from drumbeat.bench.driver.core import ROOM, TOO_MANY_BLOCKS, ConnectionState
 from drumbeat.bench.driver.records import RECORD
 
 log = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class CCore:
         self._core = self._library.core_new(connections, self._addresses[0], room, self._news.ctypes.data)
         if not self._core:
             raise OSError("expected room for the core's connections, got none; is there an epoll, and memory?")
-        self._fed: list[Block] = []  #: what the core reads from; core_feed_block says how many that are
+        self._fed: list[MessageBlock] = []  #: what the core reads from; core_feed_block says how many that are
 
     def add(self, index: int, connection: socket) -> None:
         if (error := self._library.core_add(self._core, index, connection.fileno())) < 0:
@@ -100,13 +100,13 @@ class CCore:
     def retire(self, index: int) -> None:
         self._library.core_retire(self._core, index)
 
-    def collect(self) -> Sequence[tuple[int, State]]:
+    def collect(self) -> Sequence[tuple[int, ConnectionState]]:
         if not (count := self._library.core_take_news(self._core)):
             return ()
         news = self._news[:count].tolist()
-        return [(index, State(self._library.core_collect(self._core, index))) for index in news]
+        return [(index, ConnectionState(self._library.core_collect(self._core, index))) for index in news]
 
-    def feed(self, block: Block) -> None:
+    def feed(self, block: MessageBlock) -> None:
         arrays = (block.data, block.offsets, block.kinds, block.more)
         held = self._library.core_feed_block(self._core, *(array.ctypes.data for array in arrays), block.messages)
         if not held:

@@ -13,9 +13,9 @@ import numpy as np
 
 from drumbeat.bench.driver import pgwire
 from drumbeat.bench.driver.answers import MOST_ROWS, rows_of, rows_of_whole_answer
-from drumbeat.bench.driver.blocks import Block
-from drumbeat.bench.driver.core import ROOM, TOO_MANY_BLOCKS, State
-from drumbeat.bench.driver.pacing import Pace
+from drumbeat.bench.driver.blocks import MessageBlock
+from drumbeat.bench.driver.core import ROOM, TOO_MANY_BLOCKS, ConnectionState
+from drumbeat.bench.driver.pacing import RateSchedule
 from drumbeat.bench.driver.records import FAILED, LOST, OK, RECORD, TIMED_OUT
 
 _READ_SIZE = 65536
@@ -29,7 +29,7 @@ now_ns = time.monotonic_ns
 @dataclass(slots=True)
 class _Connection:
     socket: socket
-    state: State = State.IDLE
+    state: ConnectionState = ConnectionState.IDLE
     retiring: bool = False
     kind: int = 0
     epoch: int = 0
@@ -53,14 +53,14 @@ class PyCore:
         self._epoll = select.epoll()
         self._idle: deque[int] = deque()
         self._thinking: deque[int] = deque()
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[MessageBlock] = deque()
         self._messages: deque[tuple[int, list[bytes]]] = deque()
         self._records: list[tuple[int, int, int, int, int, int, int, int, bytes]] = []
-        self._news: list[tuple[int, State]] = []
+        self._news: list[tuple[int, ConnectionState]] = []
         self._words: dict[str, str] = {}  #: by SQLSTATE, of the first answer with it
         self._limit_ns = self._think_ns = self._next_sweep = 0
         self._hottest_first = False
-        self._pace = Pace()
+        self._pace = RateSchedule()
         self._accepting = False
         self._epoch = 0
         self._in_flight = self._failed = 0
@@ -77,11 +77,11 @@ class PyCore:
         if index in self._all:
             self._all[index].retiring = True
 
-    def collect(self) -> Sequence[tuple[int, State]]:
+    def collect(self) -> Sequence[tuple[int, ConnectionState]]:
         news, self._news = self._news, []
         return news
 
-    def feed(self, block: Block) -> None:
+    def feed(self, block: MessageBlock) -> None:
         if self.blocks() == 2:
             raise ValueError(TOO_MANY_BLOCKS)
         self._blocks.append(block)
@@ -119,7 +119,7 @@ class PyCore:
         return self._pace.overdue(now_ns()) if self._accepting and not self._idle else 0
 
     def give_up(self) -> None:
-        for index in [index for index, each in self._all.items() if each.state is State.BUSY]:
+        for index in [index for index, each in self._all.items() if each.state is ConnectionState.BUSY]:
             self._lose(index, TIMED_OUT)
 
     def take(self) -> bytes:
@@ -185,7 +185,7 @@ class PyCore:
         connection.kind, messages = self._messages.popleft()
         connection.due, connection.start, connection.epoch = due, now, self._epoch
         connection.rows, connection.sqlstate, connection.cleaning = 0, b"", False
-        connection.state = State.BUSY
+        connection.state = ConnectionState.BUSY
         connection.steps = deque(messages)
         self._in_flight += 1
         self._send(index, connection.steps.popleft())
@@ -229,7 +229,7 @@ class PyCore:
                 connection.unread += data
                 self._read(index, connection)
             pending = isinstance(connection.socket, SSLSocket) and connection.socket.pending()
-            if not pending or connection.state in (State.DEAD, State.RETIRED):
+            if not pending or connection.state in (ConnectionState.DEAD, ConnectionState.RETIRED):
                 return
 
     def _read(self, index: int, connection: _Connection) -> None:
@@ -247,7 +247,7 @@ class PyCore:
                     self._note_error(connection, pgwire.error_of(message.body))
                 case b"Z":
                     self._ready(index, connection, message.body)
-            if connection.state in (State.DEAD, State.RETIRED):
+            if connection.state in (ConnectionState.DEAD, ConnectionState.RETIRED):
                 return
 
     def _note_error(self, connection: _Connection, complaint: pgwire.ServerSaid) -> None:
@@ -258,7 +258,7 @@ class PyCore:
         return self._words.get(sqlstate, "")
 
     def _ready(self, index: int, connection: _Connection, transaction: bytes) -> None:
-        if connection.state is not State.BUSY:
+        if connection.state is not ConnectionState.BUSY:
             return
         failed = bool(connection.sqlstate)
         if not failed and connection.steps:
@@ -291,7 +291,7 @@ class PyCore:
 
     def _after(self, index: int, connection: _Connection, now: int) -> None:
         if self._think_ns and not self._is_paced and not connection.retiring:
-            connection.state, connection.wake = State.THINKING, now + self._think_ns
+            connection.state, connection.wake = ConnectionState.THINKING, now + self._think_ns
             self._thinking.append(index)
         elif not self._is_paced and not connection.retiring and not self._idle and self._accepting and self._has_messages():
             self._begin(index, now, now)
@@ -301,9 +301,9 @@ class PyCore:
     def _make_idle(self, index: int) -> None:
         connection = self._all[index]
         if connection.retiring:
-            self._drop(index, State.RETIRED)
+            self._drop(index, ConnectionState.RETIRED)
             return
-        connection.state = State.IDLE
+        connection.state = ConnectionState.IDLE
         if self._hottest_first:
             self._idle.appendleft(index)
         else:
@@ -311,11 +311,11 @@ class PyCore:
 
     def _lose(self, index: int, outcome: int) -> None:
         connection = self._all[index]
-        if connection.state is State.BUSY:
+        if connection.state is ConnectionState.BUSY:
             self._finish(index, connection, outcome, now_ns())
-        self._drop(index, State.DEAD)
+        self._drop(index, ConnectionState.DEAD)
 
-    def _drop(self, index: int, state: State) -> None:
+    def _drop(self, index: int, state: ConnectionState) -> None:
         connection = self._all.pop(index)
         fd = connection.socket.fileno()
         if fd >= 0:
@@ -329,7 +329,7 @@ class PyCore:
 
     def _retire_idle(self) -> None:
         for index in [index for index in self._idle if self._all[index].retiring]:
-            self._drop(index, State.RETIRED)
+            self._drop(index, ConnectionState.RETIRED)
 
     def _wake_thinkers(self, now: int) -> None:
         while self._thinking and self._all[self._thinking[0]].wake <= now:
@@ -339,6 +339,6 @@ class PyCore:
         self._next_sweep = now + _SWEEP_NS
         if not self._limit_ns:
             return
-        late = [i for i, each in self._all.items() if each.state is State.BUSY and now - each.start > self._limit_ns]
+        late = [i for i, each in self._all.items() if each.state is ConnectionState.BUSY and now - each.start > self._limit_ns]
         for index in late:
             self._lose(index, TIMED_OUT)

@@ -21,7 +21,7 @@ import numpy as np
 from drumbeat.bench.driver.blocks import BlockMaker
 from drumbeat.bench.driver.cancels import Cancels
 from drumbeat.bench.driver.connection_slots import Places
-from drumbeat.bench.driver.core import Core, State
+from drumbeat.bench.driver.core import ConnectionState, Core
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
@@ -30,7 +30,7 @@ from drumbeat.bench.driver.postgres_terms import classify, together
 from drumbeat.bench.driver.prefetch import Feeder
 from drumbeat.bench.driver.records import RECORD, TIMED_OUT, Records
 from drumbeat.bench.driver.samples import RecordSamples
-from drumbeat.bench.driver.session import Address, Session, open_session, statements_of
+from drumbeat.bench.driver.session import PostgresAddress, PostgresSession, open_session, statements_of
 from drumbeat.bench.driver.switching import quick_switching
 from drumbeat.bench.model import Load
 from drumbeat.bench.values.draw import Draw
@@ -46,13 +46,13 @@ _BACKOFF = (0.1, 5.0)  #: seconds, doubling, before a lost connection is tried a
 class PostgresEngine:
     """One worker's connections to a PostgreSQL server."""
 
-    def __init__(self, address: Address, load: Load, draw: Draw, settings: EngineSettings) -> None:
+    def __init__(self, address: PostgresAddress, load: Load, draw: Draw, settings: EngineSettings) -> None:
         self._address = address
         self._load = together(load)
         self._settings = settings
         self._core: Core | None = None
         self._places = Places()
-        self._arriving: list[Session] = []  #: opened, and not yet taken over by the driving thread
+        self._arriving: list[PostgresSession] = []  #: opened, and not yet taken over by the driving thread
         self._orders: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
         self._taken: deque[bytes] = deque()
         self._stop = threading.Event()
@@ -84,13 +84,13 @@ class PostgresEngine:
             thread.start()
             self._threads.append(thread)
 
-    def _first_session(self) -> Session:
+    def _first_session(self) -> PostgresSession:
         try:
             return open_session(self._address, self._load, self._settings.connect_limit)
         except (OSError, ServerSaid) as exc:
             raise InvalidSettings(f"cannot reach {self._address.location}: {exc}; is it running?") from exc
 
-    def _core_for(self, session: Session) -> Core:
+    def _core_for(self, session: PostgresSession) -> Core:
         if isinstance(session.socket, SSLSocket) or library() is None:
             return PyCore(self._settings.most_connections)
         return CCore(self._settings.most_connections)
@@ -266,7 +266,7 @@ class PostgresEngine:
         self._samples.add(records, core.said)
         return set(records["connection"][records["outcome"] == TIMED_OUT].tolist())
 
-    def _let_go(self, place: int, state: State, *, given_up: bool) -> None:
+    def _let_go(self, place: int, state: ConnectionState, *, given_up: bool) -> None:
         """The place is free at once, or, where an operation was given up, when the server was told."""
         with self._lock:
             session = self._places.open.pop(place, None)
@@ -274,7 +274,7 @@ class PostgresEngine:
             self._places.changed = True
             if given_up and session is not None:
                 self._places.opening.add(place)
-        if state is State.DEAD:
+        if state is ConnectionState.DEAD:
             self._places.tries[place] += 1
         if session is not None and given_up:
             self._cancels.end(session, lambda: self._vacate(place))
@@ -326,7 +326,7 @@ class PostgresEngine:
         if isinstance(exc, InvalidInput | InvalidSettings) and not self._places.open:
             self.failure = self.failure or exc
 
-    def _admit(self, core: Core, place: int, session: Session) -> None:
+    def _admit(self, core: Core, place: int, session: PostgresSession) -> None:
         with self._lock:
             self._arriving.remove(session)
             self._places.opening.discard(place)

@@ -30,7 +30,7 @@ _MOST_WAITING = 64  #: batches; beyond that the disk is too slow and rows are dr
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExecutionFile:
+class ClosedFile:
     """A closed file."""
 
     path: Path
@@ -65,7 +65,7 @@ class ExecutionWriter:
         *,
         wall_offset_ns: int,
         sampling: float = 1.0,
-        on_file: Callable[[ExecutionFile], None] | None = None,
+        on_file: Callable[[ClosedFile], None] | None = None,
     ) -> None:
         self._folder = folder
         self._kinds = pa.array(kinds)
@@ -77,7 +77,7 @@ class ExecutionWriter:
         self._open: _OpenFile | None = None
         self._count = 0
         self.loss = Loss()
-        self.files: list[ExecutionFile] = []
+        self.files: list[ClosedFile] = []
         self._thread = threading.Thread(target=self._work, name="executions", daemon=True)
         self._thread.start()
 
@@ -192,13 +192,13 @@ class _OpenFile:
     def is_due(self) -> bool:
         return self.rows >= FILE_ROWS or time.monotonic() - self._opened > FILE_SECONDS
 
-    def close(self) -> ExecutionFile:
+    def close(self) -> ClosedFile:
         if self._writer is not None:
             self._writer.close()
         if self._file is not None:
             self._file.close()
         self._unfinished.rename(self._path)
-        return ExecutionFile(path=self._path, rows=self.rows, size=self._path.stat().st_size)
+        return ClosedFile(path=self._path, rows=self.rows, size=self._path.stat().st_size)
 
     def discard(self) -> None:
         if self._file is not None:

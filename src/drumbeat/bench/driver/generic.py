@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import timedelta
 
-from drumbeat.bench.driver.connection import Connection, Place, Shared, rest
+from drumbeat.bench.driver.connection import ConnectionSlot, DriverConnection, Shared, rest
 from drumbeat.bench.driver.connection_kinds import AsyncConnection, ThreadConnection
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
 from drumbeat.bench.driver.operation_source import Supply, Timestamp
-from drumbeat.bench.driver.pacing import Gate, Pacer
-from drumbeat.bench.driver.recorder import Ledger
+from drumbeat.bench.driver.pacing import Pacer, PacingGate
+from drumbeat.bench.driver.recorder import RecorderSet
 from drumbeat.bench.driver.records import LOST, Records
 from drumbeat.bench.driver.samples import Classify, ErrorSamples
-from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure, Sessions
+from drumbeat.bench.driver.session_kinds import AsyncSessions, OperationFailure, Sessions
 from drumbeat.bench.model import Load
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -37,15 +37,15 @@ class GenericEngine:
     ) -> None:
         self._settings = settings
         self._sessions = sessions
-        self._gate = Gate(hottest_first=settings.hottest_first)
-        self._ledger = Ledger()
+        self._gate = PacingGate(hottest_first=settings.hottest_first)
+        self._ledger = RecorderSet()
         self._samples = ErrorSamples(load, classify)
         supply = Supply(load, draw, timestamp)
         self._shared = Shared(self._gate, supply, load.think.total_seconds(), self._samples.add)
         limit = int(settings.limit.total_seconds() * 1e9)
         self._interrupt_after = limit + (_DATABASE_GRACE if sessions.keeps_limit else 0)
         self._connecting = asyncio.Semaphore(settings.parallel_connects)
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, DriverConnection] = {}
         self._numbers = itertools.count()
         self._free_numbers: list[int] = []
         self._target = 0
@@ -164,20 +164,20 @@ class GenericEngine:
             self._connections[connection.place.number] = connection
             self._group.create_task(self._hold(connection))
 
-    def _new_connection(self) -> Connection:
+    def _new_connection(self) -> DriverConnection:
         number = heapq.heappop(self._free_numbers) if self._free_numbers else next(self._numbers)
         if isinstance(self._sessions, AsyncSessions):
-            return AsyncConnection(Place(number, self._shared, self._ledger.own), self._sessions)
-        return ThreadConnection(Place(number, self._shared, self._ledger.add()), self._sessions)
+            return AsyncConnection(ConnectionSlot(number, self._shared, self._ledger.own), self._sessions)
+        return ThreadConnection(ConnectionSlot(number, self._shared, self._ledger.add()), self._sessions)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: DriverConnection) -> None:
         place = connection.place
         self._connections.pop(place.number, None)
         heapq.heappush(self._free_numbers, place.number)
         if place.recorder is not self._ledger.own:
             self._ledger.retire(place.recorder)
 
-    async def _hold(self, connection: Connection) -> None:
+    async def _hold(self, connection: DriverConnection) -> None:
         """One connection's life: connect, work, and again when it was lost. Never raises: that would end all others.
 
         One that does not answer is not used again, since its thread may come back any time; another takes its place.
@@ -192,7 +192,7 @@ class GenericEngine:
             if not self._failure:
                 self._reconcile()
 
-    async def _keep(self, connection: Connection) -> None:
+    async def _keep(self, connection: DriverConnection) -> None:
         place, pause = connection.place, _FIRST_PAUSE / 2
         while place.wanted:
             place.served = False
@@ -201,7 +201,7 @@ class GenericEngine:
             pause = _FIRST_PAUSE if place.served else min(2 * pause, _LONGEST_PAUSE)
             await place.rest(pause)
 
-    async def _connect(self, connection: Connection) -> bool:
+    async def _connect(self, connection: DriverConnection) -> bool:
         async with self._connecting:
             if not connection.place.wanted:
                 return False
@@ -216,7 +216,7 @@ class GenericEngine:
                 return False
         return True
 
-    async def _drive(self, connection: Connection) -> None:
+    async def _drive(self, connection: DriverConnection) -> None:
         self._held += 1
         answers = True
         try:
@@ -240,18 +240,18 @@ class GenericEngine:
                 await connection.connect()
         except BaseException as error:
             connection.discard()
-            if isinstance(error, Failure | TimeoutError):
+            if isinstance(error, OperationFailure | TimeoutError):
                 raise InvalidSettings(f"cannot connect: {str(error) or f'no answer within {limit:g} s'}") from error
             raise
         finally:
             self._forget(connection)
         await connection.close()
 
-    def _count_failed_connect(self, place: Place, error: Exception) -> None:
+    def _count_failed_connect(self, place: ConnectionSlot, error: Exception) -> None:
         if place.wanted:
             self._failed_connects += 1
             message = str(error) or f"no answer within {self._settings.connect_limit.total_seconds():g} s"
-            self._samples.add_connect(error if isinstance(error, Failure) else Failure(LOST, "", message))
+            self._samples.add_connect(error if isinstance(error, OperationFailure) else OperationFailure(LOST, "", message))
 
     # Operations that take too long
 
@@ -264,7 +264,7 @@ class GenericEngine:
                 self._check(connection, now)
             await rest(self._closing, pause)
 
-    def _check(self, connection: Connection, now: int) -> None:
+    def _check(self, connection: DriverConnection, now: int) -> None:
         place = connection.place
         if not (running := list(place.running)):
             return

@@ -10,7 +10,7 @@ import numpy as np
 
 from drumbeat.bench.driver.session_kinds import Values
 from drumbeat.bench.model import Load, Operation, ValueType
-from drumbeat.bench.values.draw import Draw, Drawn, Source
+from drumbeat.bench.values.draw import Draw, Drawn, ValueStream
 from drumbeat.bench.values.mix import cycle
 
 _AHEAD = 256  #: enough to make numpy worth it, few enough that drawing them (a quarter of a millisecond) delays nobody much
@@ -59,7 +59,7 @@ class _Maker:
     def __init__(self, operation: Operation, draw: Draw, timestamp: Timestamp) -> None:
         self._timestamp = timestamp
         self._types = [[value.type for value in statement.values] for statement in operation.statements]
-        self._sources = [[Source(value, draw) for value in statement.values] for statement in operation.statements]
+        self._sources = [[ValueStream(value, draw) for value in statement.values] for statement in operation.statements]
 
     def make(self, count: int) -> Iterator[Values]:
         earlier: list[Drawn] = []

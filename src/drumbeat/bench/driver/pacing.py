@@ -21,7 +21,7 @@ class Waiter(Protocol):
         ...
 
 
-class Schedule:
+class FixedSchedule:
     """The i-th operation is due at ``start + i / rate``, however late those before it were."""
 
     def __init__(self, start: int, per_second: float) -> None:
@@ -57,12 +57,12 @@ class Schedule:
         self._next += self.overdue(now)
 
 
-class Pace:
+class RateSchedule:
     """What is due at a rate that may change: what fell due before a change stays so, each at its own time."""
 
     def __init__(self) -> None:
         self.per_second: float | None = None  #: None: nothing has a time of its own; 0: nothing becomes due
-        self._schedules: deque[Schedule] = deque()
+        self._schedules: deque[FixedSchedule] = deque()
 
     def set(self, per_second: float | None, now: int) -> None:
         """From now on. A rate that stays the same changes nothing."""
@@ -73,13 +73,13 @@ class Pace:
         if per_second is None:
             self._schedules.clear()
         elif per_second > 0:
-            self._schedules.append(Schedule(min(upcoming, now + int(1e9 / per_second)), per_second))
+            self._schedules.append(FixedSchedule(min(upcoming, now + int(1e9 / per_second)), per_second))
 
     def restart(self, now: int) -> None:
         """Nothing is owed for the time before."""
         self._schedules.clear()
         if self.per_second:
-            self._schedules.append(Schedule(now, self.per_second))
+            self._schedules.append(FixedSchedule(now, self.per_second))
 
     def stop(self) -> None:
         """Nothing is due until it is restarted."""
@@ -105,7 +105,7 @@ class Pace:
             schedule.forgive(now)
 
 
-class Gate:
+class PacingGate:
     """Where connections ask for their turn. Any thread may call any of it; ``wake`` is called by whoever gives the turn."""
 
     def __init__(self, *, hottest_first: bool = False, now: Callable[[], int] = time.monotonic_ns) -> None:
@@ -113,7 +113,7 @@ class Gate:
         self._lock = threading.Lock()
         self._idle: deque[Waiter] = deque()
         self._next = self._idle.pop if hottest_first else self._idle.popleft
-        self._pace = Pace()
+        self._pace = RateSchedule()
         self.accepting = False
         self.free = False  #: operations may begin at any time: no need to ask
 
@@ -188,7 +188,7 @@ class Gate:
 class Pacer:
     """A thread that calls when something is due. Sleeping in a thread is the most exact way there is short of spinning."""
 
-    def __init__(self, gate: Gate, fire: Callable[[], object]) -> None:
+    def __init__(self, gate: PacingGate, fire: Callable[[], object]) -> None:
         self._gate = gate
         self._fire = fire
         self._changed = threading.Event()

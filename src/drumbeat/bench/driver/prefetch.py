@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from threading import Event
 
-from drumbeat.bench.driver.blocks import Block, BlockMaker
+from drumbeat.bench.driver.blocks import BlockMaker, MessageBlock
 from drumbeat.bench.driver.core import Core
 
 _BLOCKS_AHEAD = 3
@@ -20,7 +20,7 @@ class Feeder:
         self._maker = maker
         self._stop = stop
         self._ended = ended  #: how many operations so far
-        self._blocks: queue.Queue[Block] = queue.Queue(_BLOCKS_AHEAD)
+        self._blocks: queue.Queue[MessageBlock] = queue.Queue(_BLOCKS_AHEAD)
 
     def run(self) -> None:
         """The feeding thread."""
@@ -32,7 +32,7 @@ class Feeder:
                 size = min(max(round(used / passed * _BLOCK_LASTS), _SMALLEST_BLOCK), _LARGEST_BLOCK)
                 began, before = began + passed, before + used
 
-    def _offer(self, block: Block) -> None:
+    def _offer(self, block: MessageBlock) -> None:
         """Wait until the block is wanted."""
         while not self._stop.is_set():
             try:

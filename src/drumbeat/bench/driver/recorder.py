@@ -59,7 +59,7 @@ class Recorder:
             self._chunks.popleft()
 
 
-class Ledger:
+class RecorderSet:
     """The recorders of several writers, read as one. Writers never wait for it."""
 
     def __init__(self) -> None:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from drumbeat.bench.driver.cost import ClientCost, CpuMeter
-from drumbeat.bench.driver.executions import ExecutionFile, ExecutionWriter
+from drumbeat.bench.driver.executions import ClosedFile, ExecutionWriter
 from drumbeat.bench.driver.interface import Engine
 from drumbeat.bench.driver.littles_law_check import Little
 from drumbeat.bench.driver.records import Records
-from drumbeat.bench.driver.tally import Tally
+from drumbeat.bench.driver.tally import LoadTally
 from drumbeat.bench.model import Load
 from drumbeat.core.clock import Clock
 
@@ -38,12 +38,12 @@ class Ramp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Interval:
+class DriverInterval:
     """What happened since the last one."""
 
     seconds: float
     phase: str | None
-    tally: Tally
+    tally: LoadTally
     cost: ClientCost
     held: int
     in_flight: int
@@ -91,9 +91,9 @@ class LoadRunner:
         self._ramp = Ramp()
         self._rate: float | None = None
         self._pace = 1.0  #: the last rate at which anything fell due
-        self._interval = Tally(load)
-        self.measured = Tally(load)  #: what began in MEASUREMENT, or since the start where no phase was ever named
-        self.drained = Tally(load)  #: what ended while draining
+        self._interval = LoadTally(load)
+        self.measured = LoadTally(load)  #: what began in MEASUREMENT, or since the start where no phase was ever named
+        self.drained = LoadTally(load)  #: what ended while draining
         self._draining = False
         self._measuring_since: timedelta | None = None
         self._measured_for = timedelta()
@@ -123,7 +123,7 @@ class LoadRunner:
         self._note_measuring(self._phases.is_measured(phase))
 
     def _restart_totals(self) -> None:
-        self.measured = Tally(self._load)
+        self.measured = LoadTally(self._load)
         self._little = Little()
         self._cpu.mark()
         self._measuring_since, self._measured_for, self.unsent = None, timedelta(), 0
@@ -207,14 +207,14 @@ class LoadRunner:
             self._executions.keep(records[is_measured], warmup=False)
             self._executions.keep(records[~is_measured], warmup=True)
 
-    def interval(self) -> Interval:
+    def interval(self) -> DriverInterval:
         """What happened since the last call."""
         self._absorb(self.engine.take())
         now = self._clock.elapsed()
         seconds = (now - self._interval_began).total_seconds()
-        tally, self._interval = self._interval, Tally(self._load)
+        tally, self._interval = self._interval, LoadTally(self._load)
         lag, self._lag, self._interval_began = self._lag, timedelta(), now
-        return Interval(
+        return DriverInterval(
             seconds=seconds,
             phase=self._phases.name,
             tally=tally,
@@ -224,7 +224,7 @@ class LoadRunner:
             target=self.target,
         )
 
-    def _cost(self, tally: Tally, lag: timedelta) -> ClientCost:
+    def _cost(self, tally: LoadTally, lag: timedelta) -> ClientCost:
         cpu, busy = self._cpu.since_last(self.engine.driving_thread)
         return ClientCost(
             cpu_us_per_operation=cpu * 1e6 / tally.operations if tally.operations else None,
@@ -265,7 +265,7 @@ class LoadRunner:
         return self._little.check(self.measured_seconds) if self._is_closed else None
 
     @property
-    def files(self) -> Sequence[ExecutionFile]:
+    def files(self) -> Sequence[ClosedFile]:
         """The files of executions that are closed."""
         return self._executions.files if self._executions is not None else []
 

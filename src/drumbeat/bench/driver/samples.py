@@ -6,7 +6,7 @@ from threading import Lock
 
 from drumbeat.bench.driver.interface import ErrorSample
 from drumbeat.bench.driver.records import OK, Records
-from drumbeat.bench.driver.session_kinds import Failure, Values
+from drumbeat.bench.driver.session_kinds import OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load
 
 _EACH = 10
@@ -30,17 +30,17 @@ class ErrorSamples:
         with self._lock:
             return [sample for samples in self._samples.values() for sample in samples]
 
-    def add(self, kind: int, failure: Failure, values: Values) -> None:
+    def add(self, kind: int, failure: OperationFailure, values: Values) -> None:
         """An operation that failed."""
         operation = self._operations[kind]
         sql = operation.statements[failure.statement].sql
         self._keep(operation.kind, failure, without_values(str(failure), values), sql)
 
-    def add_connect(self, failure: Failure) -> None:
+    def add_connect(self, failure: OperationFailure) -> None:
         """A connection that could not be made."""
         self._keep("", failure, str(failure), "")
 
-    def _keep(self, kind: str, failure: Failure, message: str, sql: str) -> None:
+    def _keep(self, kind: str, failure: OperationFailure, message: str, sql: str) -> None:
         error_class = self._classify(failure.outcome, failure.code)
         if error_class is None:
             return

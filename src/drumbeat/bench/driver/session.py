@@ -22,7 +22,7 @@ _REFUSED_LOGIN = ("28", "3D")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class PostgresAddress:
     """Where a PostgreSQL server is and who we are there. Never shows the password."""
 
     host: str
@@ -43,7 +43,7 @@ class Address:
         return self.host.startswith("/")
 
 
-def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Address:
+def address_of(url: str, environment: Mapping[str, str] = os.environ) -> PostgresAddress:
     """Read a postgresql:// URL. Raises InvalidSettings."""
     parts = urlsplit(url)
     query = dict(parse_qsl(parts.query))
@@ -52,7 +52,7 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Address
         raise InvalidSettings(f"expected sslmode to be one of {', '.join(_TLS_MODES)}, got {tls!r}")
     user = unquote(parts.username or query.pop("user", "") or environment.get("PGUSER", "postgres"))
     password = parts.password or environment.get(PASSWORD_VARIABLE) or environment.get("PGPASSWORD", "")
-    return Address(
+    return PostgresAddress(
         host=query.pop("host", "") or parts.hostname or "localhost",
         port=parts.port or int(query.pop("port", "5432")),
         user=user,
@@ -65,7 +65,7 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Address
 
 
 @dataclass(slots=True)
-class Session:
+class PostgresSession:
     """A connection that is ready for queries."""
 
     socket: socket.socket
@@ -82,7 +82,7 @@ class Session:
         self.socket.close()
 
 
-def open_session(address: Address, load: Load, limit: timedelta) -> Session:
+def open_session(address: PostgresAddress, load: Load, limit: timedelta) -> PostgresSession:
     """Connect and prepare; blocks, so it is called in threads.
 
     Raises OSError when the server cannot be reached, InvalidSettings when it will not have us, InvalidInput for a statement it
@@ -91,7 +91,7 @@ def open_session(address: Address, load: Load, limit: timedelta) -> Session:
     connection = _connect(address, limit)
     try:
         talk = _Talk(connection)
-        session = Session(connection)
+        session = PostgresSession(connection)
         _log_in(talk, address, session)
         _prepare_all(talk, load)
         connection.setblocking(False)
@@ -102,7 +102,7 @@ def open_session(address: Address, load: Load, limit: timedelta) -> Session:
     return session
 
 
-def cancel(address: Address, session: Session, limit: timedelta) -> None:
+def cancel(address: PostgresAddress, session: PostgresSession, limit: timedelta) -> None:
     """Ask the server to stop what a session runs; blocks until it has heard. Raises OSError when it does not.
 
     A server that gave the session no key cannot be asked.
@@ -148,7 +148,7 @@ class _Talk:
             raise complaint
 
 
-def _connect(address: Address, limit: timedelta) -> socket.socket:
+def _connect(address: PostgresAddress, limit: timedelta) -> socket.socket:
     seconds = limit.total_seconds()
     if address.is_local:
         connection = socket.socket(socket.AF_UNIX)
@@ -164,7 +164,7 @@ def _connect(address: Address, limit: timedelta) -> socket.socket:
         raise
 
 
-def _encrypted(connection: socket.socket, address: Address) -> socket.socket:
+def _encrypted(connection: socket.socket, address: PostgresAddress) -> socket.socket:
     """Over to TLS if the server has it. Raises InvalidSettings when it was required and there is none, or is not trusted."""
     connection.sendall(pgwire.SSL_REQUEST)
     if connection.recv(1) != b"S":
@@ -177,7 +177,7 @@ def _encrypted(connection: socket.socket, address: Address) -> socket.socket:
         raise InvalidSettings(not_trusted(address, exc)) from exc
 
 
-def not_trusted(address: Address, exc: ssl.SSLCertVerificationError) -> str:
+def not_trusted(address: PostgresAddress, exc: ssl.SSLCertVerificationError) -> str:
     root = f"the certificates in {address.tls_root}" if address.tls_root else "the system's certificates"
     return (
         f"{address.location} shows a certificate that {root} do not vouch for ({exc.verify_message}), "
@@ -185,7 +185,7 @@ def not_trusted(address: Address, exc: ssl.SSLCertVerificationError) -> str:
     )
 
 
-def tls_context(address: Address) -> ssl.SSLContext:
+def tls_context(address: PostgresAddress) -> ssl.SSLContext:
     """How the server must prove who it is, by sslmode and sslrootcert. Raises InvalidSettings when there is no such root."""
     try:
         context = ssl.create_default_context(cafile=address.tls_root)
@@ -198,7 +198,7 @@ def tls_context(address: Address) -> ssl.SSLContext:
     return context
 
 
-def _log_in(talk: _Talk, address: Address, session: Session) -> None:
+def _log_in(talk: _Talk, address: PostgresAddress, session: PostgresSession) -> None:
     talk.say(pgwire.startup(address.user, address.database, {"application_name": "drumbeat", **address.options}))
     scram = Scram(address.password)
     try:
@@ -216,7 +216,7 @@ def _log_in(talk: _Talk, address: Address, session: Session) -> None:
         raise
 
 
-def _authenticate(talk: _Talk, body: bytes, address: Address, scram: Scram) -> None:
+def _authenticate(talk: _Talk, body: bytes, address: PostgresAddress, scram: Scram) -> None:
     (way,) = struct.unpack_from("!i", body)
     if way == 0:
         return

@@ -9,7 +9,7 @@ from drumbeat.bench.driver.records import LOST
 Values = Sequence[Sequence[Any]]  #: for each statement of an operation, its values in the order of $1, $2 …
 
 
-class Failure(Exception):
+class OperationFailure(Exception):
     """An operation that did not succeed, in words every target shares."""
 
     def __init__(self, outcome: int, code: str, message: str, *, statement: int = 0, lost: bool | None = None) -> None:

@@ -62,7 +62,7 @@ class KindTally:
         self.service.merge(other.service)
 
 
-class Tally:
+class LoadTally:
     """All kinds of one load."""
 
     def __init__(self, load: Load) -> None:
@@ -89,7 +89,7 @@ class Tally:
         for number, tally in enumerate(self.kinds):
             count_into(tally.response, np.maximum(waits[kinds == number], tally.service.least or 0))
 
-    def merge(self, other: "Tally") -> None:
+    def merge(self, other: "LoadTally") -> None:
         for mine, theirs in zip(self.kinds, other.kinds, strict=True):
             mine.merge(theirs)
         self.lag.merge(other.lag)

@@ -110,7 +110,7 @@ class GuardFailure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
+class GuardrailDecision:
     """What guardrails want from now on."""
 
     state: GuardState

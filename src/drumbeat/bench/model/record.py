@@ -190,7 +190,7 @@ class PhaseRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class FailureExample:
     """One failed operation as an example of its class."""
 
     kind: str
@@ -210,7 +210,7 @@ class RunErrors:
     by_kind: Mapping[str, int] = field(default_factory=dict)  #: of all phases, as what follows
     by_class: Mapping[str, int] = field(default_factory=dict)
     by_second: Mapping[int, int] = field(default_factory=dict)
-    examples: tuple[Failure, ...] = ()
+    examples: tuple[FailureExample, ...] = ()
 
     @property
     def error_rate(self) -> float:
@@ -233,7 +233,7 @@ class RunRecord:
     decisions: tuple[Decided, ...] = ()
     server: tuple[ServerSecond, ...] = ()
     phases: tuple[PhaseRecord, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailureExample, ...] = ()
     notes: tuple[str, ...] = ()  #: what a reader should know
 
     @property

@@ -10,7 +10,7 @@ from drumbeat.core.run import RUN_ENDED, Run, RunStatus
 KEPT_UNDER = "verdict"  #: in the custom metrics of a run's row
 
 
-class Gate(IntEnum):
+class ExitStatus(IntEnum):
     """How ``bench run``, ``--exit-status`` and ``bench regress`` end, for programs that gate on it."""
 
     PASSED = 0  #: it completed, and missed nothing that was asked of it
@@ -38,7 +38,7 @@ class RunJudgement:
 
     verdict: RunVerdict = RunVerdict.PENDING
     reason: str = ""
-    gate: Gate = Gate.INCONCLUSIVE
+    gate: ExitStatus = ExitStatus.INCONCLUSIVE
     is_orphan: bool = False  #: it is under way, and no orchestrator leads it
 
     @property
@@ -66,7 +66,7 @@ class RunJudgement:
     @property
     def is_success(self) -> bool:
         """Whether the commands that tell it end with 0."""
-        return self.gate is Gate.PASSED
+        return self.gate is ExitStatus.PASSED
 
 
 def judgement_by_status(run: Run) -> RunJudgement | None:
@@ -75,11 +75,11 @@ def judgement_by_status(run: Run) -> RunJudgement | None:
         case RunStatus.COMPLETED:
             return None
         case RunStatus.FAILED:
-            return RunJudgement(verdict=RunVerdict.FAILED, reason=_why(run, "the run failed"), gate=Gate.RUN_FAILED)
+            return RunJudgement(verdict=RunVerdict.FAILED, reason=_why(run, "the run failed"), gate=ExitStatus.RUN_FAILED)
         case RunStatus.CANCELLED:
-            return RunJudgement(verdict=RunVerdict.CANCELLED, reason="the run was cancelled", gate=Gate.RUN_FAILED)
+            return RunJudgement(verdict=RunVerdict.CANCELLED, reason="the run was cancelled", gate=ExitStatus.RUN_FAILED)
         case _:
-            return RunJudgement(verdict=RunVerdict.PENDING, reason=f"the run is {run.status}", gate=Gate.INCONCLUSIVE)
+            return RunJudgement(verdict=RunVerdict.PENDING, reason=f"the run is {run.status}", gate=ExitStatus.INCONCLUSIVE)
 
 
 def _why(run: Run, usual: str) -> str:
@@ -103,6 +103,8 @@ def _read(kept: object) -> RunJudgement | None:
     if not isinstance(kept, Mapping):
         return None
     try:
-        return RunJudgement(verdict=RunVerdict(kept["verdict"]), reason=str(kept["reason"]), gate=Gate(int(kept["exit_code"])))
+        return RunJudgement(
+            verdict=RunVerdict(kept["verdict"]), reason=str(kept["reason"]), gate=ExitStatus(int(kept["exit_code"]))
+        )
     except (KeyError, TypeError, ValueError):
         return None

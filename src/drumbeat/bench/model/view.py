@@ -11,13 +11,13 @@ from drumbeat.bench.model.plan import RunPlan
 from drumbeat.bench.model.steering import FindMaxState, QpsState
 from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import Thresholds
-from drumbeat.core.recovery import Recovery, Seen, Sight
+from drumbeat.core.recovery import PoolSnapshot, Recovery, SeenInstance
 from drumbeat.core.run import RunId, RunStatus, Step
 from drumbeat.core.worker import Worker, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class ServerProbe:
     """What the database under test says of itself. None: it says nothing of that."""
 
     look: int = 0  #: how many times it has been asked, this time included
@@ -31,7 +31,7 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ToldTarget:
     """What a worker was last told."""
 
     connections: int
@@ -39,7 +39,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class RunEnding:
     """How a run is to end once its workers have left."""
 
     status: RunStatus
@@ -55,14 +55,14 @@ class ControllerState:
     connections: int = 0  #: wanted in all
     workers: int = 0  #: wanted
     pace: float | None = None  #: operations a second in all; None: as fast as they can
-    told: Mapping[WorkerId, Told] = field(default_factory=dict)
+    told: Mapping[WorkerId, ToldTarget] = field(default_factory=dict)
     find_max: FindMaxState | None = None
     qps: QpsState | None = None
     guard: GuardState | None = None
     snapshots: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  #: the server's totals, by moment
     left_at_look: int | None = None  #: how often the server had been asked when the last worker had left
     looks_waited: int = 0  #: beats since then in which its last totals were waited for
-    ending: Ending | None = None
+    ending: RunEnding | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +82,14 @@ class RunView:
     state: ControllerState
     thresholds: Thresholds
     workers: tuple[Worker, ...]
-    instances: tuple[Seen, ...]
+    instances: tuple[SeenInstance, ...]
     recent: Figures  #: of the last seconds
     figures: Figures | None = None  #: of the window the load mode asked for, once it has passed
-    probe: Probe | None = None
+    probe: ServerProbe | None = None
 
     @property
-    def sight(self) -> Sight:
-        return Sight(
+    def sight(self) -> PoolSnapshot:
+        return PoolSnapshot(
             now=self.now,
             looking_since=self.looking_since,
             thresholds=self.thresholds,
@@ -114,7 +114,7 @@ class Spawn:
 class SetTargets:
     """Tell workers what to hold, and how fast."""
 
-    targets: Mapping[WorkerId, Told]
+    targets: Mapping[WorkerId, ToldTarget]
     ramp: timedelta
     reason: str
 
@@ -187,7 +187,7 @@ class Remember:
 class Conclude:
     """Every worker has left: merge what they measured, and end the run."""
 
-    ending: Ending
+    ending: RunEnding
     reason: str
 
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from drumbeat.bench.model.figures import Figures
 from drumbeat.bench.model.plan import RunPlan
-from drumbeat.bench.model.record import Decided, Failure
+from drumbeat.bench.model.record import Decided, FailureExample
 from drumbeat.bench.model.verdict import RunJudgement
 from drumbeat.core.log import Log
 from drumbeat.core.run import Result, Run, Step
@@ -89,11 +89,11 @@ class Watched:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class RunSeries:
     """What of a run takes long to read, as far as it has been read."""
 
     curves: Curves = field(default_factory=Curves)
     server: ServerSeen = field(default_factory=ServerSeen)
     decisions: tuple[Decided, ...] = ()  #: the newest last
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailureExample, ...] = ()
     complete: bool = False  #: whether everything up to now is in it

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from drumbeat.bench.model import ControllerState, Ending, LoadMode, RunRecord
+from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord
 from drumbeat.bench.model.server_totals import RESETS, rise, was_begun_again
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.caveats import doubts
@@ -90,7 +90,9 @@ def measured_span(record: RunRecord) -> float | None:
     return (stopped[0] - began).total_seconds() if began is not None and stopped else None
 
 
-def whole_run(run_id: RunId, rows: Sequence[Result], ending: Ending, now: datetime, span: float | None = None) -> list[Result]:
+def whole_run(
+    run_id: RunId, rows: Sequence[Result], ending: RunEnding, now: datetime, span: float | None = None
+) -> list[Result]:
     """The whole run's rows: all kinds first. Counts are sums; the histogram is the one a single worker would have made.
 
     Rates are over the time the longest worker measured; over ``span`` where no worker was there all the time.
@@ -123,7 +125,7 @@ def _time(longest: float, span: float | None) -> float:
     return span if longest and span is not None and span - longest > _HEARD_WITHIN else longest
 
 
-def described(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: Ending) -> list[Result]:
+def described(rows: Sequence[Result], record: RunRecord, state: ControllerState, ending: RunEnding) -> list[Result]:
     """The whole run's rows with everything a reader should know in the first."""
     whole, *kinds = rows
     status, error, server = enrichment(state)
@@ -139,7 +141,7 @@ def described(rows: Sequence[Result], record: RunRecord, state: ControllerState,
     return [replace(told, custom_metrics=_metrics(known, ending, server)), *kinds]
 
 
-def _metrics(record: RunRecord, ending: Ending, server: Mapping[str, Any]) -> dict[str, Any]:
+def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) -> dict[str, Any]:
     slowest = slowest_worker(record)
     return {
         "latency_aggregation_method": "merged histograms (exact)" if len(record.workers) > 1 else None,

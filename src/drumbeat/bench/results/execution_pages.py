@@ -20,7 +20,7 @@ _DEEPEST = 100_000  #: rows that may be passed over in files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class ExecutionQuery:
     """Which operations, in which order, and which page of them."""
 
     kind: str | None = None
@@ -37,7 +37,7 @@ class Wanted:
         return min(self.offset, _DEEPEST) + self.limit
 
 
-async def read_executions(store: Store, run_id: RunId, wanted: Wanted) -> Sequence[Execution]:
+async def read_executions(store: Store, run_id: RunId, wanted: ExecutionQuery) -> Sequence[Execution]:
     """One page: the earliest first, or the longest. Files on other hosts are passed over."""
     if await store.executions.count(run_id):
         return await store.executions.list(
@@ -62,14 +62,14 @@ async def read_executions(store: Store, run_id: RunId, wanted: Wanted) -> Sequen
 _Found = tuple[ExecutionFile, int, dict[str, Any]]
 
 
-def _page(files: Sequence[ExecutionFile], wanted: Wanted, classify: Classify) -> list[_Found]:
+def _page(files: Sequence[ExecutionFile], wanted: ExecutionQuery, classify: Classify) -> list[_Found]:
     """Each file gives its own first rows; a page is made of the first of all."""
     mine = [each for each in numbered(files) if wanted.worker_id in (None, each[0].worker_id)]
     found = [row for file, first in mine for row in _first_rows(file, first, wanted, classify)]
     return heapq.nsmallest(wanted.reach, found, key=lambda each: _rank(each[2], wanted))[wanted.offset :]
 
 
-def _first_rows(file: ExecutionFile, first: int, wanted: Wanted, classify: Classify) -> Iterator[_Found]:
+def _first_rows(file: ExecutionFile, first: int, wanted: ExecutionQuery, classify: Classify) -> Iterator[_Found]:
     table = pq.read_table(file.path)
     table = table.append_column("n", pa.array(range(first, first + table.num_rows), pa.int64()))
     chosen = _chosen(table, wanted, classify)
@@ -79,7 +79,7 @@ def _first_rows(file: ExecutionFile, first: int, wanted: Wanted, classify: Class
         yield file, row["n"], row
 
 
-def _chosen(table: pa.Table, wanted: Wanted, classify: Classify) -> pa.Table:
+def _chosen(table: pa.Table, wanted: ExecutionQuery, classify: Classify) -> pa.Table:
     if wanted.ok is not None:
         table = table.filter(pc.equal(table["ok"], wanted.ok))
     if wanted.kind is not None:
@@ -89,7 +89,7 @@ def _chosen(table: pa.Table, wanted: Wanted, classify: Classify) -> pa.Table:
     return table
 
 
-def _failed(table: pa.Table, wanted: Wanted, classify: Classify) -> pa.Table:
+def _failed(table: pa.Table, wanted: ExecutionQuery, classify: Classify) -> pa.Table:
     """Rows that failed the way that is asked for. There are few ways, so each is looked at once."""
     table = table.filter(pc.invert(table["ok"]))
     codes = pc.fill_null(table["sqlstate"].cast(pa.string()), "")
@@ -98,10 +98,10 @@ def _failed(table: pa.Table, wanted: Wanted, classify: Classify) -> pa.Table:
     return table.filter(pc.is_in(ways, pa.array(chosen, pa.string())))
 
 
-def _is_way(way: str, wanted: Wanted, classify: Classify) -> bool:
+def _is_way(way: str, wanted: ExecutionQuery, classify: Classify) -> bool:
     outcome, _, code = way.partition(" ")
     return wanted.error in (None, code or None) and wanted.error_class in (None, classify(int(outcome), code))
 
 
-def _rank(row: dict[str, Any], wanted: Wanted) -> Any:
+def _rank(row: dict[str, Any], wanted: ExecutionQuery) -> Any:
     return -row["duration_us"] if wanted.order == "duration_ms" else row["started_at"]

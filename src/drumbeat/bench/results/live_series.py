@@ -7,8 +7,8 @@ from datetime import datetime
 from math import floor
 from typing import Any
 
-from drumbeat.bench.model.record import Decided, Failure, Second, ServerSecond, without_repeats
-from drumbeat.bench.model.watching import Course, Curves, Point, ServerSeen
+from drumbeat.bench.model.record import Decided, FailureExample, Second, ServerSecond, without_repeats
+from drumbeat.bench.model.watching import Curves, Point, RunSeries, ServerSeen
 from drumbeat.bench.results.curves import MOST_POINTS, curves_of, thinned
 from drumbeat.bench.results.record import decisions_of, signals_of
 from drumbeat.bench.results.timeline import Timeline
@@ -23,7 +23,7 @@ _SIGNALS = ("sessions", "active", "waiting", "lock_waits")
 class CourseTaken:
     """What has been read of one run so far."""
 
-    def __init__(self, origin: datetime, curves: Curves | None = None, failures: Sequence[Failure] = ()) -> None:
+    def __init__(self, origin: datetime, curves: Curves | None = None, failures: Sequence[FailureExample] = ()) -> None:
         """``curves`` and ``failures`` are those a result kept: then no samples need be added."""
         self.origin = origin
         self._timeline = Timeline(origin)
@@ -70,10 +70,10 @@ class CourseTaken:
         self._decisions = sorted(self._decisions, key=lambda each: each.at)[-MOST_DECISIONS:]
         self._server.sort(key=lambda each: each.offset)
 
-    def course(self, *, complete: bool, ended: bool = False) -> Course:
+    def course(self, *, complete: bool, ended: bool = False) -> RunSeries:
         """All of it, to draw."""
         failures = self._failures if self._kept else self._timeline.failures
-        return Course(
+        return RunSeries(
             curves=self._curves(ended=ended),
             server=self._server_seen(),
             decisions=self.decisions,

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from drumbeat.bench.model import ALL_KINDS, Failure, Measured, RunErrors, Second
+from drumbeat.bench.model import ALL_KINDS, FailureExample, Measured, RunErrors, Second
 from drumbeat.bench.results.live_series import light
 from drumbeat.bench.results.record import began, over, samples_between, totals_of
 from drumbeat.bench.results.timeline import Timeline, error_classes_of, kinds_of, note_failures, overlaps
@@ -55,7 +55,7 @@ class _Errors:
         self._kinds: Counter[str] = Counter()
         self._classes: Counter[str] = Counter()
         self._seconds: defaultdict[int, float] = defaultdict(float)
-        self._examples: list[Failure] = []
+        self._examples: list[FailureExample] = []
 
     def add(self, sample: StoredSample, origin: datetime) -> None:
         ended = (sample.at - origin).total_seconds()
@@ -65,7 +65,7 @@ class _Errors:
         self._classes.update(error_classes_of(sample))
         note_failures(self._examples, sample)
 
-    def found(self, measured: Measured, kept: Sequence[Failure]) -> RunErrors:
+    def found(self, measured: Measured, kept: Sequence[FailureExample]) -> RunErrors:
         return RunErrors(
             operations=measured.operations,
             errors=measured.errors,

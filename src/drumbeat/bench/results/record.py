@@ -17,7 +17,7 @@ from drumbeat.bench.model.record import (
     without_repeats,
 )
 from drumbeat.bench.model.verdict import RunJudgement, kept_judgement
-from drumbeat.bench.model.view import Ending
+from drumbeat.bench.model.view import RunEnding
 from drumbeat.bench.results.availability import availability_of, counted_connects
 from drumbeat.bench.results.compare.baseline import Candidate
 from drumbeat.bench.results.run_verdict import judge_run
@@ -131,7 +131,7 @@ def record_of_results(run: Run, plan: RunPlan, results: Sequence[Result], steps:
     return replace(short, totals=counted_connects(short.totals, found.failed_connects)) if found else short
 
 
-def ended_record(record: RunRecord, whole: Sequence[Result], ending: Ending) -> RunRecord:
+def ended_record(record: RunRecord, whole: Sequence[Result], ending: RunEnding) -> RunRecord:
     """A run's record as it will be once the rows of its whole result and its end have been kept."""
     run = replace(record.run, status=ending.status, completion_reason=ending.completion_reason)
     totals = counted_connects(totals_of(whole, record.phases), _failed_connects(record.timeline))

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
-from drumbeat.bench.model.verdict import Gate, RunJudgement, RunVerdict, judgement_by_status
+from drumbeat.bench.model.verdict import ExitStatus, RunJudgement, RunVerdict, judgement_by_status
 from drumbeat.bench.model.words import number, told_apart
-from drumbeat.bench.results.verdicts import Measure, Verdict, came_to_nothing, verdicts_of
+from drumbeat.bench.results.verdicts import Measure, SloVerdict, came_to_nothing, verdicts_of
 
 _MEASURES = {
     Measure.P95: ("p95", "ms"),
@@ -28,7 +28,7 @@ def judge_run(record: RunRecord) -> RunJudgement:
         return replace(unfinished, reason=failure) if failure else unfinished
     if nothing := came_to_nothing(record):
         verdict = RunVerdict.FAILED if record.whole.operations else RunVerdict.NOT_MEASURED
-        return RunJudgement(verdict=verdict, reason=nothing, gate=Gate.RUN_FAILED)
+        return RunJudgement(verdict=verdict, reason=nothing, gate=ExitStatus.RUN_FAILED)
     return _judge_objectives(record)
 
 
@@ -38,13 +38,13 @@ def _judge_objectives(record: RunRecord) -> RunJudgement:
     missed = [*([target] if target else []), *(_words(each) for each in found if not each.kept and each.found is not None)]
     unknown = [_words(each) for each in found if each.found is None]
     if missed:
-        return RunJudgement(verdict=RunVerdict.MISSED, reason="; ".join(missed + unknown), gate=Gate.OBJECTIVES_MISSED)
+        return RunJudgement(verdict=RunVerdict.MISSED, reason="; ".join(missed + unknown), gate=ExitStatus.OBJECTIVES_MISSED)
     if unknown:
-        return RunJudgement(verdict=RunVerdict.NOT_MEASURED, reason="; ".join(unknown), gate=Gate.OBJECTIVES_MISSED)
+        return RunJudgement(verdict=RunVerdict.NOT_MEASURED, reason="; ".join(unknown), gate=ExitStatus.OBJECTIVES_MISSED)
     asked = len(found) + has_target(record)
     if not asked:
-        return RunJudgement(verdict=RunVerdict.NO_OBJECTIVE, reason="no objective was set", gate=Gate.PASSED)
-    return RunJudgement(verdict=RunVerdict.PASSED, reason=_all_kept(asked), gate=Gate.PASSED)
+        return RunJudgement(verdict=RunVerdict.NO_OBJECTIVE, reason="no objective was set", gate=ExitStatus.PASSED)
+    return RunJudgement(verdict=RunVerdict.PASSED, reason=_all_kept(asked), gate=ExitStatus.PASSED)
 
 
 def _all_kept(asked: int) -> str:
@@ -77,7 +77,7 @@ def _successes_per_second(record: RunRecord) -> float:
     return whole.qps * (1 - whole.errors / whole.operations) if whole.operations else 0.0
 
 
-def _words(verdict: Verdict) -> str:
+def _words(verdict: SloVerdict) -> str:
     """An objective that was missed or not measured: metric, value and limit."""
     name, unit = _MEASURES[verdict.measure]
     if verdict.found is None:
@@ -86,6 +86,6 @@ def _words(verdict: Verdict) -> str:
     return f"{name} of {verdict.subject}: {found} {unit}, limit {limit} {unit}"
 
 
-def gate_of(record: RunRecord) -> Gate:
+def gate_of(record: RunRecord) -> ExitStatus:
     """The exit code of ``bench run`` and of ``--exit-status``."""
     return judge_run(record).gate

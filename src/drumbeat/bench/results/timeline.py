@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from drumbeat.bench.model.record import Failure, Latency, Measured, PhaseRecord, Second, WorkerSecond
+from drumbeat.bench.model.record import FailureExample, Latency, Measured, PhaseRecord, Second, WorkerSecond
 from drumbeat.core.histogram import Histogram, bucket_of
 from drumbeat.core.run import Phase
 from drumbeat.core.sample import StoredSample
@@ -173,7 +173,7 @@ class Timeline:
         self.series: dict[WorkerId, list[WorkerSecond]] = {}
         self.limited: dict[WorkerId, int] = {}
         self.late: Counter[WorkerId] = Counter()
-        self.failures: list[Failure] = []
+        self.failures: list[FailureExample] = []
 
     def add(self, sample: StoredSample) -> None:
         ended = (sample.at - self._origin).total_seconds()
@@ -289,15 +289,15 @@ def histogram_of(text: Any) -> Histogram:
         return Histogram()
 
 
-def note_failures(noted: list[Failure], sample: StoredSample) -> None:
+def note_failures(noted: list[FailureExample], sample: StoredSample) -> None:
     """Add a sample's examples of what failed, until there are plenty."""
     for told in sample.extra.get("error_samples") or ():
         if len(noted) < _MOST_FAILURES:
             noted.append(_failure(told, sample.worker_id))
 
 
-def _failure(told: Mapping[str, Any], worker_id: WorkerId) -> Failure:
-    return Failure(
+def _failure(told: Mapping[str, Any], worker_id: WorkerId) -> FailureExample:
+    return FailureExample(
         kind=str(told.get("kind", "")),
         error_class=str(told.get("class", "")),
         sqlstate=str(told.get("sqlstate", "")),

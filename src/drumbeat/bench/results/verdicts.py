@@ -13,7 +13,7 @@ from drumbeat.core.run import RunStatus
 NEAR = 0.9  #: of a limit
 
 
-class Standing(StrEnum):
+class LimitStanding(StrEnum):
     """How a figure stands against its limit."""
 
     OK = "ok"
@@ -33,7 +33,7 @@ class Measure(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class SloVerdict:
     """One limit and what was found."""
 
     kind: str  #: ALL_KINDS: all together
@@ -42,18 +42,18 @@ class Verdict:
     found: float | None
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LimitStanding:
         if self.found is None:
-            return Standing.NOT_MEASURED
+            return LimitStanding.NOT_MEASURED
         if self.measure is Measure.AVAILABILITY:
-            return Standing.OK if self.found >= self.limit else Standing.UNDER
+            return LimitStanding.OK if self.found >= self.limit else LimitStanding.UNDER
         if self.found > self.limit:
-            return Standing.OVER
-        return Standing.NEAR if self.limit > 0 and self.found >= NEAR * self.limit else Standing.OK
+            return LimitStanding.OVER
+        return LimitStanding.NEAR if self.limit > 0 and self.found >= NEAR * self.limit else LimitStanding.OK
 
     @property
     def kept(self) -> bool:
-        return self.standing in (Standing.OK, Standing.NEAR)
+        return self.standing in (LimitStanding.OK, LimitStanding.NEAR)
 
     @property
     def subject(self) -> str:
@@ -62,21 +62,21 @@ class Verdict:
 
 def verdicts(
     objectives: Mapping[str, Objective], totals: Mapping[str, Measured], available: float | None = None
-) -> tuple[Verdict, ...]:
+) -> tuple[SloVerdict, ...]:
     """A verdict for each limit that is set, all kinds together first. ``available``: the percentage of seconds with service."""
     kinds = sorted(objectives, key=lambda kind: (kind != ALL_KINDS, kind))
     found = [verdict for kind in kinds for verdict in _of_kind(kind, objectives[kind], totals.get(kind))]
     least = objectives[ALL_KINDS].min_availability_pct if ALL_KINDS in objectives else None
     if least is not None and least >= 0:
-        found.append(Verdict(kind=ALL_KINDS, measure=Measure.AVAILABILITY, limit=least, found=available))
+        found.append(SloVerdict(kind=ALL_KINDS, measure=Measure.AVAILABILITY, limit=least, found=available))
     return tuple(found)
 
 
-def _of_kind(kind: str, objective: Objective, measured: Measured | None) -> Iterable[Verdict]:
+def _of_kind(kind: str, objective: Objective, measured: Measured | None) -> Iterable[SloVerdict]:
     limits = {Measure.P95: objective.p95_ms, Measure.P99: objective.p99_ms, Measure.ERRORS: objective.max_error_pct}
     for measure, limit in limits.items():
         if limit is not None and limit >= 0:
-            yield Verdict(kind=kind, measure=measure, limit=limit, found=_found(measured, measure))
+            yield SloVerdict(kind=kind, measure=measure, limit=limit, found=_found(measured, measure))
 
 
 def _found(measured: Measured | None, measure: Measure) -> float | None:
@@ -90,7 +90,7 @@ def _found(measured: Measured | None, measure: Measure) -> float | None:
     return found[measure]
 
 
-def verdicts_of(record: RunRecord) -> tuple[Verdict, ...]:
+def verdicts_of(record: RunRecord) -> tuple[SloVerdict, ...]:
     """A search is judged at the level it found: that is its answer, and it went beyond it on purpose."""
     found = availability_of(record)
     totals = measured_at_best(record) if _is_search(record) else record.totals

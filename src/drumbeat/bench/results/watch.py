@@ -5,7 +5,6 @@ from datetime import datetime, timedelta
 
 from drumbeat.bench.model import (
     ALL_KINDS,
-    Course,
     Curves,
     Figures,
     Kept,
@@ -15,6 +14,7 @@ from drumbeat.bench.model import (
     RunJudgement,
     RunPlan,
     RunRecord,
+    RunSeries,
     Watched,
     WorkerSeen,
     kept_judgement,
@@ -30,7 +30,7 @@ from drumbeat.bench.results.verdicts import verdicts, verdicts_of
 from drumbeat.bench.results.yielding import in_turns
 from drumbeat.bench.run_state import kept_failures, plan_or_usual, whole_row
 from drumbeat.core.log import Log
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.run import RUN_ENDED, Result, Run, RunId
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Health, Worker, WorkerId, WorkerStatus, judge, silence
@@ -52,7 +52,7 @@ class RunWatch:
         self._store = store
         self._run_id = run_id
         self._pool_id = PoolId(run_id)
-        self._pool: Pool | None = None
+        self._pool: PoolRow | None = None
         self._taken: CourseTaken | None = None
         self._recent: dict[tuple[WorkerId, int], StoredSample] = {}
         self._since: datetime | None = None  #: samples up to here were read, or are the business of ``catch_up``
@@ -140,9 +140,9 @@ class RunWatch:
         self._older_beats_to = page[-1].n if page else last
         return True
 
-    def course(self) -> Course:
+    def course(self) -> RunSeries:
         """All of it, as far as it has been read."""
-        return self._taken.course(complete=self._caught_up, ended=self._has_ended) if self._taken else Course()
+        return self._taken.course(complete=self._caught_up, ended=self._has_ended) if self._taken else RunSeries()
 
     def _begin(self, run: Run, results: Sequence[Result]) -> None:
         if self._taken is None and run.started_at is not None:
@@ -196,7 +196,7 @@ class RunWatch:
         gathering.add(self._recent.values())
         return gathering.figures()
 
-    def _seen(self, worker: Worker, now: datetime, pool: Pool) -> WorkerSeen:
+    def _seen(self, worker: Worker, now: datetime, pool: PoolRow) -> WorkerSeen:
         mine = [sample for (name, _), sample in self._recent.items() if name == worker.worker_id]
         last = max(mine, key=lambda sample: sample.n, default=None)
         health = judge(worker, now, pool.thresholds) if worker.is_live else _ended_health(worker)

@@ -35,7 +35,7 @@ class Tested:
     detail: str | None = None  #: why not
 
 
-class ConnectionDesk:
+class ConnectionService:
     """Connections by name. What it answers with never holds a password."""
 
     def __init__(self, store: Store, vault: Vault) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Self
 from drumbeat.bench.driver.generic import GenericEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
-from drumbeat.bench.driver.session_kinds import BlockingSessions, Failure, Values
+from drumbeat.bench.driver.session_kinds import BlockingSessions, OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.embedded import OwnConnection, check_path
-from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
-from drumbeat.bench.targets.placeholders import Script, Step, quoted, scripts
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
+from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
@@ -82,7 +82,7 @@ SELECT estimated_size FROM duckdb_tables() WHERE table_name = $1 AND schema_name
 class DuckdbTarget:
     """One DuckDB file under test. Only one process may have it open at a time: it cannot be driven by several workers."""
 
-    traits = Traits(name="duckdb", networked=False, processes=False)
+    traits = TargetTraits(name="duckdb", networked=False, processes=False)
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -189,7 +189,7 @@ class DuckdbTarget:
 class DuckdbSession:
     """One connection under load. Statements are parsed once; DuckDB plans them anew each time."""
 
-    def __init__(self, connection: "DuckDBPyConnection", made: Sequence[Script]) -> None:
+    def __init__(self, connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> None:
         self._connection = connection
         self._scripts = made
         self._errors = driver().Error
@@ -211,7 +211,7 @@ class DuckdbSession:
     def close(self) -> None:
         self._connection.close()
 
-    def _run(self, step: Step, statement: "Statement", values: Values) -> int:
+    def _run(self, step: OperationStep, statement: "Statement", values: Values) -> int:
         try:
             self._connection.execute(statement, values[step.place])
             rows = self._connection.fetchall()
@@ -220,7 +220,7 @@ class DuckdbSession:
             raise failure_of(exc, step.place) from exc
         return len(rows) if changed < 0 else changed
 
-    def _transact(self, script: Script, statements: Sequence["Statement"], values: Values) -> int:
+    def _transact(self, script: OperationScript, statements: Sequence["Statement"], values: Values) -> int:
         try:
             self._connection.begin()
             rows = sum(self._run(*each, values) for each in zip(script.steps, statements, strict=True))
@@ -228,7 +228,7 @@ class DuckdbSession:
         except self._errors as exc:
             self._roll_back()
             raise failure_of(exc, 0) from exc
-        except Failure:
+        except OperationFailure:
             self._roll_back()
             raise
         return rows
@@ -268,12 +268,12 @@ def connect(path: Path) -> "DuckDBPyConnection":
     return connection
 
 
-def compiled(connection: "DuckDBPyConnection", made: Sequence[Script]) -> list[list["Statement"]]:
+def compiled(connection: "DuckDBPyConnection", made: Sequence[OperationScript]) -> list[list["Statement"]]:
     """Every statement parsed and planned, without running it. Raises InvalidInput naming the operation that is wrong."""
     return [[_compiled(connection, script.kind, step) for step in script.steps] for script in made]
 
 
-def _compiled(connection: "DuckDBPyConnection", kind: str, step: Step) -> "Statement":
+def _compiled(connection: "DuckDBPyConnection", kind: str, step: OperationStep) -> "Statement":
     try:
         statements = connection.extract_statements(step.sql)
         if len(statements) == 1:
@@ -287,10 +287,10 @@ def _compiled(connection: "DuckDBPyConnection", kind: str, step: Step) -> "State
     return statement
 
 
-def failure_of(error: Exception, place: int) -> Failure:
+def failure_of(error: Exception, place: int) -> OperationFailure:
     code = code_of(error)
     outcome = TIMED_OUT if code == _INTERRUPTED else LOST if code in _GONE else FAILED
-    return Failure(outcome, code, str(error).partition("\n")[0], statement=place)
+    return OperationFailure(outcome, code, str(error).partition("\n")[0], statement=place)
 
 
 def code_of(error: Exception) -> str:

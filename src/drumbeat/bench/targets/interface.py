@@ -14,7 +14,7 @@ NO_STATEMENTS: Statements = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class TargetTraits:
     """How targets differ, declared."""
 
     name: str  #: postgresql, mysql, sqlite, duckdb
@@ -51,7 +51,7 @@ class Target(Protocol):
     """One database under test. An async context manager; its own connection is apart from the load's."""
 
     @property
-    def traits(self) -> Traits: ...
+    def traits(self) -> TargetTraits: ...
 
     @property
     def location(self) -> str:

@@ -12,10 +12,10 @@ from typing import Any, Self, TypeVar
 from drumbeat.bench.driver.generic import GenericEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED
-from drumbeat.bench.driver.session_kinds import AsyncSessions, Failure
+from drumbeat.bench.driver.session_kinds import AsyncSessions, OperationFailure
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.model.server_totals import UPTIME
-from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
 from drumbeat.bench.targets.mysql_session import (
     MysqlSession,
     address_of,
@@ -25,7 +25,7 @@ from drumbeat.bench.targets.mysql_session import (
     open_session,
     prepared,
 )
-from drumbeat.bench.targets.placeholders import Script, insert_sql, positional, quoted, scripts
+from drumbeat.bench.targets.placeholders import OperationScript, insert_sql, positional, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -74,7 +74,7 @@ _COUNTERS = (
 class MysqlTarget:
     """One MySQL or MariaDB database under test."""
 
-    traits = Traits(name="mysql", networked=True, signals=True)
+    traits = TargetTraits(name="mysql", networked=True, signals=True)
 
     def __init__(self, url: str) -> None:
         self._address = address_of(url)
@@ -90,7 +90,7 @@ class MysqlTarget:
         self._is_open = True
         try:
             await self._with_connection(_nothing)
-        except Failure as failure:
+        except OperationFailure as failure:
             raise InvalidSettings(f"{failure}; is it running?") from failure
         return self
 
@@ -121,7 +121,7 @@ class MysqlTarget:
         made = scripts(load)
         try:
             await self._with_connection(lambda connection: _check(connection, made))
-        except Failure as failure:
+        except OperationFailure as failure:
             raise InvalidSettings(f"{self.location}: {failure}") from failure
 
     async def describe(self, table: str) -> TableDescription:
@@ -167,21 +167,21 @@ class MysqlTarget:
     async def _refusing(self, what: str, work: Callable[[Any], Awaitable[T]]) -> T:
         try:
             return await self._with_connection(work)
-        except Failure as failure:
+        except OperationFailure as failure:
             raise InvalidInput(f"{self.location} refused {what}: {failure}") from failure
 
     async def signals(self) -> ServerSignals | None:
         try:
             rows = await self._with_connection(lambda connection: _fetch(connection, _SESSIONS, []))
             status = await self._status(_ROW_WAITS)
-        except Failure:
+        except OperationFailure:
             return None
         return signals_of(rows, int(status.get(_ROW_WAITS, 0)))
 
     async def counters(self, statements: Statements = NO_STATEMENTS) -> Mapping[str, float]:
         try:
             return await self._status(*_COUNTERS)
-        except Failure:
+        except OperationFailure:
             return {}
 
     async def _status(self, *names: str) -> dict[str, float]:
@@ -254,7 +254,7 @@ def _column(name: str, base: str, native: str, nullable: int) -> Column:
     return Column(name=name, type=kind, native_type=native.lower(), nullable=bool(nullable))
 
 
-async def _check(connection: Any, made: Sequence[Script]) -> None:
+async def _check(connection: Any, made: Sequence[OperationScript]) -> None:
     for statement in itertools.chain.from_iterable(await prepared(connection, made)):
         await statement.close()
 

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
-from drumbeat.bench.driver.session_kinds import Failure, Values
-from drumbeat.bench.targets.placeholders import Script, Step
+from drumbeat.bench.driver.session_kinds import OperationFailure, Values
+from drumbeat.bench.targets.placeholders import OperationScript, OperationStep
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ _FIRST_BUFFER = 16_384
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class MysqlAddress:
     """Where a server is and who we are there. Never shows the password."""
 
     host: str
@@ -44,7 +44,7 @@ class Address:
         return f"mysql://{self.unix_socket or f'{self.host}:{self.port}'}/{self.database}"
 
 
-def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Address:
+def address_of(url: str, environment: Mapping[str, str] = os.environ) -> MysqlAddress:
     """Read a mysql:// URL. Raises InvalidSettings."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
@@ -53,7 +53,7 @@ def address_of(url: str, environment: Mapping[str, str] = os.environ) -> Address
     database = unquote(parts.path.removeprefix("/"))
     if not database:
         raise InvalidSettings("expected mysql://USER@HOST/DATABASE, got no database in the target's URL")
-    return Address(
+    return MysqlAddress(
         host=parts.hostname or "localhost",
         port=parts.port or 3306,
         user=unquote(parts.username or "root"),
@@ -89,7 +89,7 @@ def driver() -> Any:
     return asyncmy
 
 
-async def connect(address: Address, limit: timedelta) -> Any:
+async def connect(address: MysqlAddress, limit: timedelta) -> Any:
     """A connection that commits by itself. Raises InvalidSettings where it is refused, Failure where nobody answers."""
     asyncmy = driver()
     try:
@@ -115,7 +115,7 @@ async def connect(address: Address, limit: timedelta) -> Any:
                 else f"; if a password is needed, give it in {PASSWORD_VARIABLE}"
             )
             raise InvalidSettings(f"{address.location} will not have user {address.user!r}: {message_of(exc)}{hint}") from exc
-        raise Failure(LOST, str(code_of(exc) or ""), f"cannot reach {address.location}: {message_of(exc)}") from exc
+        raise OperationFailure(LOST, str(code_of(exc) or ""), f"cannot reach {address.location}: {message_of(exc)}") from exc
     except RuntimeError as exc:
         raise InvalidSettings(f"cannot log in at {address.location}: {exc}") from exc
 
@@ -123,7 +123,7 @@ async def connect(address: Address, limit: timedelta) -> Any:
 class MysqlSession:
     """One connection under load. Statements are prepared, so values travel as they are and need no quoting."""
 
-    def __init__(self, connection: Any, scripts: Sequence[Script], statements: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, connection: Any, scripts: Sequence[OperationScript], statements: Sequence[Sequence[Any]]) -> None:
         self._connection = connection
         self._scripts = scripts
         self._statements = statements
@@ -141,14 +141,14 @@ class MysqlSession:
     async def close(self) -> None:
         await self._connection.ensure_closed()
 
-    async def _run(self, step: Step, statement: Any, values: Values) -> int:
+    async def _run(self, step: OperationStep, statement: Any, values: Values) -> int:
         try:
             result = await statement.execute(step.arguments(values[step.place]))
         except self._errors as exc:
             raise failure_of(exc, step.place) from exc
         return result.affected_rows if result.rows is None else len(result.rows)
 
-    async def _transact(self, script: Script, statements: Sequence[Any], values: Values) -> int:
+    async def _transact(self, script: OperationScript, statements: Sequence[Any], values: Values) -> int:
         try:
             await self._connection.begin()
             rows = 0
@@ -157,11 +157,11 @@ class MysqlSession:
             await self._connection.commit()
         except self._errors as exc:
             raise await self._rolled_back(failure_of(exc, 0)) from exc
-        except Failure as failure:
+        except OperationFailure as failure:
             raise await self._rolled_back(failure) from failure.__cause__
         return rows
 
-    async def _rolled_back(self, failure: Failure) -> Failure:
+    async def _rolled_back(self, failure: OperationFailure) -> OperationFailure:
         if not failure.lost:
             try:
                 await self._connection.rollback()
@@ -171,7 +171,12 @@ class MysqlSession:
 
 
 async def open_session(
-    address: Address, scripts: Sequence[Script], limit: timedelta, connect_limit: timedelta, *, cached_results: bool = True
+    address: MysqlAddress,
+    scripts: Sequence[OperationScript],
+    limit: timedelta,
+    connect_limit: timedelta,
+    *,
+    cached_results: bool = True,
 ) -> MysqlSession:
     """``cached_results``: False bypasses the server's query cache, where it has one."""
     connection = await connect(address, connect_limit)
@@ -193,12 +198,12 @@ def _shrink(connection: Any) -> None:
         protocol.buffer, protocol.pos, protocol.length = bytearray(_FIRST_BUFFER), 0, 0
 
 
-async def prepared(connection: Any, scripts: Sequence[Script]) -> list[list[Any]]:
+async def prepared(connection: Any, scripts: Sequence[OperationScript]) -> list[list[Any]]:
     """Every statement, prepared by the server. Raises InvalidInput naming the operation that is wrong."""
     return [[await _prepared(connection, script.kind, step) for step in script.steps] for script in scripts]
 
 
-async def _prepared(connection: Any, kind: str, step: Step) -> Any:
+async def _prepared(connection: Any, kind: str, step: OperationStep) -> Any:
     try:
         statement = await connection.prepare(step.sql)
     except driver().MySQLError as exc:
@@ -236,10 +241,10 @@ async def _set_session(connection: Any, setting: str) -> bool:
     return True
 
 
-def failure_of(error: Exception, place: int) -> Failure:
+def failure_of(error: Exception, place: int) -> OperationFailure:
     code = code_of(error)
     outcome = LOST if code is None or code in _LOST else TIMED_OUT if code in _TIMED_OUT else FAILED
-    return Failure(outcome, str(code or ""), message_of(error), statement=place)
+    return OperationFailure(outcome, str(code or ""), message_of(error), statement=place)
 
 
 def code_of(error: Exception) -> int | None:

@@ -14,7 +14,7 @@ _CONTROL = re.compile(r"\s*(BEGIN|START\s+TRANSACTION|COMMIT|END)(\s+(WORK|TRANS
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class OperationStep:
     """One statement of an operation."""
 
     place: int  #: among the operation's statements
@@ -27,12 +27,12 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Script:
+class OperationScript:
     """One operation: its statements, and whether they belong together."""
 
     kind: str
     reads: bool
-    steps: tuple[Step, ...]
+    steps: tuple[OperationStep, ...]
     is_transaction: bool
 
 
@@ -49,22 +49,22 @@ def positional(sql: str) -> tuple[str, tuple[int, ...]]:
     return _TOKENS.sub(replaced, sql), tuple(order)
 
 
-def scripts(load: Load, *, numbered: bool = False) -> tuple[Script, ...]:
+def scripts(load: Load, *, numbered: bool = False) -> tuple[OperationScript, ...]:
     """The operations a load uses. ``numbered``: the database takes $1, $2 … as they are."""
     return tuple(_script(operation, numbered) for operation in load.used)
 
 
-def _script(operation: Operation, numbered: bool) -> Script:
+def _script(operation: Operation, numbered: bool) -> OperationScript:
     """BEGIN and COMMIT, where they are written out, are the driver's to say."""
     texts = [(place, each) for place, each in enumerate(operation.statements) if not _CONTROL.fullmatch(each.sql)]
     steps = tuple(_step(place, each.sql, len(each.values), numbered) for place, each in texts)
-    return Script(operation.kind, operation.reads, steps, len(operation.statements) > 1)
+    return OperationScript(operation.kind, operation.reads, steps, len(operation.statements) > 1)
 
 
-def _step(place: int, sql: str, values: int, numbered: bool) -> Step:
+def _step(place: int, sql: str, values: int, numbered: bool) -> OperationStep:
     usual = tuple(range(values))
     text, order = (sql, usual) if numbered else positional(sql)
-    return Step(place, text, order, order == usual)
+    return OperationStep(place, text, order, order == usual)
 
 
 def quoted(name: str, mark: str = '"') -> str:

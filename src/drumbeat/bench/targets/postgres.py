@@ -14,9 +14,9 @@ from drumbeat.bench.driver.engine import PostgresEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.pgwire import ServerSaid
 from drumbeat.bench.driver.postgres_terms import classify
-from drumbeat.bench.driver.session import PASSWORD_VARIABLE, Address, address_of, not_trusted, open_session, tls_context
+from drumbeat.bench.driver.session import PASSWORD_VARIABLE, PostgresAddress, address_of, not_trusted, open_session, tls_context
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
-from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings, MissingExtra
 
@@ -81,7 +81,7 @@ _CONNECT_LIMIT = timedelta(seconds=30)
 _SAID_WITHIN = timedelta(seconds=5)  #: what a server says of itself later than that is of no use
 
 
-def _refused(address: Address, error: Exception) -> str:
+def _refused(address: PostgresAddress, error: Exception) -> str:
     """Why; a password that was not given is not called a wrong one."""
     if getattr(error, "sqlstate", None) != _WRONG_PASSWORD or address.password:
         return str(error)
@@ -91,10 +91,10 @@ def _refused(address: Address, error: Exception) -> str:
 class PostgresTarget:
     """One PostgreSQL database under test."""
 
-    traits = Traits(name="postgresql", networked=True, signals=True)
+    traits = TargetTraits(name="postgresql", networked=True, signals=True)
 
     def __init__(self, url: str) -> None:
-        self._address: Address = address_of(url)
+        self._address: PostgresAddress = address_of(url)
         self._connection: asyncpg.Connection[asyncpg.Record] | None = None
         self._has_statements = False
 
@@ -235,7 +235,7 @@ class PostgresTarget:
         return PostgresEngine(self._address, load, draw, settings)
 
 
-def _tls(address: Address) -> ssl.SSLContext | str | bool:
+def _tls(address: PostgresAddress) -> ssl.SSLContext | str | bool:
     """As asyncpg wants it; it looks for roots in places of its own unless it is given a context."""
     if address.tls == "disable" or address.is_local:
         return False

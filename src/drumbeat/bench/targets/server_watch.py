@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import timedelta
 
-from drumbeat.bench.model import Probe
+from drumbeat.bench.model import ServerProbe
 from drumbeat.bench.model.server_totals import RunningTotals
 from drumbeat.bench.targets.interface import NO_STATEMENTS, Statements, Target
 from drumbeat.core.clock import Clock
@@ -30,7 +30,7 @@ class ServerWatch:
         self._statements = statements
         self._totals = RunningTotals()
         self._looks = 0
-        self.latest: Probe | None = None  #: None: it has not been asked yet, or has nothing to say
+        self.latest: ServerProbe | None = None  #: None: it has not been asked yet, or has nothing to say
 
     async def run(self) -> None:
         """Ask until cancelled. It may fail, be slow or be gone: the load goes on."""
@@ -50,21 +50,21 @@ class ServerWatch:
     def _failed(self, exc: Exception) -> None:
         why = str(exc) or type(exc).__name__
         log.warning("the database could not be asked how it is: %s; asking again in %g s", why, _AGAIN.total_seconds())
-        self.latest = Probe(error=why)
+        self.latest = ServerProbe(error=why)
 
     async def _ask_on(self, target: Target) -> None:
         while True:
             self.latest = await _within(self.ask(target))
             await self._clock.sleep(EVERY)
 
-    async def ask(self, target: Target) -> Probe:
+    async def ask(self, target: Target) -> ServerProbe:
         """What the server says now; its totals never fall, even if it begins them again."""
         self._looks += 1
         look, signals = self._looks, await target.signals()
         counters = self._totals.seen(await target.counters(self._statements))
         if signals is None:
-            return Probe(look=look, counters=counters)
-        return Probe(
+            return ServerProbe(look=look, counters=counters)
+        return ServerProbe(
             look=look,
             sessions=signals.sessions,
             active=signals.active,
@@ -75,7 +75,7 @@ class ServerWatch:
         )
 
 
-async def _within(asking: Awaitable[Probe]) -> Probe:
+async def _within(asking: Awaitable[ServerProbe]) -> ServerProbe:
     async with asyncio.timeout(_PATIENCE):
         return await asking
 
@@ -83,7 +83,7 @@ async def _within(asking: Awaitable[Probe]) -> Probe:
 @asynccontextmanager
 async def watching(
     open_target: Open, clock: Clock, statements: Statements = NO_STATEMENTS
-) -> AsyncIterator[Callable[[], Probe | None]]:
+) -> AsyncIterator[Callable[[], ServerProbe | None]]:
     """What the server last said, for as long as the block lasts. ``statements``: the SQL of each kind, to be told apart."""
     watch = ServerWatch(open_target, clock, statements)
     async with asyncio.TaskGroup() as group:

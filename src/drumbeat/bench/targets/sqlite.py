@@ -12,11 +12,11 @@ from typing import Any, Self
 from drumbeat.bench.driver.generic import GenericEngine
 from drumbeat.bench.driver.interface import Engine, EngineSettings
 from drumbeat.bench.driver.records import FAILED, LOST, TIMED_OUT
-from drumbeat.bench.driver.session_kinds import BlockingSessions, Failure, Values
+from drumbeat.bench.driver.session_kinds import BlockingSessions, OperationFailure, Values
 from drumbeat.bench.model import ErrorClass, Load, ServerSignals, ValueType
 from drumbeat.bench.targets.embedded import OwnConnection, check_path
-from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, Traits
-from drumbeat.bench.targets.placeholders import Script, Step, insert_sql, positional, quoted, scripts
+from drumbeat.bench.targets.interface import NO_STATEMENTS, Column, Statements, TableDescription, TargetTraits
+from drumbeat.bench.targets.placeholders import OperationScript, OperationStep, insert_sql, positional, quoted, scripts
 from drumbeat.bench.targets.terms import CLASSES, EPOCH, no_table
 from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput, InvalidSettings
@@ -42,7 +42,7 @@ _COLUMNS = 'SELECT name, type, "notnull", pk FROM pragma_table_info(?, ?) ORDER 
 class SqliteTarget:
     """One SQLite file under test. Tables made here are in a file with a write-ahead log; others are taken as they are."""
 
-    traits = Traits(name="sqlite", networked=False)
+    traits = TargetTraits(name="sqlite", networked=False)
 
     def __init__(self, path: Path, *, synchronous: str = "NORMAL") -> None:
         if synchronous not in SYNCHRONOUS:
@@ -150,7 +150,7 @@ class SqliteTarget:
 class SqliteSession:
     """One connection under load. Statements stay compiled in the driver's own cache."""
 
-    def __init__(self, connection: sqlite3.Connection, made: Sequence[Script]) -> None:
+    def __init__(self, connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
         self._connection = connection
         self._scripts = made
         try:
@@ -172,14 +172,14 @@ class SqliteSession:
     def close(self) -> None:
         self._connection.close()
 
-    def _run(self, step: Step, values: Sequence[Any]) -> int:
+    def _run(self, step: OperationStep, values: Sequence[Any]) -> int:
         try:
             cursor = self._connection.execute(step.sql, step.arguments(values))
             return len(cursor.fetchall()) or max(cursor.rowcount, 0)
         except sqlite3.Error as exc:
             raise failure_of(exc, step.place) from exc
 
-    def _transact(self, script: Script, values: Values) -> int:
+    def _transact(self, script: OperationScript, values: Values) -> int:
         try:
             self._connection.execute("BEGIN" if script.reads else "BEGIN IMMEDIATE")
             rows = sum(self._run(step, values[step.place]) for step in script.steps)
@@ -187,7 +187,7 @@ class SqliteSession:
         except sqlite3.Error as exc:
             self._roll_back()
             raise failure_of(exc, 0) from exc
-        except Failure:
+        except OperationFailure:
             self._roll_back()
             raise
         return rows
@@ -226,7 +226,7 @@ def _confine(action: int, first: str | None, second: str | None, database: str |
     return sqlite3.SQLITE_DENY if is_refused else sqlite3.SQLITE_OK
 
 
-def explain(connection: sqlite3.Connection, made: Sequence[Script]) -> None:
+def explain(connection: sqlite3.Connection, made: Sequence[OperationScript]) -> None:
     """Compile every statement without running it. Raises InvalidInput naming the operation that is wrong."""
     for script in made:
         for step in script.steps:
@@ -236,13 +236,13 @@ def explain(connection: sqlite3.Connection, made: Sequence[Script]) -> None:
                 raise InvalidInput(f"{script.kind}: {message_of(exc)} in: {step.sql}") from exc
 
 
-def failure_of(error: sqlite3.Error, place: int) -> Failure:
+def failure_of(error: sqlite3.Error, place: int) -> OperationFailure:
     code = getattr(error, "sqlite_errorcode", None)
     if code is None:
-        return Failure(LOST, "", str(error), statement=place)
+        return OperationFailure(LOST, "", str(error), statement=place)
     if code in (_BUSY, _INTERRUPT):
-        return Failure(TIMED_OUT, str(code), str(error), statement=place)
-    return Failure(LOST if code & 0xFF in _GONE else FAILED, str(code), message_of(error), statement=place)
+        return OperationFailure(TIMED_OUT, str(code), str(error), statement=place)
+    return OperationFailure(LOST if code & 0xFF in _GONE else FAILED, str(code), message_of(error), statement=place)
 
 
 def message_of(error: Exception) -> str:

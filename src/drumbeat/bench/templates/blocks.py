@@ -35,13 +35,13 @@ CUSTOM = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)  #: the 
 Values = Annotated[list[dict[str, Any]], WithJsonSchema(values_schema())]
 
 
-class Block(BaseModel):
+class TemplateBlock(BaseModel):
     """A part of a template. A field it does not have is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
-class TargetBlock(Block):
+class TargetBlock(TemplateBlock):
     """The database under test."""
 
     url: str | None = Field(default=None, description="its URL without a password, which is given in DRUMBEAT_TARGET_PASSWORD")
@@ -60,14 +60,14 @@ class TargetBlock(Block):
     )
 
 
-class StatementBlock(Block):
+class StatementBlock(TemplateBlock):
     """One statement with the values of its placeholders $1, $2 …"""
 
     sql: str
     values: Values = Field(default=[], description=f"one for each placeholder: {', '.join(SOURCES)}")
 
 
-class OperationBlock(Block):
+class OperationBlock(TemplateBlock):
     """One kind of operation: a statement, or several in a transaction."""
 
     kind: Annotated[str, Field(min_length=1)] = Field(
@@ -80,7 +80,7 @@ class OperationBlock(Block):
     reads: bool | None = Field(default=None, description="whether it counts as a read; by default the kind says so")
 
 
-class WorkloadBlock(Block):
+class WorkloadBlock(TemplateBlock):
     """What the load does: a standard workload, operations of its own, or a mix for one table."""
 
     name: str | None = None
@@ -162,7 +162,7 @@ def _check_operations(workload: WorkloadBlock) -> None:
         raise ValueError(str(exc).removeprefix("workload.").removeprefix("workload: ")) from exc
 
 
-class TimingBlock(Block):
+class TimingBlock(TemplateBlock):
     """How long each phase takes."""
 
     warmup_seconds: Seconds = Field(
@@ -173,7 +173,7 @@ class TimingBlock(Block):
     )
 
 
-class FindMaxBlock(Block):
+class FindMaxBlock(TemplateBlock):
     """How the most connections are searched for."""
 
     start_connections: Connections = Field(default=5, description="in all, at the first step")
@@ -208,7 +208,7 @@ class FindMaxBlock(Block):
         return self
 
 
-class ScalingBlock(Block):
+class ScalingBlock(TemplateBlock):
     """How many workers and how many connections each; null and -1: no limit."""
 
     mode: Annotated[ScalingMode, BeforeValidator(one_of(ScalingMode))] = ScalingMode.AUTO
@@ -228,7 +228,7 @@ class ScalingBlock(Block):
         return self
 
 
-class GuardrailsBlock(Block):
+class GuardrailsBlock(TemplateBlock):
     """What workers' hosts may be put to."""
 
     enabled: bool = True
@@ -246,7 +246,7 @@ class GuardrailsBlock(Block):
     interval_seconds: Annotated[Seconds, Field(gt=0)] = 5.0
 
 
-class ObjectiveBlock(Block):
+class ObjectiveBlock(TemplateBlock):
     """A service level; null and -1: off."""
 
     p95_ms: Milliseconds = None
@@ -257,7 +257,7 @@ class ObjectiveBlock(Block):
     )
 
 
-class PricesBlock(Block):
+class PricesBlock(TemplateBlock):
     """What an hour costs."""
 
     worker_hour: Annotated[Number | None, Field(ge=0, le=MOST)] = None
@@ -265,7 +265,7 @@ class PricesBlock(Block):
     currency: str = "USD"
 
 
-class RecordingBlock(Block):
+class RecordingBlock(TemplateBlock):
     """What is kept of single operations."""
 
     sampling: Annotated[Number, Field(ge=0, le=1)] = Field(
@@ -274,7 +274,7 @@ class RecordingBlock(Block):
     load_into_store: bool = Field(default=False, description="copy them into the store's executions table when the run ends")
 
 
-class ShardingBlock(Block):
+class ShardingBlock(TemplateBlock):
     """Each worker asks for keys of its own partition alone; see ``bench/workloads/sharding.py``."""
 
     enabled: bool = Field(default=False, description="each worker takes its `key` values from its own partition alone")

@@ -10,7 +10,6 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_v
 from drumbeat.bench.model import ALL_KINDS, Allocation, Kind, LoadMode, LostPolicy, OnWorkerLost
 from drumbeat.bench.targets.urls import holds_password
 from drumbeat.bench.templates.blocks import (
-    Block,
     FindMaxBlock,
     GuardrailsBlock,
     ObjectiveBlock,
@@ -19,6 +18,7 @@ from drumbeat.bench.templates.blocks import (
     ScalingBlock,
     ShardingBlock,
     TargetBlock,
+    TemplateBlock,
     TimingBlock,
     WorkloadBlock,
 )
@@ -66,7 +66,7 @@ def _by_kind(objectives: dict[str, ObjectiveBlock]) -> dict[str, ObjectiveBlock]
     return found
 
 
-class TemplateDocument(Block):
+class TemplateDocument(TemplateBlock):
     """What a run is made from. Made by ``parse``, which also knows older spellings."""
 
     model_config = ConfigDict(title="Drumbeat benchmark template")

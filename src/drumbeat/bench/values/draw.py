@@ -75,7 +75,7 @@ class Draw:
         return self.given.get(value.first, range(0)).start if value else 0
 
 
-class Source:
+class ValueStream:
     """Values of one placeholder, drawn in order; what was drawn is not drawn again where that matters."""
 
     def __init__(self, value: Value, draw: Draw) -> None:
@@ -86,7 +86,7 @@ class Source:
             Zipf(value.high - value.low + 1, value.theta) if isinstance(value, KeyValue) and _is_skewed(value) else None
         )
         self._pool = _listed(value.values) if isinstance(value, PoolValue | Pick) else np.empty(0)
-        self._inner = [Source(each, draw) for each in _inner(value)]
+        self._inner = [ValueStream(each, draw) for each in _inner(value)]
         if isinstance(value, NewKey):
             _check_span(value, draw.slots)
 

@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from drumbeat.bench.driver.executions import ExecutionFile, ExecutionWriter
+from drumbeat.bench.driver.executions import ClosedFile, ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
 from drumbeat.bench.driver.runner import LoadRunner
 from drumbeat.bench.driver.samples import Classify
 from drumbeat.bench.driver.tally import KindTally
 from drumbeat.bench.model import LoadMode
-from drumbeat.bench.targets.connections import ConnectionDesk
+from drumbeat.bench.targets.connections import ConnectionService
 from drumbeat.bench.targets.vault import Vault
 from drumbeat.bench.values.draw import Draw
 from drumbeat.bench.worker.workload import BenchWorkload, Final
@@ -41,7 +41,7 @@ def bench_workload(
 ) -> BenchWorkload:
     """One worker's share of a run. The vault opens the password of a stored connection, if the run names one."""
     keeper = StoreKeeper(store, run_id, worker_id)
-    connections = ConnectionDesk(store, vault or Vault())
+    connections = ConnectionService(store, vault or Vault())
     build = partial(
         _build, store=store, run_id=run_id, worker_id=worker_id, slot=slot, folder=folder, clock=clock, connections=connections
     )
@@ -62,7 +62,7 @@ async def _build(
     slot: int,
     folder: Path,
     clock: Clock,
-    connections: ConnectionDesk,
+    connections: ConnectionService,
 ) -> tuple[LoadRunner, Classify]:
     config = (await store.runs.get(run_id)).config
     load = above(load_of(_block(config, "workload")), config.get("highest_keys") or {})
@@ -129,7 +129,7 @@ class StoreKeeper:
         row = Result(run_id=self._run_id, worker_id=self._worker_id, connections=connections, started_at=now)
         await self._store.results.save([row])
 
-    async def filed(self, files: Sequence[ExecutionFile]) -> None:
+    async def filed(self, files: Sequence[ClosedFile]) -> None:
         for file in files:
             await self._store.results.add_file(
                 core.ExecutionFile(

@@ -15,8 +15,8 @@ import numpy as np
 
 from drumbeat.bench.driver.executions import ExecutionWriter
 from drumbeat.bench.driver.interface import EngineSettings
-from drumbeat.bench.driver.runner import MEASUREMENT, Interval, LoadRunner
-from drumbeat.bench.driver.tally import KindTally, Tally, figures
+from drumbeat.bench.driver.runner import MEASUREMENT, DriverInterval, LoadRunner
+from drumbeat.bench.driver.tally import KindTally, LoadTally, figures
 from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
 from drumbeat.bench.model.littles_law import off_because
 from drumbeat.bench.model.server_totals import rise
@@ -58,7 +58,7 @@ class DriveResult:
     """How it went."""
 
     seconds: float
-    tally: Tally
+    tally: LoadTally
     connections: int  #: asked for
     held: int  #: on average while measuring
     skipped: int  #: open loop: operations that were due and never sent
@@ -106,7 +106,7 @@ class DriveResult:
         }
 
 
-def _response(tally: Tally | KindTally) -> dict[str, Any]:
+def _response(tally: LoadTally | KindTally) -> dict[str, Any]:
     """Response times; the shortest is of an operation that went well, and not known where none did."""
     found = figures(tally.response)
     return found if tally.service.count else found | {"min_ms": None}
@@ -155,7 +155,7 @@ async def prepare_url(
         await prepare(target, chosen, fresh=fresh, on_progress=on_progress)
 
 
-def _progress(interval: Interval) -> DriveProgress:
+def _progress(interval: DriverInterval) -> DriveProgress:
     now = figures(interval.tally.response)
     return DriveProgress(
         phase=interval.phase,
@@ -172,7 +172,7 @@ def _progress(interval: Interval) -> DriveProgress:
 class Watcher:
     """Who watches a load, and may end it before its time."""
 
-    on_interval: Callable[[Interval], None] = lambda interval: None
+    on_interval: Callable[[DriverInterval], None] = lambda interval: None
     on_note: Callable[[str], None] = log.warning
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -286,7 +286,7 @@ class _Watch:
 
     runner: LoadRunner
     watcher: Watcher
-    intervals: list[Interval] = field(default_factory=list)
+    intervals: list[DriverInterval] = field(default_factory=list)
 
     async def during(self, duration: timedelta, clock: Clock) -> None:
         self.runner.interval()
@@ -327,7 +327,7 @@ def _result(
     )
 
 
-def held_on_average(intervals: Sequence[Interval]) -> int:
+def held_on_average(intervals: Sequence[DriverInterval]) -> int:
     """How many connections were held on average."""
     return round(fmean(interval.held for interval in intervals)) if intervals else 0
 

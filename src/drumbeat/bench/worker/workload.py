@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Protocol
 
-from drumbeat.bench.driver.executions import ExecutionFile
+from drumbeat.bench.driver.executions import ClosedFile
 from drumbeat.bench.driver.interface import ErrorSample
-from drumbeat.bench.driver.runner import Interval, LoadRunner
+from drumbeat.bench.driver.runner import DriverInterval, LoadRunner
 from drumbeat.bench.driver.samples import Classify
-from drumbeat.bench.driver.tally import Tally, figures
+from drumbeat.bench.driver.tally import LoadTally, figures
 from drumbeat.bench.model import ErrorClass
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput, StoreUnavailable
-from drumbeat.runtime.worker import DrainResult, Figures, Measurement
+from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,7 @@ _LOOKED_EVERY = timedelta(milliseconds=50)
 class Final:
     """What a worker's whole share came to."""
 
-    tally: Tally
+    tally: LoadTally
     seconds: float
     connections: int
     extra: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Keeper(Protocol):
         """Load is about to begin."""
         ...
 
-    async def filed(self, files: Sequence[ExecutionFile]) -> None:
+    async def filed(self, files: Sequence[ClosedFile]) -> None:
         """More files of executions are closed."""
         ...
 
@@ -146,7 +146,7 @@ class BenchWorkload:
         if self._qps is not None:
             self._running.forgive(self._qps * _MOST_OWED.total_seconds())
 
-    def _error_classes(self, tally: Tally) -> dict[str, Any]:
+    def _error_classes(self, tally: LoadTally) -> dict[str, Any]:
         """How many failed of each class; nothing where nothing failed."""
         classes: Counter[str] = Counter()
         for (outcome, sqlstate), count in tally.errors_by_state.items():
@@ -166,12 +166,12 @@ class BenchWorkload:
         return {"failed_connects": fresh} if fresh else {}
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> WorkloadFigures:
         runner = self._runner
         if runner is None:
-            return Figures()
+            return WorkloadFigures()
         samples = runner.engine.error_samples
-        return Figures(
+        return WorkloadFigures(
             active=runner.engine.in_flight,
             applied_target=runner.engine.held,
             operations=runner.measured.operations,
@@ -247,7 +247,7 @@ def _too_few(runner: LoadRunner, wanted: int) -> str:
     )
 
 
-def _extra(interval: Interval) -> dict[str, Any]:
+def _extra(interval: DriverInterval) -> dict[str, Any]:
     """What a sample carries beside its counts: exact histograms by kind, and what the client itself cost."""
     cost = interval.cost
     return {

@@ -15,7 +15,7 @@ from typing import Any
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.standard.scaled import Scaled
-from drumbeat.bench.workloads.standard.table import Table
+from drumbeat.bench.workloads.standard.table import StandardTable
 from drumbeat.core.errors import InvalidInput
 
 log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ async def prepare(
     return PreparedReport(tables=tuple(reports))
 
 
-async def _is_there(target: Target, table: Table) -> bool:
+async def _is_there(target: Target, table: StandardTable) -> bool:
     try:
         described = await target.describe(table.name)
     except InvalidInput:
@@ -87,7 +87,7 @@ async def _is_there(target: Target, table: Table) -> bool:
     return True
 
 
-async def _drop(target: Target, tables: Sequence[Table]) -> None:
+async def _drop(target: Target, tables: Sequence[StandardTable]) -> None:
     for table in tables:
         log.info("%s: dropping %s", target.location, table.name)
     await target.define([f"DROP TABLE IF EXISTS {table.name}" for table in tables])
@@ -108,7 +108,7 @@ async def _settled(target: Target, standard: Scaled, there: set[str]) -> frozens
     return frozenset(table.name for table in standard.tables[:last] if table.changes)
 
 
-async def _count(target: Target, table: Table) -> int:
+async def _count(target: Target, table: StandardTable) -> int:
     return int((await target.fetch("SELECT COUNT(*) FROM {table}".replace("{table}", table.name)))[0][0])
 
 
@@ -120,7 +120,7 @@ class _Filler:
         self._chunk = chunk
         self._on_progress = on_progress
 
-    async def fill(self, table: Table, *, created: bool, settled: bool) -> PreparedTable:
+    async def fill(self, table: StandardTable, *, created: bool, settled: bool) -> PreparedTable:
         added = 0
         self._on_progress(table.name, table.count if settled else 0, table.count)
         for begin in () if settled else range(0, table.count, self._chunk):
@@ -130,7 +130,7 @@ class _Filler:
             self._on_progress(table.name, end, table.count)
         return PreparedTable(name=table.name, created=created, kept=table.count - added, added=added)
 
-    async def _missing(self, table: Table, begin: int, end: int) -> Iterable[Sequence[Any]]:
+    async def _missing(self, table: StandardTable, begin: int, end: int) -> Iterable[Sequence[Any]]:
         """Those of the rows that are not there, by their keys."""
         first, last = _key(table, begin), _key(table, end - 1)
         present = int((await self._target.fetch(*_in_range("SELECT COUNT(*)", table, first, last)))[0][0])
@@ -145,12 +145,12 @@ class _Filler:
         return [row for row in rows if tuple(row[place] for place in table.key_places) not in keys]
 
 
-def _key(table: Table, number: int) -> tuple[int, ...]:
+def _key(table: StandardTable, number: int) -> tuple[int, ...]:
     row = next(iter(table.rows(number, number + 1)))
     return tuple(row[place] for place in table.key_places)
 
 
-def _in_range(select: str, table: Table, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+def _in_range(select: str, table: StandardTable, first: tuple[int, ...], last: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
     """A query over the keys from ``first`` to ``last``. The first column is bounded by itself too, for the index's sake."""
     lead, places = table.key[0], len(first)
     bounds = [

@@ -3,7 +3,7 @@ which is quick, and says little of the database."""
 
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.standard import Scaled
-from drumbeat.bench.workloads.standard.table import Table
+from drumbeat.bench.workloads.standard.table import StandardTable
 
 _NEARLY = 0.9  #: of the keys: some loads take rows away
 
@@ -14,7 +14,7 @@ async def too_small(target: Target, workload: Scaled) -> tuple[str, ...]:
     return tuple(filter(None, told))
 
 
-async def _missing(target: Target, workload: Scaled, table: Table) -> str | None:
+async def _missing(target: Target, workload: Scaled, table: StandardTable) -> str | None:
     there = await target.describe(table.name)
     last = next(iter(table.rows(table.count - 1, table.count)))[table.key_places[0]]
     if there.key != table.key[0] or (there.key_high is not None and there.key_high >= last * _NEARLY):

@@ -23,7 +23,7 @@ from drumbeat.bench.model import (
 )
 from drumbeat.bench.targets.interface import Column, TableDescription
 from drumbeat.bench.workloads.columns import Words, argument, generated, generated_key, named
-from drumbeat.bench.workloads.value_pools import Pools
+from drumbeat.bench.workloads.value_pools import ValuePools
 from drumbeat.core.errors import InvalidInput
 
 _KINDS = (Kind.POINT_LOOKUP, Kind.RANGE_SCAN, Kind.INSERT, Kind.UPDATE)
@@ -53,7 +53,7 @@ class Subject:
     """What statements are made from."""
 
     table: TableDescription
-    pools: Pools = field(default_factory=Pools)
+    pools: ValuePools = field(default_factory=ValuePools)
     words: Words = field(default_factory=Words)
 
     @property

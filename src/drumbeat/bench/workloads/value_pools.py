@@ -20,7 +20,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pools:
+class ValuePools:
     """What is known to be in a table. Moments are microseconds since 1970."""
 
     keys: tuple[object, ...] = ()
@@ -42,7 +42,7 @@ class PoolSizes:
         return cls(keys=min(MOST, max(5_000, 50 * concurrency)), ranges=ranges, rows=ranges)
 
 
-async def sample_pools(target: Target, description: TableDescription, concurrency: int, seed: int = 0) -> Pools:
+async def sample_pools(target: Target, description: TableDescription, concurrency: int, seed: int = 0) -> ValuePools:
     """Sample a table, the same way each time for a seed.
 
     Where the key is a number, runs of neighbours are taken from places all over its range, which costs the same however large
@@ -51,7 +51,7 @@ async def sample_pools(target: Target, description: TableDescription, concurrenc
     """
     sizes, columns = PoolSizes.of(concurrency), {column.name: column for column in description.columns}
     sampler = _Sampler(target, description, np.random.default_rng(seed))
-    return Pools(
+    return ValuePools(
         keys=await sampler.values(columns.get(description.key or ""), sizes.keys),
         ranges=await sampler.values(columns.get(description.time_column or ""), sizes.ranges),
         rows=await sampler.rows([column for column in description.columns if generated(column)], sizes.rows),

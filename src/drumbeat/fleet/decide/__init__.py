@@ -10,7 +10,7 @@ from drumbeat.core.decision import Decision
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.decide.classify import Crew, judge_crew, note
 from drumbeat.fleet.decide.learned import remember
-from drumbeat.fleet.decide.limits import Guarded, guard
+from drumbeat.fleet.decide.limits import BoundedDecision, guard
 from drumbeat.fleet.decide.policy_input import scene
 from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn, trial_of
 from drumbeat.fleet.decide.storage import watch_storage
@@ -23,21 +23,21 @@ from drumbeat.fleet.model import (
     ForgetRefusals,
     PolicyName,
     Reap,
+    ScalingVerdict,
     SetTarget,
     Spawn,
-    Verdict,
 )
 from drumbeat.fleet.policies import POLICIES
 
-__all__ = ["Step", "decide", "step", "verdict"]
+__all__ = ["DecisionStep", "decide", "step", "verdict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class DecisionStep:
     """A decision as values: what shall be done, and what the next must know."""
 
     crew: Crew
-    verdict: Verdict
+    verdict: ScalingVerdict
     actions: list[Action]
     state: FleetState
 
@@ -52,7 +52,7 @@ def decide(view: FleetView) -> Decision[Action]:
     )
 
 
-def step(view: FleetView) -> Step:
+def step(view: FleetView) -> DecisionStep:
     """The same decision without its words: what a simulation needs of it."""
     crew, guarded = _weigh(view)
     leaving = drain(view, crew, guarded)
@@ -68,7 +68,7 @@ def step(view: FleetView) -> Step:
         *_targets(view, crew, leaving),
         *filling,
     ]
-    return Step(crew=crew, verdict=guarded.verdict, actions=_by_need(view, actions), state=state)
+    return DecisionStep(crew=crew, verdict=guarded.verdict, actions=_by_need(view, actions), state=state)
 
 
 def forget_refusals(view: FleetView) -> list[ForgetRefusals]:
@@ -83,19 +83,19 @@ def _by_need(view: FleetView, actions: list[Action]) -> list[Action]:
     return sorted(actions, key=lambda each: isinstance(each, Reap | Spawn)) if view.instances_partial else actions
 
 
-def verdict(view: FleetView) -> Verdict:
+def verdict(view: FleetView) -> ScalingVerdict:
     """How many there shall be, and why: what ``explain`` shows."""
     return _weigh(view)[1].verdict
 
 
-def _weigh(view: FleetView) -> tuple[Crew, Guarded]:
+def _weigh(view: FleetView) -> tuple[Crew, BoundedDecision]:
     crew = judge_crew(view)
     state = remember(view, crew)
     opinion = POLICIES[view.policy.policy](scene(view, crew, state))
     return crew, guard(view, crew, opinion, state)
 
 
-def _spawning(view: FleetView, crew: Crew, guarded: Guarded) -> list[Spawn]:
+def _spawning(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[Spawn]:
     again = respawn(view, crew, guarded)
     return [*again, *spawn(view, crew, guarded, guarded.calls - len(again))]
 

@@ -21,7 +21,7 @@ from drumbeat.fleet.model import (
     Action,
     ExpireJobs,
     FleetView,
-    Held,
+    HeldJob,
     NoteInstance,
     PolicyName,
     Reap,
@@ -29,7 +29,7 @@ from drumbeat.fleet.model import (
     Warn,
 )
 
-Bundles = Mapping[WorkerId, tuple[Held, ...]]
+Bundles = Mapping[WorkerId, tuple[HeldJob, ...]]
 
 _UNREADY = frozenset({WorkerStatus.SPAWNING, WorkerStatus.STARTING, WorkerStatus.WAITING})
 
@@ -122,8 +122,8 @@ def is_exempt(worker: Worker) -> bool:
     return bool(worker.meta.get(CAPACITY_EXEMPT))
 
 
-def bundle(held: Sequence[Held]) -> dict[WorkerId, tuple[Held, ...]]:
-    bundles: dict[WorkerId, tuple[Held, ...]] = {each.worker_id: (each,) for each in held}
+def bundle(held: Sequence[HeldJob]) -> dict[WorkerId, tuple[HeldJob, ...]]:
+    bundles: dict[WorkerId, tuple[HeldJob, ...]] = {each.worker_id: (each,) for each in held}
     if len(bundles) == len(held):
         return bundles
     bundles.clear()

@@ -7,9 +7,9 @@ from typing import Any
 
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, Held, PolicyName, Warn
+from drumbeat.fleet.model import Fail, FleetPolicy, FleetView, HeldJob, PolicyName, Warn
 
-Bundles = Mapping[WorkerId, tuple[Held, ...]]
+Bundles = Mapping[WorkerId, tuple[HeldJob, ...]]
 
 INSTALLING = frozenset({"deps_installing", "installing"})  #: what a worker says while it installs (seed 004's workers)
 SEEDS_STUCK = timedelta(seconds=300)  #: what seed 004 gives every task
@@ -74,7 +74,7 @@ def stuck_timeout(policy: FleetPolicy) -> timedelta | None:
     return by_seed if policy.stuck_timeout is None else policy.stuck_timeout
 
 
-def _stuck(view: FleetView, worker: Worker, held: Sequence[Held], longest: Mapping[str, timedelta]) -> Fail | None:
+def _stuck(view: FleetView, worker: Worker, held: Sequence[HeldJob], longest: Mapping[str, timedelta]) -> Fail | None:
     """A job held longer than it may be (C75). Whoever drains has its own deadline, unless a lease ran out (C84)."""
     leaves, usual = not stays(worker), stuck_timeout(view.policy)
     for each in held:
@@ -91,11 +91,11 @@ def _stuck(view: FleetView, worker: Worker, held: Sequence[Held], longest: Mappi
     return None
 
 
-def _lease_over(view: FleetView, held: Held) -> bool:
+def _lease_over(view: FleetView, held: HeldJob) -> bool:
     return held.lease_until is not None and held.lease_until < view.now
 
 
-def _slack(held: Held) -> timedelta:
+def _slack(held: HeldJob) -> timedelta:
     """A worker ends a job that has a timeout itself, and is given time to say so."""
     return timedelta() if held.timeout is None else max(held.timeout * 0.1, timedelta(seconds=30))
 

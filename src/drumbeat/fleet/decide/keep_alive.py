@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import log2
 
 from drumbeat.fleet.model import FleetState
-from drumbeat.fleet.policies import Level
+from drumbeat.fleet.policies import WorkerLevel
 
 LEVELS = 512  #: workers that are learnt about one by one
 GAPS = 256  #: gaps kept
@@ -29,7 +29,7 @@ BANDS = tuple(_band(level) for level in range(LEVELS))  #: levels learnt about t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class UsualTimes:
     """How long things take here, in seconds."""
 
     lag: float
@@ -65,11 +65,11 @@ def _mixed(mean: float | None, one: float) -> float:
     return one if mean is None else mean + (one - mean) * RECENT
 
 
-def worth(state: FleetState, at: float, needed: int, here: int, pace: Pace) -> tuple[Level, ...]:
+def worth(state: FleetState, at: float, needed: int, here: int, pace: UsualTimes) -> tuple[WorkerLevel, ...]:
     """The levels of workers that are here beyond those needed: for how long each was not, and for how long having it pays."""
     keeping = _Keeping(pace, state)
     return tuple(
-        Level(idle=0.0 if is_needed else at - since, keep=keeping.keep(n, 0.0 if is_needed else at - since))
+        WorkerLevel(idle=0.0 if is_needed else at - since, keep=keeping.keep(n, 0.0 if is_needed else at - since))
         for n, (is_needed, since) in enumerate(state.levels[needed:here], needed)
     )
 
@@ -77,7 +77,7 @@ def worth(state: FleetState, at: float, needed: int, here: int, pace: Pace) -> t
 class _Keeping:
     """What letting go costs, against what keeping does."""
 
-    def __init__(self, pace: Pace, state: FleetState) -> None:
+    def __init__(self, pace: UsualTimes, state: FleetState) -> None:
         self._pace = pace
         self._uses: Mapping[int, float] = dict(state.uses)
         self._gaps: dict[int, list[float]] = defaultdict(list)

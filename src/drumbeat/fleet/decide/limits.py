@@ -7,7 +7,7 @@ from math import ceil
 
 from drumbeat.fleet.breaker import MANY, backoff_leave, breaker_leave, next_backoff, next_breaker
 from drumbeat.fleet.decide.classify import Crew, has_queue
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Limit, Schedule, Verdict, Wanted, Wish
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Limit, ScalingVerdict, Schedule, Wish, WishedSize
 from drumbeat.fleet.money import affordable
 from drumbeat.fleet.policies import Opinion
 
@@ -32,10 +32,10 @@ class _Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Guarded:
+class BoundedDecision:
     """How many there shall be, within all limits, and the state with what the limits have learnt."""
 
-    verdict: Verdict
+    verdict: ScalingVerdict
     state: FleetState
     bound: int  #: what schedule, maximum and money allow: whoever is above leaves sooner
     paid: int  #: what money allows: whoever is above leaves at once
@@ -43,7 +43,7 @@ class Guarded:
     room: int  #: how many more may run, beside all who may run now; below zero: there are more than may be
 
 
-def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> Guarded:
+def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> BoundedDecision:
     """The policy's wish, bounded. Every limit that changes it is named."""
     state = replace(state, breaker=next_breaker(view), backoff=next_backoff(view), failed_spawns=_failed_spawns(view, state))
     here, wish = len(crew.staying), _Wish(opinion.desired)
@@ -62,8 +62,8 @@ def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> G
         _calm(view, crew, state, wish, bound)
     room = _room(view, crew, wish)
     calls = _spawning(view, crew, state, wish)
-    verdict = Verdict(desired=wish.workers, wishes=wishes, limits=tuple(wish.limits))
-    return Guarded(verdict=verdict, state=state, bound=bound, paid=paid, calls=calls, room=room)
+    verdict = ScalingVerdict(desired=wish.workers, wishes=wishes, limits=tuple(wish.limits))
+    return BoundedDecision(verdict=verdict, state=state, bound=bound, paid=paid, calls=calls, room=room)
 
 
 def _failed_spawns(view: FleetView, state: FleetState) -> int:
@@ -121,10 +121,10 @@ def _money(view: FleetView, crew: Crew, wish: _Wish) -> int:
     return allowed
 
 
-def _window(view: FleetView, state: FleetState, workers: int) -> tuple[Wanted, ...]:
+def _window(view: FleetView, state: FleetState, workers: int) -> tuple[WishedSize, ...]:
     since = view.now - view.policy.calm("stabilisation")
     kept = tuple(each for each in state.wanted if each.at >= since)
-    return (*kept, Wanted(at=view.now, workers=workers)) if has_queue(view) else ()
+    return (*kept, WishedSize(at=view.now, workers=workers)) if has_queue(view) else ()
 
 
 def _calm(view: FleetView, crew: Crew, state: FleetState, wish: _Wish, bound: int) -> None:

@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from drumbeat.core.worker import Worker
 from drumbeat.fleet.decide.classify import Crew
-from drumbeat.fleet.decide.keep_alive import Pace, worth
+from drumbeat.fleet.decide.keep_alive import UsualTimes, worth
 from drumbeat.fleet.decide.learned import needed_now, rate_of_late, service_time, service_variance, spawn_lag, sure_rate
-from drumbeat.fleet.model import FleetState, FleetView, PolicyName, Queue
+from drumbeat.fleet.model import FleetState, FleetView, PolicyName, QueueView
 from drumbeat.fleet.policies import Scene
 
 SHORT = 300.0  #: seconds whose arrivals tell how it is now, at least; twice the time a new worker takes, if that is longer
@@ -17,7 +17,7 @@ BEATS = 5  #: in a row in which jobs came, at least, before it is counted on tha
 
 def scene(view: FleetView, crew: Crew, state: FleetState) -> Scene:
     """One pool as its policy sees it."""
-    queue, busy, idle = view.queue or Queue(), len(crew.busy), len(crew.idle)
+    queue, busy, idle = view.queue or QueueView(), len(crew.busy), len(crew.idle)
     seen = Scene(now=view.now, policy=view.policy, queue=queue, busy=busy, idle=idle, starting=len(crew.starting), needed=busy)
     return _foreseen(view, crew, state, seen) if view.policy.policy is PolicyName.LAG_AWARE else seen
 
@@ -26,7 +26,7 @@ def _foreseen(view: FleetView, crew: Crew, state: FleetState, seen: Scene) -> Sc
     """The same with what a policy needs that looks ahead."""
     lag, every = spawn_lag(view), view.policy.every.total_seconds()
     service = service_time(view, state.services)
-    pace = Pace(lag=lag.total_seconds(), every=every, service=service)
+    pace = UsualTimes(lag=lag.total_seconds(), every=every, service=service)
     needed, at = needed_now(view, crew), state.arrivals[-1][0] if state.arrivals else 0.0
     known = replace(state, gaps=view.state.gaps, uses=view.state.uses) if view.state else state
     return replace(

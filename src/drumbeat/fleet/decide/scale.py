@@ -9,14 +9,14 @@ from drumbeat.core.recovery import next_number
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide.classify import Crew, has_queue, unstarted
 from drumbeat.fleet.decide.learned import restart
-from drumbeat.fleet.decide.limits import Guarded
+from drumbeat.fleet.decide.limits import BoundedDecision
 from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, PolicyName, Spawn
 from drumbeat.fleet.money import affordable, by_paid_time, granule_left, tariff
 
 USUAL = FleetPolicy()
 
 
-def respawn(view: FleetView, crew: Crew, guarded: Guarded) -> list[Spawn]:
+def respawn(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[Spawn]:
     """Rows whose instance was never started: a controller died between the two, or the provider gave no answer.
 
     One that was is not started again, however many lists leave it out: if it does not join in time, another replaces it.
@@ -26,7 +26,7 @@ def respawn(view: FleetView, crew: Crew, guarded: Guarded) -> list[Spawn]:
     return [_spawn(view, worker.worker_id, worker.slot, "asked for, but no instance is there", is_new=False) for worker in rows]
 
 
-def spawn(view: FleetView, crew: Crew, guarded: Guarded, calls: int) -> list[Spawn]:
+def spawn(view: FleetView, crew: Crew, guarded: BoundedDecision, calls: int) -> list[Spawn]:
     """New workers for the lowest free slots, as many as are missing and may be asked for."""
     here, desired = len(crew.staying), guarded.verdict.desired
     count = min(max(desired - here, 0), calls)
@@ -79,7 +79,7 @@ def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_n
     )
 
 
-def drain(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
+def drain(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[AskToDrain]:
     """Workers beyond what is wanted, and exempt ones beyond what may be spent."""
     return [*_drain_surplus(view, crew, guarded), *_drain_exempt(view, crew)]
 
@@ -97,7 +97,7 @@ def _drain_exempt(view: FleetView, crew: Crew) -> list[AskToDrain]:
     ]
 
 
-def _drain_surplus(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
+def _drain_surplus(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[AskToDrain]:
     """Workers beyond what is wanted. A fixed fleet gives up its highest slots; others only who has nothing to do."""
     desired, here = guarded.verdict.desired, len(crew.staying)
     if here <= desired:
@@ -119,7 +119,7 @@ def _grace(crew: Crew, worker: Worker, within: timedelta) -> timedelta:
     return timedelta() if unheard else within
 
 
-def _surplus(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Worker, str]]:
+def _surplus(view: FleetView, crew: Crew, guarded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
     """Who may leave, in this order: not ready yet, idle by the end of its paid time, and above the bound the busy too."""
     above = len(crew.staying) > guarded.bound
     limit, unpaid = idle_limit(view, above=above), len(crew.staying) - len(crew.starting) - guarded.paid
@@ -150,7 +150,7 @@ def _tried(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[
     return [worker for worker in idle if worker.ready_at is None or worker.ready_at <= since]
 
 
-def _even_busy(view: FleetView, crew: Crew, guarded: Guarded) -> Iterator[tuple[Worker, str]]:
+def _even_busy(view: FleetView, crew: Crew, guarded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
     """Only as many as the bound demands beyond those who have nothing to do; they may finish within their grace."""
     excess = len(crew.staying) - guarded.bound - len(crew.starting) - len(crew.idle)
     since = {name: max(each.claimed_at for each in held) for name, held in crew.bundles.items()}
@@ -163,7 +163,7 @@ def _newest(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
     return lambda worker: (now - (worker.created_at or now), -worker.slot)
 
 
-def _spare(view: FleetView, crew: Crew, guarded: Guarded, *, above: bool) -> int:
+def _spare(view: FleetView, crew: Crew, guarded: BoundedDecision, *, above: bool) -> int:
     """How many of the idle may leave: one that is ready is not given up for one that still starts, if each is weighed."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(crew.idle)
@@ -183,7 +183,7 @@ def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 
 
-def rotate(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
+def rotate(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[AskToDrain]:
     """One worker at a time that is too old, or was made under another contract; of a fleet without a queue only exempt ones."""
     if not crew.sure:
         return []
@@ -193,7 +193,7 @@ def rotate(view: FleetView, crew: Crew, guarded: Guarded) -> list[AskToDrain]:
     return [AskToDrain(worker_id=worker.worker_id, within=within, reason=why) for worker, why in old[:1]]
 
 
-def _may_replace(view: FleetView, crew: Crew, guarded: Guarded) -> bool:
+def _may_replace(view: FleetView, crew: Crew, guarded: BoundedDecision) -> bool:
     """Whether age or contract may end a worker that counts: not before the last one is replaced."""
     ages = view.policy.max_lifetime is not None or view.policy.contract is not None
     return ages and has_queue(view) and not crew.starting and not (crew.outgoing and guarded.room <= 0)

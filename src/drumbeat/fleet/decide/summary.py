@@ -20,13 +20,15 @@ from drumbeat.fleet.model import (
     MarkFailed,
     MarkLost,
     ReleaseJobs,
+    ScalingVerdict,
     Spawn,
-    Verdict,
 )
 from drumbeat.fleet.money import burn, tariff
 
 
-def summary(view: FleetView, crew: Crew, verdict: Verdict, actions: Sequence[Action], state: FleetState) -> dict[str, Any]:
+def summary(
+    view: FleetView, crew: Crew, verdict: ScalingVerdict, actions: Sequence[Action], state: FleetState
+) -> dict[str, Any]:
     """Plain JSON: ``timestamp``, ``actions`` and ``status`` as in seed 004, then ours."""
     by = _by_status(view)
     told = {
@@ -88,7 +90,7 @@ def _status(view: FleetView, by: dict[str, int]) -> dict[str, int]:
     }
 
 
-def why_nothing(view: FleetView, crew: Crew, verdict: Verdict) -> str:
+def why_nothing(view: FleetView, crew: Crew, verdict: ScalingVerdict) -> str:
     """Why a beat did nothing."""
     leaving = sum(worker.is_terminating for worker in crew.living)
     wanted = view.policy.workers if not has_queue(view) else verdict.desired

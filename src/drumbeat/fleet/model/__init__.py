@@ -1,7 +1,7 @@
 """What the fleet sees, what it is told, what it remembers and what it may do: frozen values in, frozen actions out."""
 
 from drumbeat.core.errors import SpawnCause
-from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, Seen
+from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, SeenInstance
 from drumbeat.fleet.model.action import (
     Action,
     AskToDrain,
@@ -12,9 +12,9 @@ from drumbeat.fleet.model.action import (
     Limit,
     NoteInstance,
     ReleaseJobs,
+    ScalingVerdict,
     SetTarget,
     Spawn,
-    Verdict,
     Warn,
     Wish,
 )
@@ -27,15 +27,15 @@ from drumbeat.fleet.model.view import (
     Finished,
     FleetState,
     FleetView,
-    Held,
+    HeldJob,
     LastBeat,
     Plan,
     Provider,
-    Queue,
+    QueueView,
     ServiceTime,
     SpawnResult,
     Spending,
-    Wanted,
+    WishedSize,
 )
 
 __all__ = [
@@ -54,7 +54,7 @@ __all__ = [
     "FleetState",
     "FleetView",
     "ForgetRefusals",
-    "Held",
+    "HeldJob",
     "LastBeat",
     "Limit",
     "MarkFailed",
@@ -63,19 +63,19 @@ __all__ = [
     "Plan",
     "PolicyName",
     "Provider",
-    "Queue",
+    "QueueView",
     "Reap",
     "ReleaseJobs",
+    "ScalingVerdict",
     "Schedule",
-    "Seen",
+    "SeenInstance",
     "ServiceTime",
     "SetTarget",
     "Spawn",
     "SpawnCause",
     "SpawnResult",
     "Spending",
-    "Verdict",
-    "Wanted",
     "Warn",
     "Wish",
+    "WishedSize",
 ]

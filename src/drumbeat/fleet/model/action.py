@@ -27,7 +27,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class ScalingVerdict:
     """How many workers there shall be, what each rule wanted, and which limits bound."""
 
     desired: int

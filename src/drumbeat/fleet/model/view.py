@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from drumbeat.core.errors import SpawnCause
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PoolId, Thresholds
-from drumbeat.core.recovery import Seen, Sight
+from drumbeat.core.recovery import PoolSnapshot, SeenInstance
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.model.policy import FleetPolicy
 
@@ -31,7 +31,7 @@ class Provider:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Queue:
+class QueueView:
     """How the pool's queue stands. Counts may stop at a cap."""
 
     ready: int = 0  #: that the pool's workers could claim now
@@ -57,7 +57,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldJob:
     """A job that a worker holds."""
 
     job_id: JobId
@@ -120,7 +120,7 @@ class SpawnResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WishedSize:
     """How many workers a beat wished for, before the stabilisation window."""
 
     at: datetime
@@ -154,7 +154,7 @@ class BreakerState:
 class FleetState:
     """What a beat leaves to the next, in its row's summary. Losing it may only make the fleet more cautious."""
 
-    wanted: tuple[Wanted, ...] = ()
+    wanted: tuple[WishedSize, ...] = ()
     up_at: datetime | None = None
     down_at: datetime | None = None
     missing: Mapping[str, datetime] = field(default_factory=dict)  #: live workers not listed, and since when
@@ -202,14 +202,14 @@ class FleetView:
     thresholds: Thresholds
     policy: FleetPolicy
     workers: tuple[Worker, ...]  #: live, not reaped, or ended of late
-    instances: tuple[Seen, ...]
+    instances: tuple[SeenInstance, ...]
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
     instances_partial: bool = False  #: the provider said, or it is known, that the list is not whole
     unlisted: str | None = None  #: why the provider gave no list
     provider: Provider = Provider()
     last_number: int = -1  #: the highest number of any worker ever; rows of long ago are not in the view
-    queue: Queue | None = None  #: None: there is none, or it could not be read
-    held: tuple[Held, ...] = ()
+    queue: QueueView | None = None  #: None: there is none, or it could not be read
+    held: tuple[HeldJob, ...] = ()
     held_partial: bool = False  #: there are more than are shown
     arrived: tuple[Arrivals, ...] = ()  #: since the last beat
     finished: tuple[Finished, ...] = ()  #: since the last beat; may be a part
@@ -232,8 +232,8 @@ class FleetView:
         return max(self.policy.every, self.every, usual_interval(self.intervals))
 
     @property
-    def sight(self) -> Sight:
-        return Sight(
+    def sight(self) -> PoolSnapshot:
+        return PoolSnapshot(
             now=self.now,
             looking_since=self.looking_since,
             thresholds=self.policy.limits(self.thresholds),

@@ -7,9 +7,9 @@ from drumbeat.fleet.policies.fixed import fixed
 from drumbeat.fleet.policies.lag_aware import lag_aware
 from drumbeat.fleet.policies.queue_cover import queue_cover
 from drumbeat.fleet.policies.queue_ratio import queue_ratio
-from drumbeat.fleet.policies.scene import Level, Opinion, Policy, Scene
+from drumbeat.fleet.policies.scene import Opinion, Policy, Scene, WorkerLevel
 
-__all__ = ["POLICIES", "Level", "Opinion", "Policy", "Scene", "fixed", "lag_aware", "queue_cover", "queue_ratio"]
+__all__ = ["POLICIES", "Opinion", "Policy", "Scene", "WorkerLevel", "fixed", "lag_aware", "queue_cover", "queue_ratio"]
 
 POLICIES: Mapping[PolicyName, Policy] = {
     PolicyName.FIXED: fixed,

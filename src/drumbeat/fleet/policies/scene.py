@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from drumbeat.fleet.model import FleetPolicy, Queue, Wish
+from drumbeat.fleet.model import FleetPolicy, QueueView, Wish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
+class WorkerLevel:
     """How long the pool has not needed its n-th worker, and how long that one is worth having."""
 
     idle: float  #: seconds since so many were last needed
@@ -21,7 +21,7 @@ class Scene:
 
     now: datetime
     policy: FleetPolicy
-    queue: Queue
+    queue: QueueView
     busy: int = 0  #: workers that hold a job
     idle: int = 0  #: workers that could take one now
     starting: int = 0
@@ -34,7 +34,7 @@ class Scene:
     sure: float = 0.0  #: jobs a second that came without a break
     coming: int = 0  #: jobs that are known to come due within the lag
     needed: int = 0  #: ready workers that are of use now
-    levels: tuple[Level, ...] = ()  #: of workers beyond those needed now, in rising order
+    levels: tuple[WorkerLevel, ...] = ()  #: of workers beyond those needed now, in rising order
 
     @property
     def capacity(self) -> int:

@@ -7,17 +7,17 @@ Workers here are never ill: what is judged is how many there are.
 from drumbeat.fleet.simulate.course import simulate
 from drumbeat.fleet.simulate.deciding import Deciding
 from drumbeat.fleet.simulate.oracle import oracle_seconds
-from drumbeat.fleet.simulate.values import Course, Load, Orders, Outcome, Surroundings
-from drumbeat.fleet.simulate.world import Machine, World
+from drumbeat.fleet.simulate.values import SimulatedLoad, SimulatedOrders, SimulatedProvider, SimulatedSeries, SimulationResult
+from drumbeat.fleet.simulate.world import SimulatedWorker, World
 
 __all__ = [
-    "Course",
     "Deciding",
-    "Load",
-    "Machine",
-    "Orders",
-    "Outcome",
-    "Surroundings",
+    "SimulatedLoad",
+    "SimulatedOrders",
+    "SimulatedProvider",
+    "SimulatedSeries",
+    "SimulatedWorker",
+    "SimulationResult",
     "World",
     "oracle_seconds",
     "simulate",

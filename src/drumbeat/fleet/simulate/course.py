@@ -6,14 +6,21 @@ from itertools import pairwise
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.simulate.oracle import oracle_seconds
-from drumbeat.fleet.simulate.values import Course, Load, Orders, Outcome, Surroundings, percentile
+from drumbeat.fleet.simulate.values import (
+    SimulatedLoad,
+    SimulatedOrders,
+    SimulatedProvider,
+    SimulatedSeries,
+    SimulationResult,
+    percentile,
+)
 from drumbeat.fleet.simulate.world import World
 
 HOUR = 3600.0
 PATIENCE = 20_000  #: beats after the last arrival without a job begun or ended: nobody will ever serve the rest
 MOST_BEATS = 1_000_000  #: of one simulation
 
-Controller = Callable[[World], Orders]
+Controller = Callable[[World], SimulatedOrders]
 
 
 @dataclass(slots=True)
@@ -41,21 +48,21 @@ class _Record:
         if len(self.at) - self.begun[1] > PATIENCE:
             raise InvalidInput(f"{len(world.queue)} jobs wait and no worker comes; expected a policy that starts some")
 
-    def course(self) -> Course:
-        return Course(at=self.at, workers=self.workers, busy=self.busy, queued=self.queued)
+    def course(self) -> SimulatedSeries:
+        return SimulatedSeries(at=self.at, workers=self.workers, busy=self.busy, queued=self.queued)
 
 
 def simulate(
-    load: Load,
+    load: SimulatedLoad,
     control: Controller,
-    around: Surroundings,
+    around: SimulatedProvider,
     *,
     name: str,
     every: float = 30.0,
     concurrency: int = 1,
     sleeps: bool = True,
     skip: int = 0,
-) -> Outcome:
+) -> SimulationResult:
     """Run a load under a controller that beats every so many seconds. The first ``skip`` jobs are run and not counted.
 
     With ``sleeps``, beats are left out while there is no worker and no job, once a beat there did nothing: the next would do
@@ -75,7 +82,7 @@ def simulate(
     return _outcome(world, name, record.course(), skip)
 
 
-def _check_length(load: Load, around: Surroundings, every: float, *, sleeps: bool) -> None:
+def _check_length(load: SimulatedLoad, around: SimulatedProvider, every: float, *, sleeps: bool) -> None:
     """Raise InvalidInput for what could not be over in time, whatever was decided."""
     longest = max(load.durations) + around.spawn_lag.total_seconds() * (1 - around.jitter)
     span = longest if sleeps else max(longest, load.arrivals[-1] - load.arrivals[0])
@@ -90,7 +97,7 @@ def _too_long(every: float) -> InvalidInput:
     )
 
 
-def _next_beat(world: World, due: float, orders: Orders, *, sleeps: bool) -> float:
+def _next_beat(world: World, due: float, orders: SimulatedOrders, *, sleeps: bool) -> float:
     due += world.every
     still = not world.machines and not world.queue and not orders.spawn and not orders.drain
     if sleeps and still and due < world.next_arrival < float("inf"):
@@ -98,12 +105,12 @@ def _next_beat(world: World, due: float, orders: Orders, *, sleeps: bool) -> flo
     return due
 
 
-def _outcome(world: World, name: str, whole: Course, skip: int) -> Outcome:
+def _outcome(world: World, name: str, whole: SimulatedSeries, skip: int) -> SimulationResult:
     around, waits, since = world.around, sorted(world.waits[skip:]), world.load.arrivals[skip]
     lag, course = around.spawn_lag.total_seconds(), whole.since(since) if skip else whole
     paid, oracle = world.paid(world.now) - (world.paid(since) if skip else 0.0), _oracle(world, skip)
     started = [each for each in world.everyone if each.created >= since]
-    return Outcome(
+    return SimulationResult(
         policy=name,
         jobs=len(waits),
         spawn_lag_s=lag,

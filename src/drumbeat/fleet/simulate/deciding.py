@@ -14,17 +14,17 @@ from drumbeat.fleet.model import (
     FleetPolicy,
     FleetState,
     FleetView,
-    Held,
+    HeldJob,
     LastBeat,
     Provider,
-    Queue,
-    Seen,
+    QueueView,
+    SeenInstance,
     Spawn,
     Spending,
 )
 from drumbeat.fleet.money import spend, tariff
-from drumbeat.fleet.simulate.values import Orders
-from drumbeat.fleet.simulate.world import Machine, World
+from drumbeat.fleet.simulate.values import SimulatedOrders
+from drumbeat.fleet.simulate.world import SimulatedWorker, World
 
 EPOCH = datetime(2026, 1, 5, tzinfo=UTC)  #: the simulation's second 0, a Monday
 POOL = PoolId("simulated")
@@ -53,10 +53,10 @@ class Deciding:
         self._last: datetime | None = None
         self._began: datetime | None = None
         self._rows: dict[str, Worker] = {}
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenInstance] = {}
         self._asked = -1
 
-    def __call__(self, world: World) -> Orders:
+    def __call__(self, world: World) -> SimulatedOrders:
         """One beat."""
         view = self._look(world)
         decision = step(view)
@@ -64,7 +64,7 @@ class Deciding:
         spawned = [each for each in decision.actions if isinstance(each, Spawn)]
         self._asked += len(spawned)
         leaving = [str(each.worker_id) for each in decision.actions if isinstance(each, AskToDrain)]
-        return Orders(spawn=[(str(each.worker_id), each.slot) for each in spawned], drain=leaving)
+        return SimulatedOrders(spawn=[(str(each.worker_id), each.slot) for each in spawned], drain=leaving)
 
     def _look(self, world: World) -> FleetView:
         now = moment(world.now)
@@ -105,7 +105,7 @@ class Deciding:
             del self._rows[name]
             self._seen.pop(name, None)
 
-    def _row(self, machine: Machine, now: float) -> Worker:
+    def _row(self, machine: SimulatedWorker, now: float) -> Worker:
         """The worker's row, as it was unless something about it has changed."""
         known = self._rows.get(machine.name)
         ready, leaves = machine.is_ready(now), machine.leaving
@@ -113,10 +113,10 @@ class Deciding:
             self._rows[machine.name] = known = row(machine, now)
         return known
 
-    def _instance(self, name: str) -> Seen:
+    def _instance(self, name: str) -> SeenInstance:
         known = self._seen.get(name)
         if known is None:
-            self._seen[name] = known = Seen(worker_id=WorkerId(name), running=True)
+            self._seen[name] = known = SeenInstance(worker_id=WorkerId(name), running=True)
         return known
 
     def _gone(self, world: World) -> list[Worker]:
@@ -138,7 +138,7 @@ class Deciding:
         return spend([row(each, world.now) for each in world.everyone], now, tariff(policy, provider))
 
 
-def row(machine: Machine, now: float) -> Worker:
+def row(machine: SimulatedWorker, now: float) -> Worker:
     """A simulated worker as its row would be."""
     ready, ended = machine.is_ready(min(now, machine.ended or now)), machine.ended
     status = WorkerStatus.TERMINATED if ended is not None else WorkerStatus.ACTIVE if ready else WorkerStatus.SPAWNING
@@ -155,9 +155,9 @@ def row(machine: Machine, now: float) -> Worker:
     )
 
 
-def _queue(world: World) -> Queue:
+def _queue(world: World) -> QueueView:
     ready = len(world.queue)
-    return Queue(
+    return QueueView(
         ready=ready,
         claimed=world.claimed,
         oldest_ready=moment(world.load.arrivals[world.queue[0]]) if ready else None,
@@ -166,9 +166,9 @@ def _queue(world: World) -> Queue:
     )
 
 
-def _held(world: World) -> tuple[Held, ...]:
+def _held(world: World) -> tuple[HeldJob, ...]:
     return tuple(
-        Held(job_id=JobId(str(job)), worker_id=WorkerId(each.name), claimed_at=moment(since))
+        HeldJob(job_id=JobId(str(job)), worker_id=WorkerId(each.name), claimed_at=moment(since))
         for each in world.machines.values()
         for job, since in each.jobs.items()
     )

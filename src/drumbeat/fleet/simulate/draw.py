@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import ceil
 
-from drumbeat.fleet.simulate.values import Course, Outcome
+from drumbeat.fleet.simulate.values import SimulatedSeries, SimulationResult
 
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 _WIDTH, _HEIGHT, _MARGIN = 960, 200, 40
 _COLOURS = {"workers": "#4269d0", "busy": "#3ca951", "queued": "#ff725c"}
 
 
-def as_text(course: Course, width: int = 72) -> list[str]:
+def as_text(course: SimulatedSeries, width: int = 72) -> list[str]:
     """Workers, busy ones and queued jobs over time, each line scaled to its own highest."""
     lines = {"workers": course.workers, "busy": course.busy, "queued": course.queued}
     return [
@@ -39,7 +39,7 @@ def _blocks(values: Sequence[float]) -> str:
     return "".join(_BLOCKS[min(ceil(value * 8 / top), 8)] for value in values)
 
 
-def as_svg(outcome: Outcome) -> str:
+def as_svg(outcome: SimulationResult) -> str:
     """The same as a drawing; workers and busy ones share an axis, the queue has its own."""
     course, most = outcome.course, max(outcome.most_workers, 1)
     panes = [
@@ -80,6 +80,6 @@ def _line(at: Sequence[float], values: Sequence[int], top: int, above: int, colo
     return f'<path d="M{kept[0][0]:.1f} {kept[0][1]:.1f}{steps}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
 
 
-def as_page(outcome: Outcome) -> str:
+def as_page(outcome: SimulationResult) -> str:
     """The drawing within a page of its own."""
     return f'<!doctype html><meta charset="utf-8"><title>{outcome.policy}</title>{as_svg(outcome)}'

@@ -7,10 +7,10 @@ cost is the busy time and, for each gap, the shorter of the gap and the lag. A p
 
 from math import ceil
 
-from drumbeat.fleet.simulate.values import Load
+from drumbeat.fleet.simulate.values import SimulatedLoad
 
 
-def oracle_seconds(load: Load, lag: float, granule: float = 1.0, concurrency: int = 1) -> float:
+def oracle_seconds(load: SimulatedLoad, lag: float, granule: float = 1.0, concurrency: int = 1) -> float:
     """Paid worker-seconds of the oracle."""
     worth = max(lag, granule)
     free: list[tuple[float, float]] = []  #: workers that are free: since when, and since when they are paid
@@ -30,7 +30,7 @@ def oracle_seconds(load: Load, lag: float, granule: float = 1.0, concurrency: in
     return paid + sum(_billed(since - began, granule) for since, began in free)
 
 
-def _changes(load: Load) -> list[tuple[float, int]]:
+def _changes(load: SimulatedLoad) -> list[tuple[float, int]]:
     """Jobs beginning and ending, in order; at one moment the ends come first."""
     begins = [(at, 1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]
     ends = [(at + lasts, -1) for at, lasts in zip(load.arrivals, load.durations, strict=True) if at + lasts > at]

@@ -18,7 +18,7 @@ def in_seconds(arrival: float, duration: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class SimulatedLoad:
     """Jobs in the order of their coming: when each comes and how long it takes, in seconds."""
 
     arrivals: Sequence[float]
@@ -35,20 +35,22 @@ class Load:
     def __len__(self) -> int:
         return len(self.arrivals)
 
-    def first(self, count: int) -> "Load":
+    def first(self, count: int) -> "SimulatedLoad":
         """The jobs that come first."""
-        return Load(arrivals=self.arrivals[:count], durations=self.durations[:count])
+        return SimulatedLoad(arrivals=self.arrivals[:count], durations=self.durations[:count])
 
-    def twice(self) -> "Load":
+    def twice(self) -> "SimulatedLoad":
         """The same jobs two times: they come again once the last would have ended. Raises InvalidInput if that is too long."""
         began = self.arrivals[0]
         again = max(at + lasts for at, lasts in zip(self.arrivals, self.durations, strict=True)) - began
         arrivals = [at - began for at in self.arrivals]
-        return Load(arrivals=[*arrivals, *(at + again for at in arrivals)], durations=[*self.durations, *self.durations])
+        return SimulatedLoad(
+            arrivals=[*arrivals, *(at + again for at in arrivals)], durations=[*self.durations, *self.durations]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class SimulatedProvider:
     """Where the simulated workers come from."""
 
     spawn_lag: timedelta = timedelta(seconds=120)
@@ -67,7 +69,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class SimulatedOrders:
     """What a beat wants done: new workers, each with its name if it has one, and who shall leave."""
 
     spawn: Sequence[tuple[str, int]] = ()  #: name and slot
@@ -75,7 +77,7 @@ class Orders:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class SimulatedSeries:
     """How it went, beat by beat: what a plot shows."""
 
     at: Sequence[float] = ()
@@ -83,14 +85,14 @@ class Course:
     busy: Sequence[int] = ()
     queued: Sequence[int] = ()
 
-    def since(self, moment: float) -> "Course":
+    def since(self, moment: float) -> "SimulatedSeries":
         """The beats from a moment on."""
         n = bisect_left(self.at, moment)
-        return Course(at=self.at[n:], workers=self.workers[n:], busy=self.busy[n:], queued=self.queued[n:])
+        return SimulatedSeries(at=self.at[n:], workers=self.workers[n:], busy=self.busy[n:], queued=self.queued[n:])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulationResult:
     """What a simulation came to: cost and wait together, since either alone is easy."""
 
     policy: str
@@ -110,7 +112,7 @@ class Outcome:
     beats: int
     hours: float  #: from the first arrival to the last job's end
     cost: float = 0.0
-    course: Course = field(default=Course(), repr=False)
+    course: SimulatedSeries = field(default=SimulatedSeries(), repr=False)
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from math import ceil, inf
 
-from drumbeat.fleet.simulate.values import Load, Orders, Surroundings
+from drumbeat.fleet.simulate.values import SimulatedLoad, SimulatedOrders, SimulatedProvider
 
 
 @dataclass(slots=True, eq=False)
-class Machine:
+class SimulatedWorker:
     """One simulated worker."""
 
     name: str
@@ -25,7 +25,7 @@ class Machine:
         return self.ready <= now
 
 
-class Chance:
+class RandomNumbers:
     """A small generator of numbers from 0 to 1: the same seed, the same course."""
 
     def __init__(self, seed: int) -> None:
@@ -39,23 +39,25 @@ class Chance:
 class World:
     """What is so at a moment. ``advance`` moves the moment, ``obey`` changes who is there."""
 
-    def __init__(self, load: Load, around: Surroundings, every: float, concurrency: int = 1) -> None:
+    def __init__(self, load: SimulatedLoad, around: SimulatedProvider, every: float, concurrency: int = 1) -> None:
         self.load, self.around = load, around
         self.every, self.concurrency = every, concurrency
         self.now = load.arrivals[0]
         self.came = 0  #: jobs that have come
         self.done = 0
         self.queue: deque[int] = deque()
-        self.machines: dict[str, Machine] = {}  #: all that are there
-        self.gone: list[Machine] = []
+        self.machines: dict[str, SimulatedWorker] = {}  #: all that are there
+        self.gone: list[SimulatedWorker] = []
         self.waits: list[float] = []  #: of each job, in the order of their arrival, as they are served in this order
         self.arrived: Counter[int] = Counter()  #: since the last beat, by the minute
         self.finished: list[tuple[str, float, float]] = []  #: worker, duration, end; since the last beat
         self.turns: list[tuple[float, int]] = []  #: beats that scaled, and in which direction
-        self._free: list[Machine] = []  #: ready, not leaving, with a place
-        self._events: list[tuple[float, int, Machine, int]] = []  #: when, order, who, and which job ends (-1: it is ready)
+        self._free: list[SimulatedWorker] = []  #: ready, not leaving, with a place
+        self._events: list[
+            tuple[float, int, SimulatedWorker, int]
+        ] = []  #: when, order, who, and which job ends (-1: it is ready)
         self._count = 0
-        self._chance = Chance(around.seed)
+        self._chance = RandomNumbers(around.seed)
 
     @property
     def claimed(self) -> int:
@@ -94,7 +96,7 @@ class World:
         self.came += 1
         self._serve()
 
-    def _happen(self, machine: Machine, job: int) -> None:
+    def _happen(self, machine: SimulatedWorker, job: int) -> None:
         if machine.ended is not None:
             return
         if job >= 0:
@@ -103,7 +105,7 @@ class World:
             self._free.append(machine)
         self._serve()
 
-    def _finish(self, machine: Machine, job: int) -> None:
+    def _finish(self, machine: SimulatedWorker, job: int) -> None:
         self.finished.append((machine.name, self.now - machine.jobs.pop(job), self.now))
         self.done += 1
         if not machine.leaving and len(machine.jobs) == self.concurrency - 1:
@@ -121,11 +123,11 @@ class World:
                 self._free[n] = self._free[-1]
                 self._free.pop()
 
-    def _at(self, when: float, machine: Machine, job: int) -> None:
+    def _at(self, when: float, machine: SimulatedWorker, job: int) -> None:
         self._count += 1
         heappush(self._events, (when, self._count, machine, job))
 
-    def obey(self, orders: Orders) -> None:
+    def obey(self, orders: SimulatedOrders) -> None:
         """Start and send away, and end the workers that an earlier beat sent away and that hold nothing any more."""
         for machine in [each for each in self.machines.values() if each.leaving and not each.jobs]:
             self.end(machine)
@@ -138,16 +140,16 @@ class World:
 
     def _start(self, name: str, slot: int) -> None:
         lag = self.around.spawn_lag.total_seconds() * (1 + self.around.jitter * (2 * self._chance.next() - 1))
-        machine = Machine(name, slot, self.now, self.now + lag)
+        machine = SimulatedWorker(name, slot, self.now, self.now + lag)
         self.machines[name] = machine
         self._at(machine.ready, machine, -1)
 
-    def _send_away(self, machine: Machine) -> None:
+    def _send_away(self, machine: SimulatedWorker) -> None:
         machine.leaving = True
         if machine in self._free:
             self._free.remove(machine)
 
-    def end(self, machine: Machine) -> None:
+    def end(self, machine: SimulatedWorker) -> None:
         machine.ended = self.now
         self.gone.append(self.machines.pop(machine.name))
 
@@ -159,5 +161,5 @@ class World:
         return sum(granule * max(ceil(life / granule - 1e-9), 1) for life in lives)
 
     @property
-    def everyone(self) -> Sequence[Machine]:
+    def everyone(self) -> Sequence[SimulatedWorker]:
         return [*self.gone, *self.machines.values()]

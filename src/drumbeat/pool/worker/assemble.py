@@ -5,9 +5,9 @@ import random
 from collections.abc import Callable
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
-from drumbeat.pool.worker.attempt import Attempts
+from drumbeat.pool.worker.attempt import AttemptRunner
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.executors import executor
 from drumbeat.pool.worker.handlers import Handlers, check_portable, load_all
@@ -20,7 +20,7 @@ _MB = 1024 * 1024
 
 def job_workload(
     store: Store,
-    home: Pool,
+    home: PoolRow,
     holder: Holder,
     plan: WorkPlan,
     clock: Clock,
@@ -45,9 +45,9 @@ def job_workload(
         types=plan.types if handlers is None else () if "" in handlers else tuple(handlers),
     )
 
-    def attempts() -> Attempts:
+    def attempts() -> AttemptRunner:
         found = load_all(plan.handlers) if handlers is None else handlers
-        return Attempts(handlers=found, executor=executor(plan.executor), clock=clock, chance=chance, timeout=plan.timeout)
+        return AttemptRunner(handlers=found, executor=executor(plan.executor), clock=clock, chance=chance, timeout=plan.timeout)
 
     return JobWorkload(plan, claims, attempts, clock, _memory(plan.executor))
 

@@ -8,11 +8,11 @@ from datetime import timedelta
 from typing import Any
 
 from drumbeat.core.clock import Clock
-from drumbeat.core.job import LONGEST_WAIT, Job, Outcome, Token, Verdict, retry_delay
+from drumbeat.core.job import LONGEST_WAIT, AttemptOutcome, Job, JobOutcome, Token, retry_delay
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import Executor
-from drumbeat.pool.worker.failures import Failure, failure
+from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handlers, handler_for
 from drumbeat.runtime.timeouts import Overtaken, unless
 
@@ -24,14 +24,14 @@ class TakenAway(Exception):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class Held:
+class InFlightJob:
     """A job this worker holds."""
 
     job: Job
     token: Token
     wake: Callable[[], None] = lambda: None  #: called when there is progress to send
     task: "asyncio.Task[Any] | None" = None  #: while it runs
-    stopped: Outcome | None = None  #: it was told to stop, and this is what it comes to
+    stopped: AttemptOutcome | None = None  #: it was told to stop, and this is what it comes to
     forgotten: bool = False  #: it is no longer ours: whatever comes of it is dropped
     news: tuple[float, str | None] | None = None  #: progress that was not sent yet
     began: timedelta = timedelta()
@@ -53,7 +53,7 @@ class Held:
                 self.task.uncancel()
         self.task = None
 
-    def stop(self, outcome: Outcome) -> None:
+    def stop(self, outcome: AttemptOutcome) -> None:
         """Make its handler stop, with this verdict."""
         self.stopped = self.stopped or outcome
         self.context.cancelled = True
@@ -62,7 +62,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempts:
+class AttemptRunner:
     """How jobs are tried."""
 
     handlers: Handlers
@@ -71,7 +71,7 @@ class Attempts:
     chance: Callable[[], float]
     timeout: timedelta | None = None  #: for jobs that name none
 
-    async def verdict(self, held: Held, begin: "Callable[[Held], Awaitable[None]] | None" = None) -> Verdict:
+    async def verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None" = None) -> JobOutcome:
         """What became of it; never raises, but for a cancellation that was not ours. ``begin`` is called first, and may raise
         TakenAway: then the handler is not called."""
         try:
@@ -79,42 +79,44 @@ class Attempts:
         except Exception as exc:
             log.exception("what became of job %s cannot be told", held.job.job_id)
             error = f"what became of it cannot be told: {type(exc).__name__}"
-            return Verdict(token=held.token, outcome=Outcome.FAILED, error=error, fatal=True)
+            return JobOutcome(token=held.token, outcome=AttemptOutcome.FAILED, error=error, fatal=True)
 
-    async def _verdict(self, held: Held, begin: "Callable[[Held], Awaitable[None]] | None") -> Verdict:
+    async def _verdict(self, held: InFlightJob, begin: "Callable[[InFlightJob], Awaitable[None]] | None") -> JobOutcome:
         job, token = held.job, held.token
         try:
             if begin is not None:
                 await begin(held)
             result = await self._result(held)
         except TakenAway:
-            return Verdict(token=token, outcome=Outcome.RELEASED)
+            return JobOutcome(token=token, outcome=AttemptOutcome.RELEASED)
         except asyncio.CancelledError as exc:
             if held.stopped is None:
                 if held.task is not None and held.task.cancelling():
                     raise
                 return self._failed(job, failure(exc))
-            return Verdict(token=token, outcome=held.stopped, error=_why(held.stopped))
+            return JobOutcome(token=token, outcome=held.stopped, error=_why(held.stopped))
         except Overtaken:
             limit = self._limit(job) or timedelta()
-            return self._failed(job, Failure(error=f"took longer than {limit.total_seconds():g} s"), Outcome.TIMED_OUT)
+            return self._failed(
+                job, HandlerFailure(error=f"took longer than {limit.total_seconds():g} s"), AttemptOutcome.TIMED_OUT
+            )
         except Exception as exc:
             log.info("job %s failed", job.job_id, exc_info=exc)
             return self._failed(job, failure(exc))
-        return Verdict(token=token, outcome=Outcome.DONE, result=result)
+        return JobOutcome(token=token, outcome=AttemptOutcome.DONE, result=result)
 
     def _limit(self, job: Job) -> timedelta | None:
         limit = job.timeout if job.timeout is not None else self.timeout
         return None if limit is None or limit > LONGEST_WAIT else limit
 
-    async def _result(self, held: Held) -> Any:
+    async def _result(self, held: InFlightJob) -> Any:
         handler = handler_for(self.handlers, held.job.type)
         work = self.executor.run(handler, held.context)
         limit = self._limit(held.job)
         value = await (work if limit is None else self._in_time(held, limit, work))
         return None if value is None else as_json(value, "result")
 
-    async def _in_time(self, held: Held, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
+    async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit
         try:
             return await unless(self.clock.sleep(limit), work)
@@ -122,15 +124,15 @@ class Attempts:
             held.context.cancelled = True
             raise
 
-    def _failed(self, job: Job, found: Failure, outcome: Outcome = Outcome.FAILED) -> Verdict:
+    def _failed(self, job: Job, found: HandlerFailure, outcome: AttemptOutcome = AttemptOutcome.FAILED) -> JobOutcome:
         wait = found.retry_in
         if wait is None:
             wait = retry_delay(job.backoff, job.failures + 1, self.chance())
-        return Verdict(token=job.token, outcome=outcome, error=found.error, retry_in=wait, fatal=found.fatal)
+        return JobOutcome(token=job.token, outcome=outcome, error=found.error, retry_in=wait, fatal=found.fatal)
 
 
-def _why(outcome: Outcome) -> str:
-    return "cancelled on request" if outcome is Outcome.CANCELLED else "given back undone"
+def _why(outcome: AttemptOutcome) -> str:
+    return "cancelled on request" if outcome is AttemptOutcome.CANCELLED else "given back undone"
 
 
 async def in_time(clock: Clock, limit: timedelta, work: Coroutine[Any, Any, object]) -> bool:

@@ -18,7 +18,7 @@ from drumbeat.core.job import Job
 from drumbeat.pool.payload import as_json
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import call
-from drumbeat.pool.worker.failures import Failure, failure
+from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import load
 
 _LENGTH = struct.Struct(">I")
@@ -52,7 +52,7 @@ def _work(order: dict[str, Any], answers: BinaryIO) -> dict[str, Any]:
         return {"failure": _told(failure(exc))}
 
 
-def _told(found: Failure) -> dict[str, Any]:
+def _told(found: HandlerFailure) -> dict[str, Any]:
     wait = None if found.retry_in is None else found.retry_in.total_seconds()
     return {"error": found.error, "fatal": found.fatal, "retry_in": wait}
 

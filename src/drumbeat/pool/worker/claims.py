@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from drumbeat.core.job import Job, JobStatus, Token, Verdict
+from drumbeat.core.job import Job, JobOutcome, JobStatus, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
 from drumbeat.core.worker import Holder
@@ -32,7 +32,7 @@ class Claims:
     types: tuple[str, ...] = ()
     ahead: bool = False  #: jobs are claimed before they can begin, and ``begin`` says when they do
 
-    async def settle(self, verdicts: Sequence[Verdict], limit: int, *, alone: bool = False) -> Settled:
+    async def settle(self, verdicts: Sequence[JobOutcome], limit: int, *, alone: bool = False) -> Settled:
         """Say what became of jobs and claim up to ``limit`` more, in one transaction; ``alone``: nothing else is held."""
         asked = self._asking(limit, alone=alone) if limit > 0 else None
         if asked is not None and not verdicts:

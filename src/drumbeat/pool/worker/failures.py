@@ -18,7 +18,7 @@ _OURS = str(Path(__file__).parent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class HandlerFailure:
     """How a job has failed."""
 
     error: str
@@ -29,29 +29,29 @@ class Failure:
 class FailedElsewhere(Exception):
     """A handler failed in another process, which has told how."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: HandlerFailure) -> None:
         super().__init__(failure.error)
         self.failure = failure
 
 
-def failure(exc: BaseException) -> Failure:
+def failure(exc: BaseException) -> HandlerFailure:
     """An exception as a failure. A payload that does not fit its handler is fatal: it will not fit next time either."""
     if isinstance(exc, FailedElsewhere):
         return exc.failure
     if isinstance(exc, JobFailure):
         return _as_said(exc)
     if isinstance(exc, InvalidInput):
-        return Failure(error=shortened(str(exc)), fatal=True)
-    return Failure(error=shortened(_trace(exc)))
+        return HandlerFailure(error=shortened(str(exc)), fatal=True)
+    return HandlerFailure(error=shortened(_trace(exc)))
 
 
-def _as_said(exc: JobFailure) -> Failure:
+def _as_said(exc: JobFailure) -> HandlerFailure:
     """As the handler said; if what it said about the next attempt makes no sense, its backoff decides."""
     said, fatal = str(exc) or "it failed", bool(exc.fatal)
     try:
-        return Failure(error=shortened(said), fatal=fatal, retry_in=_wait(exc.retry_in))
+        return HandlerFailure(error=shortened(said), fatal=fatal, retry_in=_wait(exc.retry_in))
     except InvalidInput as wrong:
-        return Failure(error=shortened(f"{said} ({wrong})"), fatal=fatal)
+        return HandlerFailure(error=shortened(f"{said} ({wrong})"), fatal=fatal)
 
 
 def _wait(retry_in: object) -> timedelta | None:

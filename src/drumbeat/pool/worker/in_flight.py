@@ -8,19 +8,19 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.histogram import Histogram
-from drumbeat.core.job import Job, JobId, Outcome, Token, Verdict
-from drumbeat.pool.worker.attempt import Held
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobOutcome, Token
+from drumbeat.pool.worker.attempt import InFlightJob
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.runtime.worker import Measurement
 
 BATCH = 500  #: verdicts told at once, at the most
 MOST_AHEAD = 500
 BLINK = timedelta(milliseconds=20)  #: jobs that are done this quickly are claimed ahead
-_FAILURES = (Outcome.FAILED, Outcome.TIMED_OUT)
+_FAILURES = (AttemptOutcome.FAILED, AttemptOutcome.TIMED_OUT)
 _NANOSECOND = 1e-9
 
 
-class Tally:
+class JobTally:
     """What was done, in all and since it was last asked."""
 
     def __init__(self) -> None:
@@ -32,9 +32,9 @@ class Tally:
         self._latency = Histogram()
         self._told = (0, 0)
 
-    def count(self, verdict: Verdict, took: timedelta) -> None:
+    def count(self, verdict: JobOutcome, took: timedelta) -> None:
         self.ended += 1
-        self.done += verdict.outcome is Outcome.DONE
+        self.done += verdict.outcome is AttemptOutcome.DONE
         if verdict.outcome in _FAILURES:
             self.failed += 1
             self.error = verdict.error
@@ -42,10 +42,10 @@ class Tally:
         self.usual = seconds if not self.usual else 0.9 * self.usual + 0.1 * seconds
         self._latency.record(int(seconds / _NANOSECOND))
 
-    def correct(self, refused: Sequence[Verdict], dropped: Sequence[Verdict]) -> None:
+    def correct(self, refused: Sequence[JobOutcome], dropped: Sequence[JobOutcome]) -> None:
         """Of what was counted as done, some failed after all; and some came too late, for jobs taken from this worker."""
         self.failed += len(refused)
-        self.done -= len(refused) + sum(verdict.outcome is Outcome.DONE for verdict in dropped)
+        self.done -= len(refused) + sum(verdict.outcome is AttemptOutcome.DONE for verdict in dropped)
         self.error = refused[-1].error if refused else self.error
 
     def interval(self) -> Measurement:
@@ -56,23 +56,23 @@ class Tally:
         return measured
 
 
-class Hand:
+class InFlight:
     """The jobs of one worker. Keeps no task and calls no store."""
 
     def __init__(self, plan: WorkPlan, clock: Clock, lease: timedelta) -> None:
         self._plan = plan
         self._clock = clock
         self._lease = lease
-        self._held: dict[JobId, Held] = {}
-        self._waiting: deque[Held] = deque()
+        self._held: dict[JobId, InFlightJob] = {}
+        self._waiting: deque[InFlightJob] = deque()
         self._running = 0
         self._left = 1 if plan.mode is Mode.ONCE else plan.max_jobs
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[JobOutcome] = []
         self._telling: frozenset[Token] = frozenset()  #: verdicts that are on their way to the store
         self.room_for = plan.concurrency  #: how many may run at once
         self._alone: Token | None = None  #: the last job that must run alone: such jobs are given one by one
         self.next_is_alone = False  #: nothing more is claimed until all is finished; then one job, to be run alone
-        self.tally = Tally()
+        self.tally = JobTally()
 
     @property
     def running(self) -> int:
@@ -120,14 +120,14 @@ class Hand:
             loop.call_soon_threadsafe(unsent.set)
 
         for job in jobs:
-            held = Held(job=job, token=job.token, wake=wake, sure_until=until)
+            held = InFlightJob(job=job, token=job.token, wake=wake, sure_until=until)
             self._held[job.job_id] = held
             self._waiting.append(held)
             self._alone = held.token if job.must_run_alone else self._alone
         if self._left is not None:
             self._left = max(self._left - len(jobs), 0)
 
-    def next(self, lingering: int) -> Held | None:
+    def next(self, lingering: int) -> InFlightJob | None:
         """The next to run, if there is room for one. One whose lease may have run out is given back: it may be ours still."""
         while self._waiting and self._running + lingering < self.room_for:
             held = self._waiting.popleft()
@@ -135,11 +135,11 @@ class Hand:
             if held.began < held.sure_until:
                 self._running += 1
                 return held
-            self.verdicts.append(Verdict(token=held.token, outcome=Outcome.RELEASED))
+            self.verdicts.append(JobOutcome(token=held.token, outcome=AttemptOutcome.RELEASED))
             self._left = None if self._left is None else self._left + 1
         return None
 
-    def finish(self, held: Held, verdict: Verdict) -> None:
+    def finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
         """A handler is over."""
         held.over()
         self._running -= 1
@@ -147,17 +147,17 @@ class Hand:
             self.tally.count(verdict, self._clock.elapsed() - held.began)
             self.verdicts.append(verdict)
 
-    def take_verdicts(self) -> list[Verdict]:
+    def take_verdicts(self) -> list[JobOutcome]:
         taken, self.verdicts = self.verdicts[:BATCH], self.verdicts[BATCH:]
         self._telling = frozenset(verdict.token for verdict in taken)
         return taken
 
-    def keep_verdicts(self, verdicts: Sequence[Verdict]) -> None:
+    def keep_verdicts(self, verdicts: Sequence[JobOutcome]) -> None:
         """They could not be told: they are next."""
         self.verdicts = [*verdicts, *self.verdicts]
         self._telling = frozenset()
 
-    def settle(self, verdicts: Sequence[Verdict]) -> None:
+    def settle(self, verdicts: Sequence[JobOutcome]) -> None:
         """They were told: those jobs are no longer in hand."""
         self._telling = frozenset()
         for verdict in verdicts:
@@ -186,7 +186,7 @@ class Hand:
     def knows(self, token: Token) -> bool:
         return self._find(token) is not None
 
-    def _find(self, token: Token) -> Held | None:
+    def _find(self, token: Token) -> InFlightJob | None:
         held = self._held.get(token.job_id)
         return held if held is not None and held.token == token else None
 
@@ -199,10 +199,10 @@ class Hand:
         held.forgotten = True
         if held in self._waiting:
             self._waiting.remove(held)
-        held.stop(Outcome.RELEASED)
+        held.stop(AttemptOutcome.RELEASED)
         return True
 
-    def stop(self, token: Token, outcome: Outcome) -> None:
+    def stop(self, token: Token, outcome: AttemptOutcome) -> None:
         """Make a job end with this outcome: one that waits at once, one that runs once its handler has stopped."""
         held = self._find(token)
         if held is None:
@@ -210,29 +210,29 @@ class Hand:
         held.stop(outcome)
         if held in self._waiting:
             self._waiting.remove(held)
-            self.verdicts.append(Verdict(token=token, outcome=outcome))
+            self.verdicts.append(JobOutcome(token=token, outcome=outcome))
 
     def cancel(self, tokens: Sequence[Token]) -> None:
         """Make jobs end as cancelled; one that is stopping already is left to it."""
         for token in tokens:
             held = self._find(token)
             if held is not None and held.stopped is None:
-                self.stop(token, Outcome.CANCELLED)
+                self.stop(token, AttemptOutcome.CANCELLED)
 
     def release_waiting(self) -> None:
         """What has not begun is given back."""
         for held in list(self._waiting):
-            self.stop(held.token, Outcome.RELEASED)
+            self.stop(held.token, AttemptOutcome.RELEASED)
 
     def release_all(self) -> None:
         """Everything without a verdict is stopped and given back."""
         for token in self.tokens():
-            self.stop(token, Outcome.RELEASED)
+            self.stop(token, AttemptOutcome.RELEASED)
 
     def tasks(self) -> "Iterator[asyncio.Task[Any]]":
         yield from (held.task for held in self._held.values() if held.task is not None)
 
-    def take_progress(self) -> list[tuple[Held, tuple[float, str | None]]]:
+    def take_progress(self) -> list[tuple[InFlightJob, tuple[float, str | None]]]:
         """Progress that was not sent yet."""
         told = [(held, held.news) for held in self._held.values() if held.news is not None]
         for held, _ in told:

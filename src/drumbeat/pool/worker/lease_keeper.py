@@ -8,9 +8,9 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, StoreUnavailable
-from drumbeat.pool.worker.attempt import Held
+from drumbeat.pool.worker.attempt import InFlightJob
 from drumbeat.pool.worker.claims import Claims
-from drumbeat.pool.worker.in_flight import Hand
+from drumbeat.pool.worker.in_flight import InFlight
 from drumbeat.runtime.timeouts import describe
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,7 @@ _PROGRESS_EVERY = timedelta(milliseconds=500)
 class Keeping:
     """Four loops of one worker. None of them ends for what the store says: a row that cannot be read is not ours alone."""
 
-    def __init__(self, hand: Hand, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(self, hand: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:
         """``changed`` is called when something in hand may have been stopped or lost."""
         self._hand = hand
         self._claims = claims
@@ -104,7 +104,7 @@ class Keeping:
                 await self._send(held, share, note)
             await self._clock.sleep(_PROGRESS_EVERY)
 
-    async def _send(self, held: Held, share: float, note: str | None) -> None:
+    async def _send(self, held: InFlightJob, share: float, note: str | None) -> None:
         try:
             await self._claims.tell_progress(held.token, share, note)
         except Exception as exc:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from drumbeat.core.errors import InvalidInput
-from drumbeat.core.pool import Pool, Thresholds
+from drumbeat.core.pool import PoolRow, Thresholds
 
 MOST_CONCURRENCY = 10_000
 EXPECTED_HANDLER = "expected module:function, or command:PROGRAM ARGUMENT…, each perhaps after TYPE="
@@ -76,7 +76,7 @@ def _json(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
 
 
-def plan_of(pool: Pool) -> WorkPlan:
+def plan_of(pool: PoolRow) -> WorkPlan:
     """How the workers of a pool work, by its policy; what else is kept there is left alone. Raises InvalidInput."""
     try:
         return WorkPlan(**{name: _read(name, value) for name, value in pool.policy.items() if name in _READERS})

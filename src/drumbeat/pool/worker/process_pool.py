@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.pool.worker.context import JobContext
-from drumbeat.pool.worker.failures import FailedElsewhere, Failure
+from drumbeat.pool.worker.failures import FailedElsewhere, HandlerFailure
 
 _LENGTH = struct.Struct(">I")
 _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
@@ -59,10 +59,12 @@ async def _converse(process: Process, handler: str, context: JobContext) -> Any:
             context.progress(said["progress"], said["note"])
     except (asyncio.IncompleteReadError, BrokenPipeError, ConnectionResetError):
         code = await process.wait()
-        raise FailedElsewhere(Failure(error=f"the handler's process ended with exit code {code} before its job did")) from None
+        raise FailedElsewhere(
+            HandlerFailure(error=f"the handler's process ended with exit code {code} before its job did")
+        ) from None
     if (failed := said.get("failure")) is not None:
         wait = None if failed["retry_in"] is None else timedelta(seconds=failed["retry_in"])
-        raise FailedElsewhere(Failure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
+        raise FailedElsewhere(HandlerFailure(error=failed["error"], fatal=failed["fatal"], retry_in=wait))
     return said["result"]
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import Job, Outcome, Token, Verdict
+from drumbeat.core.job import AttemptOutcome, Job, JobOutcome, Token
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.failures import shortened
 from drumbeat.runtime.timeouts import describe
@@ -15,13 +15,13 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class WriteResult:
     """What came of telling the store."""
 
     asked: int = 0  #: how many jobs were asked for in the end
     claimed: tuple[Job, ...] = ()
-    refused: tuple[Verdict, ...] = ()  #: failures that were told instead of results the store would not have
-    dropped: tuple[Verdict, ...] = ()  #: those that came too late: the job had been taken from this worker
+    refused: tuple[JobOutcome, ...] = ()  #: failures that were told instead of results the store would not have
+    dropped: tuple[JobOutcome, ...] = ()  #: those that came too late: the job had been taken from this worker
 
 
 class Settling:
@@ -32,7 +32,7 @@ class Settling:
         self.is_unsure = False  #: a claim went unanswered: we may hold what we do not know of
         self._repeated: set[Token] = set()  #: verdicts that may have been heard already
 
-    async def settle(self, verdicts: Sequence[Verdict], asked: int, *, alone: bool = False) -> Told:
+    async def settle(self, verdicts: Sequence[JobOutcome], asked: int, *, alone: bool = False) -> WriteResult:
         """One transaction, as a rule; where that is refused nothing is claimed. Raises StoreUnavailable."""
         try:
             settled = await self._claims.settle(verdicts, asked, alone=alone)
@@ -44,14 +44,14 @@ class Settling:
             if not verdicts:
                 raise
             log.warning("%d results were refused together, and are told one by one: %s", len(verdicts), describe(exc))
-            told = Told(refused=await self._one_by_one(verdicts))
+            told = WriteResult(refused=await self._one_by_one(verdicts))
         else:
             self._tell_stale(verdicts, settled.stale)
-            told = Told(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
+            told = WriteResult(asked=asked, claimed=tuple(settled.claimed), dropped=self._dropped(verdicts, settled.stale))
         self._repeated.difference_update(verdict.token for verdict in verdicts)
         return told
 
-    async def _one_by_one(self, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    async def _one_by_one(self, verdicts: Sequence[JobOutcome]) -> tuple[JobOutcome, ...]:
         """Tell each; which failures were told in place of results that were refused."""
         refused = []
         for verdict in verdicts:
@@ -62,13 +62,13 @@ class Settling:
             except Exception as exc:
                 instead = _refused(verdict, exc)
                 await self._tell_refusal(instead)
-                refused += [instead] if verdict.outcome is Outcome.DONE else []
+                refused += [instead] if verdict.outcome is AttemptOutcome.DONE else []
         return tuple(refused)
 
-    async def _tell(self, verdict: Verdict) -> None:
+    async def _tell(self, verdict: JobOutcome) -> None:
         self._tell_stale([verdict], (await self._claims.settle([verdict], 0)).stale)
 
-    async def _tell_refusal(self, verdict: Verdict) -> None:
+    async def _tell_refusal(self, verdict: JobOutcome) -> None:
         try:
             await self._tell(verdict)
         except StoreUnavailable:
@@ -76,13 +76,13 @@ class Settling:
         except Exception:
             log.exception("what became of job %s cannot be told; it is anyone's once its lease runs out", verdict.token.job_id)
 
-    def _dropped(self, verdicts: Sequence[Verdict], stale: Sequence[Token]) -> tuple[Verdict, ...]:
+    def _dropped(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> tuple[JobOutcome, ...]:
         gone = set(stale) - self._repeated
         return tuple(verdict for verdict in verdicts if verdict.token in gone)
 
-    def _tell_stale(self, verdicts: Sequence[Verdict], stale: Sequence[Token]) -> None:
+    def _tell_stale(self, verdicts: Sequence[JobOutcome], stale: Sequence[Token]) -> None:
         """Tell of results that were dropped; what was only given back had none."""
-        released = {verdict.token for verdict in verdicts if verdict.outcome is Outcome.RELEASED} if stale else set()
+        released = {verdict.token for verdict in verdicts if verdict.outcome is AttemptOutcome.RELEASED} if stale else set()
         for token in stale:
             if token in released:
                 log.info("job %s had been taken from this worker before it was given back", token.job_id)
@@ -107,6 +107,6 @@ class Settling:
         return True
 
 
-def _refused(verdict: Verdict, exc: Exception) -> Verdict:
+def _refused(verdict: JobOutcome, exc: Exception) -> JobOutcome:
     error = shortened(f"its result could not be kept: {describe(exc)}")
-    return replace(verdict, outcome=Outcome.FAILED, result=None, error=error, retry_in=timedelta(), fatal=True)
+    return replace(verdict, outcome=AttemptOutcome.FAILED, result=None, error=error, retry_in=timedelta(), fatal=True)

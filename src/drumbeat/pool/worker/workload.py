@@ -10,14 +10,14 @@ from typing import Any
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import Job, Verdict
-from drumbeat.pool.worker.attempt import Attempts, Held, TakenAway, in_time
+from drumbeat.core.job import Job, JobOutcome
+from drumbeat.pool.worker.attempt import AttemptRunner, InFlightJob, TakenAway, in_time
 from drumbeat.pool.worker.claims import Claims
-from drumbeat.pool.worker.in_flight import Hand
+from drumbeat.pool.worker.in_flight import InFlight
 from drumbeat.pool.worker.lease_keeper import Keeping
 from drumbeat.pool.worker.options import Mode, WorkPlan
 from drumbeat.pool.worker.result_writer import Settling
-from drumbeat.runtime.worker import DrainResult, Figures, Measurement
+from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class JobWorkload:
         self,
         plan: WorkPlan,
         claims: Claims,
-        attempts: Callable[[], Attempts],
+        attempts: Callable[[], AttemptRunner],
         clock: Clock,
         memory_mb: Callable[[], float] = lambda: 0.0,
     ) -> None:
@@ -53,8 +53,8 @@ class JobWorkload:
         self._clock = clock
         self._memory_mb = memory_mb
         self._stack = AsyncExitStack()
-        self._attempts: Attempts | None = None
-        self.hand = Hand(plan, clock, claims.lease)
+        self._attempts: AttemptRunner | None = None
+        self.hand = InFlight(plan, clock, claims.lease)
         self._settling = Settling(claims)
         self._keeping = Keeping(self.hand, claims, clock, self._changed)
         self._news = asyncio.Event()  #: something for the pump to do
@@ -100,9 +100,9 @@ class JobWorkload:
         return self.hand.tally.interval()
 
     @property
-    def figures(self) -> Figures:
+    def figures(self) -> WorkloadFigures:
         tally = self.hand.tally
-        return Figures(
+        return WorkloadFigures(
             active=self.hand.running + self._lingering,
             applied_target=self.hand.room_for,
             operations=tally.ended,
@@ -254,9 +254,9 @@ class JobWorkload:
         while (held := self.hand.next(self._lingering)) is not None:
             held.task = self._group.create_task(self._guarded(self._run(held)))
 
-    async def _run(self, first: Held) -> None:
+    async def _run(self, first: InFlightJob) -> None:
         """Run one job after another, for as long as some wait; others get their turn in between."""
-        held: Held | None = first
+        held: InFlightJob | None = first
         for turn in itertools.count(1):
             if held is None or self._attempts is None:
                 return
@@ -270,7 +270,7 @@ class JobWorkload:
             if (held := self.hand.next(self._lingering)) is not None:
                 held.task = asyncio.current_task()
 
-    async def _tell_begun(self, held: Held) -> None:
+    async def _tell_begun(self, held: InFlightJob) -> None:
         """Tell the store that a job claimed ahead begins. Raises TakenAway when it is no longer this worker's."""
         while True:
             try:
@@ -290,7 +290,7 @@ class JobWorkload:
         self._fill()
         self._news.set()
 
-    def _finish(self, held: Held, verdict: Verdict) -> None:
+    def _finish(self, held: InFlightJob, verdict: JobOutcome) -> None:
         if held.forgotten:
             log.warning("job %s was taken from this worker; its result is dropped", held.job.job_id)
             self._may_claim = True

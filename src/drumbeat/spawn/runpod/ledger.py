@@ -25,7 +25,7 @@ MOST = 500  #: records in one file: the newest are kept
 R = TypeVar("R", bound=msgspec.Struct)
 
 
-class Ledger(Generic[R]):
+class RefusalFile(Generic[R]):
     """A file of records of one kind, shared by the processes of one folder that ask for the same pods in the same way."""
 
     def __init__(

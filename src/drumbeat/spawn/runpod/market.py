@@ -7,7 +7,7 @@ from datetime import timedelta
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnError
 from drumbeat.spawn.runpod.client import RunPodClient
-from drumbeat.spawn.runpod.placement import GpuType, Place, places
+from drumbeat.spawn.runpod.placement import GpuPlace, GpuType, places
 from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.settings import Cloud, RunPodSettings
 
@@ -26,7 +26,7 @@ class Market:
         self._learnt_at: timedelta | None = None
         self.memory_gb: dict[str, int] = {}
 
-    async def places(self) -> Sequence[Place]:
+    async def places(self) -> Sequence[GpuPlace]:
         """Where to ask, cheapest first. Raises SpawnError."""
         if self._is_over(self._read_at):
             await self._read()

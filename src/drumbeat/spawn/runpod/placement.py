@@ -9,7 +9,7 @@ import msgspec
 
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnCause, SpawnFailed
-from drumbeat.spawn.runpod.ledger import Ledger
+from drumbeat.spawn.runpod.ledger import RefusalFile
 from drumbeat.spawn.runpod.settings import Cloud, RunPodSettings
 
 _STOCK: Mapping[str, int] = {"HIGH": 0, "MEDIUM": 1, "LOW": 2}
@@ -56,7 +56,7 @@ class GpuType(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class GpuPlace:
     """A GPU type in a data centre."""
 
     gpu: str
@@ -87,7 +87,7 @@ class Refusal:
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
-def places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSettings) -> Sequence[Place]:
+def places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSettings) -> Sequence[GpuPlace]:
     """Every place that has what is wanted and is not too dear: cheapest first, then the best stocked, then as wished."""
     offers = [
         (
@@ -102,7 +102,7 @@ def places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSetting
         for site in _sites(gpu, settings)
     ]
     offers.sort(key=lambda offer: (offer[0], offer[2].id, offer[3].id))
-    return [Place(gpu=gpu.id, cloud=cloud, data_center=site.id or None) for _, cloud, gpu, site in offers]
+    return [GpuPlace(gpu=gpu.id, cloud=cloud, data_center=site.id or None) for _, cloud, gpu, site in offers]
 
 
 def _price(gpu: GpuType, cloud: Cloud, settings: RunPodSettings) -> float | None:
@@ -127,7 +127,7 @@ def _rank(wishes: Sequence[str], name: str) -> int:
     return wishes.index(name) if name in wishes else len(wishes)
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RefusalRecord(msgspec.Struct, frozen=True):
     """A refusal as it is written down, without the provider's words."""
 
     gpu: str
@@ -138,8 +138,8 @@ class Refused(msgspec.Struct, frozen=True):
     full: bool  #: for want of stock
 
     @property
-    def place(self) -> Place:
-        return Place(gpu=self.gpu, cloud=self.cloud, data_center=self.data_center)
+    def place(self) -> GpuPlace:
+        return GpuPlace(gpu=self.gpu, cloud=self.cloud, data_center=self.data_center)
 
     @property
     def refusal(self) -> Refusal:
@@ -152,15 +152,17 @@ class Refused(msgspec.Struct, frozen=True):
 class Refusals:
     """What was refused of late, so that it is not asked for again at once; with a ledger, by the next process neither."""
 
-    def __init__(self, kept_for: timedelta, now: timedelta = timedelta(), ledger: Ledger[Refused] | None = None) -> None:
+    def __init__(
+        self, kept_for: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[RefusalRecord] | None = None
+    ) -> None:
         self._kept_for = kept_for
         self._ledger = ledger
-        self._until: dict[Place, tuple[timedelta, Refusal]] = {}
+        self._until: dict[GpuPlace, tuple[timedelta, Refusal]] = {}
         if ledger is not None:
             found = [(ledger.elapsed(each.until), each) for each in ledger.read()]
             self._until = {each.place: (until, each.refusal) for until, each in found if now < until <= now + kept_for}
 
-    def note(self, place: Place, refusal: Refusal, now: timedelta) -> None:
+    def note(self, place: GpuPlace, refusal: Refusal, now: timedelta) -> None:
         self._until.pop(place, None)
         self._until[place] = now + self._kept_for, refusal
         if self._ledger is not None:
@@ -172,24 +174,24 @@ class Refusals:
         if self._ledger is not None:
             self._ledger.write([])
 
-    def open(self, wanted: Sequence[Place], now: timedelta) -> Sequence[Place]:
+    def open(self, wanted: Sequence[GpuPlace], now: timedelta) -> Sequence[GpuPlace]:
         """Those of the places that have not refused of late."""
         self._until = {place: kept for place, kept in self._until.items() if kept[0] > now}
         return [place for place in wanted if place not in self._until]
 
-    def remembered(self, wanted: Sequence[Place]) -> Sequence[Refusal]:
+    def remembered(self, wanted: Sequence[GpuPlace]) -> Sequence[Refusal]:
         return [self._until[place][1] for place in wanted if place in self._until]
 
-    def wait(self, wanted: Sequence[Place], now: timedelta) -> timedelta | None:
+    def wait(self, wanted: Sequence[GpuPlace], now: timedelta) -> timedelta | None:
         """How long until one of them may be asked; None if one may be now."""
         if any(place not in self._until for place in wanted):
             return None
         return min((self._until[place][0] - now for place in wanted), default=None)
 
 
-def _written(ledger: Ledger[Refused], place: Place, kept: tuple[timedelta, Refusal]) -> Refused:
+def _written(ledger: RefusalFile[RefusalRecord], place: GpuPlace, kept: tuple[timedelta, Refusal]) -> RefusalRecord:
     until, refusal = kept
-    return Refused(
+    return RefusalRecord(
         gpu=place.gpu,
         cloud=place.cloud,
         data_center=place.data_center,
@@ -210,7 +212,7 @@ class Patience:
     """How often creations have failed of late: after so many the provider is left alone, whatever places there are."""
 
     def __init__(
-        self, most: int, within: timedelta, now: timedelta = timedelta(), ledger: Ledger[Failed] | None = None
+        self, most: int, within: timedelta, now: timedelta = timedelta(), ledger: RefusalFile[Failed] | None = None
     ) -> None:
         self._most = most
         self._within = within
@@ -246,12 +248,12 @@ class Patience:
 
 def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Refusals:
     """With what earlier processes of this folder were refused when they asked with the same key and settings."""
-    ledger = Ledger(folder, "refused", Refused, settings, clock, asked_with) if folder else None
+    ledger = RefusalFile(folder, "refused", RefusalRecord, settings, clock, asked_with) if folder else None
     return Refusals(settings.refused_for, clock.elapsed(), ledger)
 
 
 def remembered_patience(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Patience:
-    ledger = Ledger(folder, "failed", Failed, settings, clock, asked_with) if folder else None
+    ledger = RefusalFile(folder, "failed", Failed, settings, clock, asked_with) if folder else None
     return Patience(settings.tries_per_spawn, settings.refused_for, clock.elapsed(), ledger)
 
 

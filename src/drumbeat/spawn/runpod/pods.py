@@ -11,7 +11,7 @@ import msgspec
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.spawn.interface import VOLUME_ID, VOLUME_PATH, Instance, InstanceState, Order
-from drumbeat.spawn.runpod.placement import Place
+from drumbeat.spawn.runpod.placement import GpuPlace
 from drumbeat.spawn.runpod.settings import RunPodSettings
 from drumbeat.spawn.tagged import POOL, WORKER, Name
 
@@ -134,7 +134,7 @@ def _gpu_use(use: GpuUse, total_gb: int | None) -> Mapping[str, Any]:
     }
 
 
-def creation(order: Order, place: Place, settings: RunPodSettings, environment: Mapping[str, str]) -> Mapping[str, Any]:
+def creation(order: Order, place: GpuPlace, settings: RunPodSettings, environment: Mapping[str, str]) -> Mapping[str, Any]:
     """The body of the call that creates a worker's pod at a place."""
     name = (order.pool_id, order.worker_id)
     gpu = {"id": place.gpu, "count": settings.gpu_count, "minCudaVersion": settings.min_cuda_version}

@@ -14,10 +14,10 @@ from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidInput, SpawnAmbiguous, SpawnCause, SpawnError, SpawnFailed
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.spawn.interface import Instance, Order, Traits
+from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
 from drumbeat.spawn.runpod.client import NoAnswer, RunPodClient, Transport
 from drumbeat.spawn.runpod.market import Market
-from drumbeat.spawn.runpod.placement import Place, Refusal, remembered_patience, remembered_refusals, verdict
+from drumbeat.spawn.runpod.placement import GpuPlace, Refusal, remembered_patience, remembered_refusals, verdict
 from drumbeat.spawn.runpod.pods import SURPLUS, Pod, creation, instance, surplus_id
 from drumbeat.spawn.runpod.settings import RunPodSettings, api_key, fingerprint
 from drumbeat.spawn.runpod.watch import Found, Watch
@@ -70,8 +70,8 @@ class RunPodSpawner:
         self._is_open = False
 
     @property
-    def traits(self) -> Traits:
-        return Traits(
+    def traits(self) -> SpawnerTraits:
+        return SpawnerTraits(
             name="runpod",
             unique_names=False,
             outlives_controller=True,
@@ -197,13 +197,13 @@ class RunPodSpawner:
             told = f"worker {order.worker_id}: {most} creations have failed within {span:.0f} s; RunPod is left alone"
             raise SpawnFailed(told, cause=SpawnCause.NO_CAPACITY, retry_after=wait)
 
-    async def _wanted(self, name: Name) -> Sequence[Place]:
+    async def _wanted(self, name: Name) -> Sequence[GpuPlace]:
         try:
             return await self._market.places()
         except SpawnError as exc:
             raise self._unsure(name, exc) from exc
 
-    async def _create(self, order: Order, name: Name, place: Place) -> Instance | Refusal:
+    async def _create(self, order: Order, name: Name, place: GpuPlace) -> Instance | Refusal:
         """Ask once. Whoever is cancelled meanwhile leaves it unresolved."""
         self._unresolved[name] = self._clock.elapsed() + self._settings.settle
         self._patience.failed(order.pool_id, self._clock.elapsed())

@@ -2,11 +2,11 @@
 
 import asyncio
 
-from drumbeat.core.answer import Answer
+from drumbeat.core.answer import RequestAnswer
 from drumbeat.store.contract.given import DAY, MINUTE, SECOND, Elapse, Given, unique
 from drumbeat.store.interface import Store
 
-GIVEN = Answer(status=201, body='{"name":"Grüße 🥁"}', location="/api/v1/runs/r1")
+GIVEN = RequestAnswer(status=201, body='{"name":"Grüße 🥁"}', location="/api/v1/runs/r1")
 
 
 class AnswersContract(Given):
@@ -43,12 +43,12 @@ class AnswersContract(Given):
     async def test_an_answer_without_a_place_has_none(self, store: Store) -> None:
         key = unique("key")
         await store.answers.hold(key, "f", MINUTE)
-        await store.answers.give(key, Answer(status=202), DAY)
+        await store.answers.give(key, RequestAnswer(status=202), DAY)
 
         kept = await store.answers.hold(key, "f", MINUTE)
 
         assert kept is not None
-        assert kept.answer == Answer(status=202)
+        assert kept.answer == RequestAnswer(status=202)
 
     async def test_a_key_whose_holder_died_is_free_again(self, store: Store, elapse: Elapse) -> None:
         key = unique("key")

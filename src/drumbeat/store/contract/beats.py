@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.errors import Fenced
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_pool, outdated
 from drumbeat.store.interface import Store
 
@@ -19,12 +19,12 @@ def new_beat(**seen: Any) -> NewBeat:
     return NewBeat(owner="a", epoch=1, view=seen)
 
 
-async def kept(store: Store, pool: Pool, many: int) -> list[Beat]:
+async def kept(store: Store, pool: PoolRow, many: int) -> list[Beat]:
     return [await store.beats.append(pool.pool_id, new_beat(n=n)) for n in range(1, many + 1)]
 
 
 class BeatsContract(Given):
-    async def test_a_beat_comes_back_as_it_was(self, store: Store, pool: Pool) -> None:
+    async def test_a_beat_comes_back_as_it_was(self, store: Store, pool: PoolRow) -> None:
         beat = NewBeat(
             owner="host-1:42",
             epoch=7,
@@ -43,52 +43,52 @@ class BeatsContract(Given):
         assert list(made.actions) == list(beat.actions)
         assert (made.why_not, made.error, made.duration) == (beat.why_not, beat.error, beat.duration)
 
-    async def test_a_beat_that_saw_and_did_nothing_comes_back_so(self, store: Store, pool: Pool) -> None:
+    async def test_a_beat_that_saw_and_did_nothing_comes_back_so(self, store: Store, pool: PoolRow) -> None:
         await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
 
         [beat] = await store.beats.list(pool.pool_id)
 
         assert (beat.view, list(beat.actions), beat.why_not, beat.error, beat.summary) == (None, [], None, None, {})
 
-    async def test_beats_are_numbered_from_one_in_each_pool(self, store: Store, pool: Pool) -> None:
+    async def test_beats_are_numbered_from_one_in_each_pool(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
 
         assert [beat.n for beat in await kept(store, pool, 3)] == [1, 2, 3]
         assert [beat.n for beat in await kept(store, other, 1)] == [1]
 
-    async def test_beats_written_at_once_leave_no_gap(self, store: Store, pool: Pool) -> None:
+    async def test_beats_written_at_once_leave_no_gap(self, store: Store, pool: PoolRow) -> None:
         await asyncio.gather(*(store.beats.append(pool.pool_id, new_beat()) for _ in range(20)))
 
         assert [beat.n for beat in await store.beats.list(pool.pool_id)] == list(range(1, 21))
 
-    async def test_beats_are_stamped_by_the_store(self, store: Store, pool: Pool) -> None:
+    async def test_beats_are_stamped_by_the_store(self, store: Store, pool: PoolRow) -> None:
         before = await store.now()
         beat = await store.beats.append(pool.pool_id, new_beat())
 
         assert before <= beat.at <= await store.now()
 
-    async def test_beats_are_listed_oldest_first_above_a_number(self, store: Store, pool: Pool) -> None:
+    async def test_beats_are_listed_oldest_first_above_a_number(self, store: Store, pool: PoolRow) -> None:
         made = await kept(store, pool, 5)
 
         assert await store.beats.list(pool.pool_id) == made
         assert await store.beats.list(pool.pool_id, after=2) == made[2:]
         assert await store.beats.list(pool.pool_id, after=1, limit=2) == made[1:3]
 
-    async def test_beats_are_listed_since_a_time(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_beats_are_listed_since_a_time(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await kept(store, pool, 2)
         await elapse(5 * MINUTE)
         recent = await store.beats.append(pool.pool_id, new_beat(recent=True))
 
         assert await store.beats.list(pool.pool_id, since=await store.now() - MINUTE) == [recent]
 
-    async def test_the_last_beat_is_found(self, store: Store, pool: Pool) -> None:
+    async def test_the_last_beat_is_found(self, store: Store, pool: PoolRow) -> None:
         assert await store.beats.last(pool.pool_id) is None
 
         made = await kept(store, pool, 3)
 
         assert await store.beats.last(pool.pool_id) == made[-1]
 
-    async def test_the_last_beat_before_a_moment_is_found(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_the_last_beat_before_a_moment_is_found(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         made = []
         for _ in range(7):
             made.append(await store.beats.append(pool.pool_id, new_beat()))
@@ -102,7 +102,7 @@ class BeatsContract(Given):
         assert [beat.n for beat in between if beat] == [beat.n for beat in made]
         assert await store.beats.last(pool.pool_id, before=times[0] - MINUTE) is None
 
-    async def test_the_last_beat_that_saw_something_is_found(self, store: Store, pool: Pool) -> None:
+    async def test_the_last_beat_that_saw_something_is_found(self, store: Store, pool: PoolRow) -> None:
         assert await store.beats.last(pool.pool_id, seen=True) is None
         await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
         nothing = await store.beats.last(pool.pool_id, seen=True)
@@ -115,7 +115,7 @@ class BeatsContract(Given):
         assert await store.beats.last(pool.pool_id, before=await store.now(), seen=True) == made[-1]
 
     async def test_deeds_are_beats_that_did_something_without_what_they_saw(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         did = NewBeat(owner="a", epoch=1, view={"workers": [AWKWARD]}, actions=[{"type": "Spawn", "reason": "so"}], why_not="x")
         for beat in (did, new_beat(), did, new_beat(), did):
@@ -130,15 +130,15 @@ class BeatsContract(Given):
         assert await store.beats.deeds(pool.pool_id, after=1, limit=2) == rows[1:3]
         assert await store.beats.deeds(pool.pool_id, since=await store.now() - MINUTE) == rows[3:]
 
-    async def test_a_pool_nobody_made_has_no_beats(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_nobody_made_has_no_beats(self, store: Store, pool: PoolRow) -> None:
         await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=None))
 
         assert await store.beats.list(PoolId("pool-nobody-made")) == []
 
-    async def test_the_holder_of_the_lease_may_write_beats(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_the_holder_of_the_lease_may_write_beats(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         assert (await store.beats.append(pool.pool_id, new_beat(), fence=lease.fence)).n == 1
 
-    async def test_an_outdated_controller_writes_no_beat(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_writes_no_beat(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         with pytest.raises(Fenced):
             await store.beats.append(pool.pool_id, new_beat(), fence=await outdated(store, lease))
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.job import JobStatus, RateLimit
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.given import (
     MINUTE,
@@ -27,12 +27,12 @@ from drumbeat.store.interface import Store
 class ClaimContract(Given):
     """Jobs on their way to a worker."""
 
-    async def test_nothing_is_claimed_from_an_empty_pool(self, store: Store, pool: Pool) -> None:
+    async def test_nothing_is_claimed_from_an_empty_pool(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, await store.pools.create(new_pool()), "another pool's")
 
         assert await store.queue.claim(claiming(pool)) == []
 
-    async def test_jobs_are_claimed_in_the_order_of_priority_then_of_pushing(self, store: Store, pool: Pool) -> None:
+    async def test_jobs_are_claimed_in_the_order_of_priority_then_of_pushing(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, "c", "d")
         await pushed(store, pool, "a", "b", priority=5)
         await pushed(store, pool, "e", priority=-1)
@@ -42,7 +42,7 @@ class ClaimContract(Given):
 
         assert [job.payload for job in (*first, *rest)] == ["a", "b", "c", "d", "e"]
 
-    async def test_alike_jobs_are_claimed_in_the_order_of_priority_then_of_pushing(self, store: Store, pool: Pool) -> None:
+    async def test_alike_jobs_are_claimed_in_the_order_of_priority_then_of_pushing(self, store: Store, pool: PoolRow) -> None:
         await pushed_alike(store, pool, "c", "d")
         await pushed_alike(store, pool, "a", priority=5)
         await pushed(store, pool, "b", priority=5)
@@ -54,7 +54,7 @@ class ClaimContract(Given):
 
         assert [job.payload for job in (*first, *rest)] == ["a", "b", "c", "d", "e", "f"]
 
-    async def test_no_two_workers_hold_the_same_job(self, store: Store, pool: Pool) -> None:
+    async def test_no_two_workers_hold_the_same_job(self, store: Store, pool: PoolRow) -> None:
         ids = await pushed(store, pool, *range(20))
 
         claims = await asyncio.gather(*(store.queue.claim(claiming(pool, WorkerId(f"w{n}"))) for n in range(40)))
@@ -62,7 +62,7 @@ class ClaimContract(Given):
         assert sorted(job.job_id for claim in claims for job in claim) == sorted(ids)
 
     async def test_a_delayed_job_is_claimed_when_its_time_has_come_and_not_before(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         await pushed(store, pool, "later", delay=10 * MINUTE, priority=9)
         await pushed(store, pool, "at", run_at=await store.now() + 10 * MINUTE)
@@ -78,7 +78,7 @@ class ClaimContract(Given):
 
     @pytest.mark.parametrize("limits", [{}, {"group": "g", "group_limit": 9}], ids=["plain", "of a group"])
     async def test_a_job_whose_time_has_come_brings_no_other_along(
-        self, store: Store, pool: Pool, elapse: Elapse, limits: dict[str, Any]
+        self, store: Store, pool: PoolRow, elapse: Elapse, limits: dict[str, Any]
     ) -> None:
         await pushed(store, pool, "later", delay=10 * MINUTE, priority=9, **limits)
         await pushed(store, pool, "soon", delay=2 * MINUTE, **limits)
@@ -88,7 +88,7 @@ class ClaimContract(Given):
 
         assert [[job.payload for job in jobs] for jobs in found] == [["soon"], []]
 
-    async def test_a_job_that_needs_a_capability_waits_for_a_worker_that_has_it(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_that_needs_a_capability_waits_for_a_worker_that_has_it(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, "special", capability="gpu", priority=1)
         await pushed(store, pool, "plain")
 
@@ -96,7 +96,7 @@ class ClaimContract(Given):
         assert await store.queue.claim(claiming(pool, limit=5, capabilities=("cpu",))) == []
         assert (await claimed(store, pool, capabilities=("cpu", "gpu"))).payload == "special"
 
-    async def test_a_claim_may_ask_for_some_types_only(self, store: Store, pool: Pool) -> None:
+    async def test_a_claim_may_ask_for_some_types_only(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, "a", type="x")
         await pushed(store, pool, "b", type="y")
         await pushed(store, pool, "c", type="z")
@@ -105,7 +105,7 @@ class ClaimContract(Given):
 
         assert [job.payload for job in jobs] == ["b", "c"]
 
-    async def test_a_group_is_never_held_by_more_than_its_limit(self, store: Store, pool: Pool) -> None:
+    async def test_a_group_is_never_held_by_more_than_its_limit(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2, 3, 4, group="g", group_limit=2)
         await pushed(store, pool, "other", group="h", group_limit=1)
         await pushed(store, pool, "free")
@@ -117,7 +117,7 @@ class ClaimContract(Given):
         settled = await store.queue.settle(holder(pool), [verdict(first[0])], claiming(pool, limit=9))
         assert [job.payload for job in settled.claimed] == [3]
 
-    async def test_a_full_group_does_not_hide_those_behind_it(self, store: Store, pool: Pool) -> None:
+    async def test_a_full_group_does_not_hide_those_behind_it(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(300), group="g", group_limit=1)
         await pushed(store, pool, "behind")
         await claimed(store, pool)
@@ -125,7 +125,7 @@ class ClaimContract(Given):
         assert (await claimed(store, pool)).payload == "behind"
 
     async def test_a_long_group_that_fills_with_this_claim_does_not_hide_those_behind_it(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         await pushed(store, pool, *range(500), group="g", group_limit=1)
         await pushed(store, pool, *range(500), group="h", group_rate=RateLimit(count=2, per=10 * MINUTE))
@@ -142,7 +142,7 @@ class ClaimContract(Given):
         ]
         assert [job.payload for job in then] == [*range(1007, 1017)]
 
-    async def test_settling_claims_beyond_a_long_group_too(self, store: Store, pool: Pool) -> None:
+    async def test_settling_claims_beyond_a_long_group_too(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(300), group="g", group_limit=1)
         await pushed(store, pool, *range(1000, 1010))
         mine = await claimed(store, pool)
@@ -151,14 +151,14 @@ class ClaimContract(Given):
 
         assert [job.payload for job in settled.claimed] == [1, 1000, 1001, 1002, 1003]
 
-    async def test_a_group_limit_holds_whoever_claims_at_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_group_limit_holds_whoever_claims_at_once(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(30), group="g", group_limit=3)
 
         claims = await asyncio.gather(*(store.queue.claim(claiming(pool, WorkerId(f"w{n}"), limit=2)) for n in range(12)))
 
         assert sum(len(claim) for claim in claims) == 3
 
-    async def test_a_group_is_claimed_no_faster_than_its_rate(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_group_is_claimed_no_faster_than_its_rate(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1, 2, 3, 4, 5, group="g", group_rate=RateLimit(count=2, per=10 * MINUTE))
 
         first = await store.queue.claim(claiming(pool, limit=9))
@@ -169,14 +169,14 @@ class ClaimContract(Given):
 
         assert [[job.payload for job in jobs] for jobs in (first, at_once, later)] == [[1, 2], [], [3, 4]]
 
-    async def test_a_rate_counts_claims_of_one_job_each_time(self, store: Store, pool: Pool) -> None:
+    async def test_a_rate_counts_claims_of_one_job_each_time(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, group="g", group_rate=RateLimit(count=2, per=10 * MINUTE), max_attempts=9)
         for _ in range(2):
             await failed(store, pool)
 
         assert await store.queue.claim(claiming(pool)) == []
 
-    async def test_nothing_is_claimed_from_a_paused_pool(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_nothing_is_claimed_from_a_paused_pool(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
         await store.pools.save(replace(pool, paused_until=await store.now() + 10 * MINUTE))
         assert await store.queue.claim(claiming(pool)) == []
@@ -184,7 +184,7 @@ class ClaimContract(Given):
 
         assert (await claimed(store, pool)).payload == 1
 
-    async def test_a_draining_or_ended_worker_is_given_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_a_draining_or_ended_worker_is_given_nothing(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         await moved(store, await active(store, pool), WorkerStatus.DRAINING)
         await lost(store, pool, W2)
@@ -193,7 +193,7 @@ class ClaimContract(Given):
         assert await store.queue.claim(claiming(pool, W2)) == []
         assert await store.queue.claim(claiming(pool, WorkerId("without a row")))
 
-    async def test_who_was_asked_to_drain_is_given_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_who_was_asked_to_drain_is_given_nothing(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, "held", "left")
         await pushed(store, pool, "in a group", group="g", group_limit=1)
         await active(store, pool)
@@ -212,7 +212,7 @@ class ClaimContract(Given):
     )
     @pytest.mark.parametrize("why", ["drains", "was asked to drain", "is lost", "its pool is paused"])
     async def test_neither_settling_nor_claiming_gives_jobs_to_who_may_have_none(
-        self, store: Store, pool: Pool, elapse: Elapse, why: str, options: dict[str, Any]
+        self, store: Store, pool: PoolRow, elapse: Elapse, why: str, options: dict[str, Any]
     ) -> None:
         await pushed(store, pool, "held")
         await pushed(store, pool, "left", **options)
@@ -235,7 +235,7 @@ class ClaimContract(Given):
         assert [*await store.queue.claim(claiming(pool, worker.holder, limit=5))] == []
         assert (await store.jobs.get(held.job_id)).status is JobStatus.DONE
 
-    async def test_an_active_worker_is_given_jobs(self, store: Store, pool: Pool) -> None:
+    async def test_an_active_worker_is_given_jobs(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         await active(store, pool)
 

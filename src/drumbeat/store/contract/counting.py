@@ -5,8 +5,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from drumbeat.core.job import ENDED, AlikeJobs, Job, JobCounts, JobId, JobStatus, NewJob, Outcome, RateLimit
-from drumbeat.core.pool import Pool
+from drumbeat.core.job import ENDED, AlikeJobs, AttemptOutcome, Job, JobCounts, JobId, JobStatus, NewJob, RateLimit
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, W3, Elapse, Given, active, added, joined, lost, moved, new_pool
@@ -17,11 +17,11 @@ STEPS = 60
 
 
 @dataclass
-class Chance:
+class RandomMoves:
     """Jobs of two pools on whatever way chance sends them."""
 
     store: Store
-    pools: list[Pool]
+    pools: list[PoolRow]
     dice: random.Random
     held: dict[str, list[Job]] = field(default_factory=dict)
 
@@ -29,40 +29,40 @@ class Chance:
         act = self.dice.choice([self.push, self.claim, self.settle, self.settle, self.cancel, self.requeue, self.release])
         await act(self.dice.choice(self.pools))
 
-    async def push(self, pool: Pool) -> None:
+    async def push(self, pool: PoolRow) -> None:
         jobs = [NewJob(payload=n, max_attempts=self.dice.randint(1, 2), max_crashes=1) for n in range(self.dice.randint(1, 6))]
         await self.store.queue.push(
             pool.pool_id, [*jobs, NewJob(payload="named", job_id=JobId(f"{pool.pool_id}{self.dice.random()}"))]
         )
 
-    async def claim(self, pool: Pool) -> None:
+    async def claim(self, pool: PoolRow) -> None:
         self.held.setdefault(pool.pool_id, []).extend(
             await self.store.queue.claim(claiming(pool, limit=self.dice.randint(1, 5)))
         )
 
-    async def settle(self, pool: Pool) -> None:
-        verdicts = [verdict(job, self.dice.choice([*Outcome])) for job in self.held.pop(pool.pool_id, [])]
+    async def settle(self, pool: PoolRow) -> None:
+        verdicts = [verdict(job, self.dice.choice([*AttemptOutcome])) for job in self.held.pop(pool.pool_id, [])]
         more = claiming(pool, limit=2) if self.dice.random() < 0.5 else None
         done = await self.store.queue.settle(holder(pool), [*verdicts, *verdicts[:1]], more)
         self.held.setdefault(pool.pool_id, []).extend(done.claimed)
 
-    async def cancel(self, pool: Pool) -> None:
+    async def cancel(self, pool: PoolRow) -> None:
         jobs = await self.store.jobs.list(pool.pool_id)
         await self.store.jobs.cancel([job.job_id for job in self.dice.sample(jobs, min(3, len(jobs)))])
 
-    async def requeue(self, pool: Pool) -> None:
+    async def requeue(self, pool: PoolRow) -> None:
         jobs = await self.store.jobs.list(pool.pool_id)
         named = [job.job_id for job in self.dice.sample(jobs, min(3, len(jobs)))]
         await self.store.jobs.requeue(pool.pool_id, named if self.dice.random() < 0.7 else None)
 
-    async def release(self, pool: Pool) -> None:
+    async def release(self, pool: PoolRow) -> None:
         await self.store.queue.release(holder(pool), "lost")
 
 
 class CountsContract(Given):
     async def test_jobs_that_ended_are_counted_right_whatever_becomes_of_them(self, store: Store, elapse: Elapse) -> None:
         pools = [await store.pools.create(new_pool()) for _ in range(2)]
-        chance = Chance(store, pools, random.Random(4))  # noqa: S311 - nothing is secret
+        chance = RandomMoves(store, pools, random.Random(4))  # noqa: S311 - nothing is secret
 
         for n in range(1, STEPS + 1):
             await chance.step()
@@ -78,7 +78,7 @@ class CountsContract(Given):
     async def test_counts_are_right_when_jobs_end_while_the_store_is_migrated_again(self, store: Store) -> None:
         pools = [await store.pools.create(new_pool()) for _ in range(4)]
 
-        async def work(pool: Pool) -> None:
+        async def work(pool: PoolRow) -> None:
             for _ in range(10):
                 await pushed(store, pool, 1, 2)
                 jobs = await store.queue.claim(claiming(pool, limit=2))
@@ -93,23 +93,23 @@ class CountsContract(Given):
         await self.expect_counted(store, pools)
         assert {(await store.jobs.counts(pool.pool_id)).done for pool in pools} == {20}
 
-    async def expect_counted(self, store: Store, pools: list[Pool]) -> None:
+    async def expect_counted(self, store: Store, pools: list[PoolRow]) -> None:
         for pool in pools:
             listed = Counter(job.status for job in await store.jobs.list(pool.pool_id, limit=10_000))
             counts = await store.jobs.counts(pool.pool_id, most=1)
             assert {status: getattr(counts, status) for status in ENDED} == {status: listed[status] for status in ENDED}
 
-    async def test_what_has_ended_is_counted_beyond_where_other_counts_stop(self, store: Store, pool: Pool) -> None:
+    async def test_what_has_ended_is_counted_beyond_where_other_counts_stop(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(8), max_attempts=1)
         jobs = await store.queue.claim(claiming(pool, limit=6))
-        said = [Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED] * 2
+        said = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED] * 2
         await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=True)])
 
         counts = await store.jobs.counts(pool.pool_id, most=1)
 
         assert (counts.ready, counts.done, counts.poisoned, counts.cancelled) == (1, 2, 2, 2)
 
-    async def test_jobs_of_several_states_are_listed_in_the_order_of_their_pushing(self, store: Store, pool: Pool) -> None:
+    async def test_jobs_of_several_states_are_listed_in_the_order_of_their_pushing(self, store: Store, pool: PoolRow) -> None:
         ids = [
             *await pushed(store, pool, "done", "poisoned", "claimed", max_attempts=1, priority=9),
             *await pushed(store, pool, "low", priority=-1),
@@ -134,7 +134,7 @@ class CountsContract(Given):
         assert await listed(JobStatus.DONE, JobStatus.CLAIMED, limit=2) == [0, 2]
         assert await listed(JobStatus.CANCELLED) == []
 
-    async def test_a_job_knows_how_many_are_claimed_before_it(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_job_knows_how_many_are_claimed_before_it(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, "due", delay=MINUTE)
         await pushed(store, pool, 1, 2, capability="gpu")
         [mine] = await pushed(store, pool, "mine")
@@ -148,7 +148,9 @@ class CountsContract(Given):
         await elapse(MINUTE)
         assert await store.jobs.ahead(job) == 6
 
-    async def test_claims_of_a_group_are_counted_within_its_rates_time(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_claims_of_a_group_are_counted_within_its_rates_time(
+        self, store: Store, pool: PoolRow, elapse: Elapse
+    ) -> None:
         rate = RateLimit(count=9, per=10 * MINUTE)
         await pushed(store, pool, 1, 2, 3, group="g", group_rate=rate)
         await claimed(store, pool)
@@ -159,7 +161,7 @@ class CountsContract(Given):
         assert await store.jobs.recent_claims(pool.pool_id, "g", MINUTE) == 1
         assert await store.jobs.recent_claims(pool.pool_id, "another", rate.per) == 0
 
-    async def test_many_old_jobs_are_pruned_in_steps(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_many_old_jobs_are_pruned_in_steps(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await store.queue.push(pool.pool_id, AlikeJobs([*range(600)], NewJob(payload=None)))
         jobs = await store.queue.claim(claiming(pool, limit=600))
         await store.queue.settle(holder(pool), [verdict(job) for job in jobs])
@@ -173,7 +175,7 @@ class CountsContract(Given):
         assert (await store.upkeep.prune_some(pool.pool_id, Prunable.DONE, DAY)).rows == 0
         assert (await store.upkeep.prune_some(new_pool().pool_id, Prunable.POISONED, DAY)).rows == 0
 
-    async def test_a_job_that_waited_long_is_kept_from_its_end_on(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_job_that_waited_long_is_kept_from_its_end_on(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, "waited")
         await pushed(store, pool, "gone", priority=1)
         await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
@@ -187,7 +189,7 @@ class CountsContract(Given):
 
 
 class EndedWorkersContract(Given):
-    async def test_workers_that_are_not_known_to_be_gone_are_read_and_those_named(self, store: Store, pool: Pool) -> None:
+    async def test_workers_that_are_not_known_to_be_gone_are_read_and_those_named(self, store: Store, pool: PoolRow) -> None:
         names = [WorkerId(f"w{n}") for n in range(5)]
         await added(store, pool, *names)
         for name in names[1:4]:
@@ -203,7 +205,7 @@ class EndedWorkersContract(Given):
         assert [row.worker_id for row in await store.workers.list(pool.pool_id, live=True)] == [names[0], names[4]]
         assert [*await store.workers.list_unreaped(new_pool().pool_id)] == []
 
-    async def test_the_workers_that_ended_last_are_read_newest_first(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_the_workers_that_ended_last_are_read_newest_first(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         for name in (W1, W2, W3):
             await lost(store, pool, name)
             await elapse(MINUTE)

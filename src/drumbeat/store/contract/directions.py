@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import Fenced, NotFound, StaleWrite
-from drumbeat.core.event import EventType, Scope, Target
+from drumbeat.core.event import EventType, Scope, WorkerTarget
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.given import (
     MINUTE,
@@ -30,11 +30,11 @@ from drumbeat.store.interface import Store
 
 
 class TargetsContract(Given):
-    async def test_targets_are_set_and_told_together(self, store: Store, pool: Pool) -> None:
+    async def test_targets_are_set_and_told_together(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool, W1, W2)
-        first = Target(connections=20, reason="step 2", ramp=timedelta(seconds=2.5), step_id="s2")
+        first = WorkerTarget(connections=20, reason="step 2", ramp=timedelta(seconds=2.5), step_id="s2")
 
-        events = await store.workers.set_targets(pool.pool_id, {W2: first, W1: Target(connections=5, reason="back off")})
+        events = await store.workers.set_targets(pool.pool_id, {W2: first, W1: WorkerTarget(connections=5, reason="back off")})
 
         assert events == (await store.events.read(pool.pool_id, 0))[2:]
         assert [(event.type, event.scope, event.worker_id, event.payload) for event in events] == [
@@ -49,18 +49,18 @@ class TargetsContract(Given):
         rows = await store.workers.list(pool.pool_id)
         assert [(row.worker_id, row.target, row.target_seq) for row in rows] == [(W1, 5, 4), (W2, 20, 3)]
 
-    async def test_a_later_target_replaces_an_earlier_one(self, store: Store, pool: Pool) -> None:
+    async def test_a_later_target_replaces_an_earlier_one(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
         for connections in (5, 0):
-            await store.workers.set_targets(pool.pool_id, {W1: Target(connections=connections, reason="so")})
+            await store.workers.set_targets(pool.pool_id, {W1: WorkerTarget(connections=connections, reason="so")})
 
         row = await store.workers.get(pool.pool_id, W1)
 
         assert (row.target, row.target_seq) == (0, 3)
 
-    async def test_row_and_event_agree_when_targets_are_set_at_once(self, store: Store, pool: Pool) -> None:
+    async def test_row_and_event_agree_when_targets_are_set_at_once(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
-        setting = (store.workers.set_targets(pool.pool_id, {W1: Target(connections=n, reason="so")}) for n in range(12))
+        setting = (store.workers.set_targets(pool.pool_id, {W1: WorkerTarget(connections=n, reason="so")}) for n in range(12))
 
         await asyncio.gather(*setting)
 
@@ -69,34 +69,34 @@ class TargetsContract(Given):
         assert (row.target, row.target_seq) == (last.payload["target_connections"], 13)
 
     @pytest.mark.parametrize("other", ["ended", "unknown"])
-    async def test_a_target_for_one_who_is_not_live_sets_none(self, store: Store, pool: Pool, other: str) -> None:
+    async def test_a_target_for_one_who_is_not_live_sets_none(self, store: Store, pool: PoolRow, other: str) -> None:
         worker = await added(store, pool, W1)
         if other == "ended":
             await lost(store, pool, W2)
         events = await told(store, pool.pool_id)
 
         with pytest.raises(NotFound, match="w2"):
-            await store.workers.set_targets(pool.pool_id, dict.fromkeys((W1, W2), Target(connections=5, reason="so")))
+            await store.workers.set_targets(pool.pool_id, dict.fromkeys((W1, W2), WorkerTarget(connections=5, reason="so")))
 
         assert await store.workers.get(pool.pool_id, W1) == worker
         assert await told(store, pool.pool_id) == events
 
-    async def test_no_targets_is_nothing_to_set(self, store: Store, pool: Pool) -> None:
+    async def test_no_targets_is_nothing_to_set(self, store: Store, pool: PoolRow) -> None:
         assert await store.workers.set_targets(pool.pool_id, {}) == []
 
-    async def test_the_holder_of_the_lease_may_set_targets(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_the_holder_of_the_lease_may_set_targets(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await added(store, pool)
 
-        await store.workers.set_targets(pool.pool_id, {W1: Target(connections=5, reason="so")}, fence=lease.fence)
+        await store.workers.set_targets(pool.pool_id, {W1: WorkerTarget(connections=5, reason="so")}, fence=lease.fence)
 
         assert (await store.workers.get(pool.pool_id, W1)).target == 5
 
-    async def test_an_outdated_controller_sets_no_target(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_sets_no_target(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         worker = await added(store, pool)
         fence = await outdated(store, lease)
 
         with pytest.raises(Fenced):
-            await store.workers.set_targets(pool.pool_id, {W1: Target(connections=5, reason="so")}, fence=fence)
+            await store.workers.set_targets(pool.pool_id, {W1: WorkerTarget(connections=5, reason="so")}, fence=fence)
 
         assert await store.workers.get(pool.pool_id, W1) == worker
         assert len(await told(store, pool.pool_id)) == 1
@@ -104,7 +104,7 @@ class TargetsContract(Given):
 
 class DrainContract(Given):
     async def test_those_gone_long_ago_are_left_out_where_that_is_asked_for(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         for worker_id in (W1, W2):
             await lost(store, pool, worker_id)
@@ -121,7 +121,7 @@ class DrainContract(Given):
         assert len(await store.workers.list(pool.pool_id)) == 4
         assert [row.worker_id for row in await store.workers.list(pool.pool_id, live=True, gone_since=since)] == ["w4"]
 
-    async def test_who_is_asked_to_drain_has_a_deadline_and_an_event(self, store: Store, pool: Pool) -> None:
+    async def test_who_is_asked_to_drain_has_a_deadline_and_an_event(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool, W1, W2)
         before = await store.now()
 
@@ -135,7 +135,7 @@ class DrainContract(Given):
         assert (event.type, event.scope, event.worker_id) == (EventType.STOP, Scope.WORKER, W2)
         assert event.payload == {"reason": "scale down", "drain_timeout_seconds": 60.0}
 
-    async def test_asking_does_not_move_the_worker(self, store: Store, pool: Pool) -> None:
+    async def test_asking_does_not_move_the_worker(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
 
@@ -143,7 +143,7 @@ class DrainContract(Given):
 
         assert replace(row, drain_deadline=None) == worker
 
-    async def test_asking_again_changes_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_asking_again_changes_nothing(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
         await store.workers.ask_to_drain(pool.pool_id, [W1], "scale down", MINUTE)
         asked, events = await store.workers.get(pool.pool_id, W1), await told(store, pool.pool_id)
@@ -153,7 +153,7 @@ class DrainContract(Given):
         assert await store.workers.get(pool.pool_id, W1) == asked
         assert await told(store, pool.pool_id) == events
 
-    async def test_who_asks_at_once_asks_once(self, store: Store, pool: Pool) -> None:
+    async def test_who_asks_at_once_asks_once(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
 
         asking = (store.workers.ask_to_drain(pool.pool_id, [W1, W1], "scale down", MINUTE) for _ in range(8))
@@ -162,7 +162,7 @@ class DrainContract(Given):
         assert sorted(map(list, answers)) == [[]] * 7 + [[W1]]
         assert [event for _, event in await told(store, pool.pool_id)].count("STOP") == 1
 
-    async def test_ended_and_unknown_workers_are_passed_over(self, store: Store, pool: Pool) -> None:
+    async def test_ended_and_unknown_workers_are_passed_over(self, store: Store, pool: PoolRow) -> None:
         ended = await lost(store, pool, W1)
         await joined(store, pool, W2)
 
@@ -171,12 +171,12 @@ class DrainContract(Given):
         assert asked == [W2]
         assert await store.workers.get(pool.pool_id, W1) == ended
 
-    async def test_the_holder_of_the_lease_may_ask_to_drain(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_the_holder_of_the_lease_may_ask_to_drain(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await added(store, pool)
 
         assert await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE, fence=lease.fence) == [W1]
 
-    async def test_an_outdated_controller_asks_nobody_to_drain(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_asks_nobody_to_drain(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         worker = await added(store, pool)
 
         with pytest.raises(Fenced):
@@ -187,7 +187,7 @@ class DrainContract(Given):
 
 
 class NoteContract(Given):
-    async def test_what_a_provider_says_of_a_worker_joins_its_notes(self, store: Store, pool: Pool) -> None:
+    async def test_what_a_provider_says_of_a_worker_joins_its_notes(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([worker_row(pool, meta={"price_per_hour": 2.0, "contract": "v1"})])
         joined_since = await active(store, pool, W2)
 
@@ -198,11 +198,11 @@ class NoteContract(Given):
         assert (row.provider_ref, row.meta) == ("pod-7", {"price_per_hour": 0.44, "contract": "v1", "gpu": "L4"})
         assert await store.workers.get(pool.pool_id, W2) == replace(joined_since, provider_ref="pod-8")
 
-    async def test_nothing_is_noted_of_an_unknown_worker(self, store: Store, pool: Pool) -> None:
+    async def test_nothing_is_noted_of_an_unknown_worker(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound):
             await store.workers.note_instance(pool.pool_id, W1, "pod-7", {})
 
-    async def test_an_outdated_controller_notes_nothing(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_notes_nothing(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         before = await active(store, pool)
 
         with pytest.raises(Fenced):
@@ -212,7 +212,7 @@ class NoteContract(Given):
 
 
 class ReapContract(Given):
-    async def test_an_ended_worker_is_marked_reaped(self, store: Store, pool: Pool) -> None:
+    async def test_an_ended_worker_is_marked_reaped(self, store: Store, pool: PoolRow) -> None:
         await lost(store, pool)
         before = await store.now()
 
@@ -223,7 +223,7 @@ class ReapContract(Given):
         assert row.reaped_at is not None
         assert before <= row.reaped_at <= await store.now()
 
-    async def test_marking_again_keeps_the_first_time(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_marking_again_keeps_the_first_time(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await lost(store, pool)
         await store.workers.mark_reaped(pool.pool_id, W1)
         await elapse(5 * MINUTE)
@@ -234,7 +234,7 @@ class ReapContract(Given):
         assert row.reaped_at is not None
         assert await store.now() - row.reaped_at >= 5 * MINUTE
 
-    async def test_a_live_worker_is_not_marked_reaped(self, store: Store, pool: Pool) -> None:
+    async def test_a_live_worker_is_not_marked_reaped(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
 
         with pytest.raises(StaleWrite, match="w1"):
@@ -242,11 +242,11 @@ class ReapContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == worker
 
-    async def test_an_unknown_worker_is_not_marked_reaped(self, store: Store, pool: Pool) -> None:
+    async def test_an_unknown_worker_is_not_marked_reaped(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound):
             await store.workers.mark_reaped(pool.pool_id, W1)
 
-    async def test_an_outdated_controller_marks_nobody_reaped(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_marks_nobody_reaped(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         ended = await lost(store, pool)
 
         with pytest.raises(Fenced):

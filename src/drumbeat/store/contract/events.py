@@ -8,7 +8,7 @@ import pytest
 from drumbeat.core.errors import Fenced, NotFound
 from drumbeat.core.event import Event, NewEvent, Scope, set_phase, start, stop
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.store.contract.given import AWKWARD, W2, Given, added, new_pool, outdated, taken, told
 from drumbeat.store.interface import BATCH, Store
 
@@ -26,7 +26,7 @@ async def read_to_the_end(store: Store, pool_id: PoolId, limit: int = BATCH) -> 
 
 
 class EventsContract(Given):
-    async def test_events_are_numbered_from_one_in_their_order(self, store: Store, pool: Pool) -> None:
+    async def test_events_are_numbered_from_one_in_their_order(self, store: Store, pool: PoolRow) -> None:
         kept = [
             *await store.events.append(pool.pool_id, [start(2), set_phase("WARMUP")]),
             *await store.events.append(pool.pool_id, [stop("enough")]),
@@ -35,7 +35,7 @@ class EventsContract(Given):
         assert [(event.sequence_id, event.type) for event in kept] == [(1, "START"), (2, "SET_PHASE"), (3, "STOP")]
         assert await store.events.read(pool.pool_id, 0) == kept
 
-    async def test_events_are_stamped_by_the_store(self, store: Store, pool: Pool) -> None:
+    async def test_events_are_stamped_by_the_store(self, store: Store, pool: PoolRow) -> None:
         before = await store.now()
         [event] = await store.events.append(pool.pool_id, [start(1)])
 
@@ -43,14 +43,14 @@ class EventsContract(Given):
         assert event.pool_id == pool.pool_id
 
     @pytest.mark.parametrize("payload", [{}, AWKWARD, {"text": "x" * 100_000}], ids=["empty", "awkward", "large"])
-    async def test_a_payload_comes_back_as_it_was(self, store: Store, pool: Pool, payload: dict[str, Any]) -> None:
+    async def test_a_payload_comes_back_as_it_was(self, store: Store, pool: PoolRow, payload: dict[str, Any]) -> None:
         await store.events.append(pool.pool_id, [NewEvent(type="ANYTHING", payload=payload)])
 
         [event] = await store.events.read(pool.pool_id, 0)
 
         assert event.payload == payload
 
-    async def test_what_the_caller_changes_later_is_not_changed_in_the_store(self, store: Store, pool: Pool) -> None:
+    async def test_what_the_caller_changes_later_is_not_changed_in_the_store(self, store: Store, pool: PoolRow) -> None:
         payload = {"list": [1]}
         await store.events.append(pool.pool_id, [NewEvent(type="ANYTHING", payload=payload)])
 
@@ -59,7 +59,7 @@ class EventsContract(Given):
         [event] = await store.events.read(pool.pool_id, 0)
         assert event.payload == {"list": [1]}
 
-    async def test_events_of_every_scope_are_brought(self, store: Store, pool: Pool) -> None:
+    async def test_events_of_every_scope_are_brought(self, store: Store, pool: PoolRow) -> None:
         scoped = [
             NewEvent(type="ANYTHING"),
             NewEvent(type="ANYTHING", scope=Scope.WORKER_GROUP, slot=3),
@@ -75,24 +75,24 @@ class EventsContract(Given):
             (Scope.WORKER, None, W2),
         ]
 
-    async def test_an_event_of_a_type_nobody_knows_is_kept(self, store: Store, pool: Pool) -> None:
+    async def test_an_event_of_a_type_nobody_knows_is_kept(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, [NewEvent(type="FROM_THE_FUTURE")])
 
         assert await told(store, pool.pool_id) == [(1, "FROM_THE_FUTURE")]
 
-    async def test_reading_goes_on_after_what_was_read(self, store: Store, pool: Pool) -> None:
+    async def test_reading_goes_on_after_what_was_read(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, numbered(5))
 
         assert [event.sequence_id for event in await store.events.read(pool.pool_id, 3)] == [4, 5]
         assert await store.events.read(pool.pool_id, 5) == []
         assert await store.events.read(pool.pool_id, 99) == []
 
-    async def test_reading_brings_no_more_than_asked_for(self, store: Store, pool: Pool) -> None:
+    async def test_reading_brings_no_more_than_asked_for(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, numbered(5))
 
         assert [event.sequence_id for event in await store.events.read(pool.pool_id, 1, limit=2)] == [2, 3]
 
-    async def test_many_events_come_in_batches_of_a_hundred(self, store: Store, pool: Pool) -> None:
+    async def test_many_events_come_in_batches_of_a_hundred(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, numbered(250))
 
         batches = [await store.events.read(pool.pool_id, after) for after in (0, 100, 200, 250)]
@@ -100,7 +100,7 @@ class EventsContract(Given):
         assert [len(batch) for batch in batches] == [100, 100, 50, 0]
         assert [event.payload["n"] for batch in batches for event in batch] == list(range(1, 251))
 
-    async def test_each_pool_has_its_own_numbers(self, store: Store, pool: Pool) -> None:
+    async def test_each_pool_has_its_own_numbers(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
         await store.events.append(pool.pool_id, [start(1), start(2)])
         await store.events.append(other.pool_id, [stop("no")])
@@ -108,14 +108,14 @@ class EventsContract(Given):
         assert await told(store, pool.pool_id) == [(1, "START"), (2, "START")]
         assert await told(store, other.pool_id) == [(1, "STOP")]
 
-    async def test_events_and_moves_share_one_sequence(self, store: Store, pool: Pool) -> None:
+    async def test_events_and_moves_share_one_sequence(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, [start(1)])
         await added(store, pool)
         await store.events.append(pool.pool_id, [stop("enough")])
 
         assert await told(store, pool.pool_id) == [(1, "START"), (2, "WORKER_MOVED"), (3, "STOP")]
 
-    async def test_events_written_at_once_leave_no_gap(self, store: Store, pool: Pool) -> None:
+    async def test_events_written_at_once_leave_no_gap(self, store: Store, pool: PoolRow) -> None:
         answers = await asyncio.gather(*(store.events.append(pool.pool_id, numbered(3)) for _ in range(40)))
 
         read = await read_to_the_end(store, pool.pool_id)
@@ -123,12 +123,12 @@ class EventsContract(Given):
         assert [event.sequence_id for event in read] == list(range(1, 121))
         assert sorted(event.sequence_id for answer in answers for event in answer) == list(range(1, 121))
 
-    async def test_events_written_together_stay_together(self, store: Store, pool: Pool) -> None:
+    async def test_events_written_together_stay_together(self, store: Store, pool: PoolRow) -> None:
         await asyncio.gather(*(store.events.append(pool.pool_id, numbered(3)) for _ in range(20)))
 
         assert [event.payload["n"] for event in await read_to_the_end(store, pool.pool_id)] == [1, 2, 3] * 20
 
-    async def test_who_reads_while_others_write_misses_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_who_reads_while_others_write_misses_nothing(self, store: Store, pool: PoolRow) -> None:
         async def write() -> None:
             for event in numbered(20):
                 await store.events.append(pool.pool_id, [event])
@@ -144,7 +144,7 @@ class EventsContract(Given):
 
         assert one == other == list(range(1, 81))
 
-    async def test_no_events_is_nothing_to_do(self, store: Store, pool: Pool) -> None:
+    async def test_no_events_is_nothing_to_do(self, store: Store, pool: PoolRow) -> None:
         assert await store.events.append(pool.pool_id, []) == []
         assert await told(store, pool.pool_id) == []
 
@@ -154,19 +154,19 @@ class EventsContract(Given):
 
         assert await store.events.read(PoolId("pool-nobody-made"), 0) == []
 
-    async def test_the_holder_of_the_lease_may_write_events(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_the_holder_of_the_lease_may_write_events(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.events.append(pool.pool_id, [start(1)], fence=lease.fence)
 
         assert await told(store, pool.pool_id) == [(1, "START")]
 
-    async def test_an_outdated_controller_writes_no_event(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_writes_no_event(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         with pytest.raises(Fenced):
             await store.events.append(pool.pool_id, [start(1)], fence=await outdated(store, lease))
 
         await store.events.append(pool.pool_id, [stop("enough")])
         assert await told(store, pool.pool_id) == [(1, "STOP")]
 
-    async def test_of_two_controllers_only_the_newer_writes(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_of_two_controllers_only_the_newer_writes(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.leases.release(lease)
         newer = await taken(store, pool.pool_id, owner="b")
 

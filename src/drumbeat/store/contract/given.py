@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.event import EventType
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.lease import Fence, Lease
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.pool import pool as pool_of
 from drumbeat.core.run import Run, RunId
 from drumbeat.core.sample import Sample
@@ -38,12 +38,12 @@ class Given:
     """The fixtures that no backend needs to know; ``store`` and ``elapse`` are the backend's own."""
 
     @pytest.fixture
-    async def pool(self, store: Store) -> Pool:
+    async def pool(self, store: Store) -> PoolRow:
         """A new pool that only this test knows."""
         return await store.pools.create(new_pool())
 
     @pytest.fixture
-    async def lease(self, store: Store, pool: Pool) -> Lease:
+    async def lease(self, store: Store, pool: PoolRow) -> Lease:
         """The pool's controller lease, held for an hour."""
         return await taken(store, pool.pool_id)
 
@@ -53,7 +53,7 @@ def unique(prefix: str) -> str:
     return f"{prefix}-{uuid4().hex[:12]}"
 
 
-def new_pool(kind: PoolKind = PoolKind.BENCH, **policy: Any) -> Pool:
+def new_pool(kind: PoolKind = PoolKind.BENCH, **policy: Any) -> PoolRow:
     return pool_of(unique("pool"), kind, **policy)
 
 
@@ -78,11 +78,11 @@ async def outdated(store: Store, lease: Lease) -> Fence:
     return lease.fence
 
 
-def worker_row(pool: Pool, worker_id: WorkerId = W1, slot: int = 0, **known: Any) -> Worker:
+def worker_row(pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0, **known: Any) -> Worker:
     return Worker(pool_id=pool.pool_id, worker_id=worker_id, slot=slot, **known)
 
 
-async def added(store: Store, pool: Pool, *names: WorkerId) -> Worker:
+async def added(store: Store, pool: PoolRow, *names: WorkerId) -> Worker:
     """Workers whose processes do not exist yet, in slots 0, 1, …; answers with the first."""
     await store.workers.add([worker_row(pool, name, slot) for slot, name in enumerate(names or (W1,))])
     return await store.workers.get(pool.pool_id, names[0] if names else W1)
@@ -93,7 +93,7 @@ def joining(pool_id: PoolId, worker_id: WorkerId = W1, instance: str = "i1", **s
     return Joining(pool_id=pool_id, worker_id=worker_id, instance=instance, **who)
 
 
-async def joined(store: Store, pool: Pool, worker_id: WorkerId = W1, slot: int = 0) -> Worker:
+async def joined(store: Store, pool: PoolRow, worker_id: WorkerId = W1, slot: int = 0) -> Worker:
     """A worker whose process ``i1`` has joined."""
     return await store.membership.join(joining(pool.pool_id, worker_id, slot=slot))
 
@@ -105,11 +105,11 @@ async def moved(store: Store, worker: Worker, *path: WorkerStatus) -> Worker:
     return worker
 
 
-async def active(store: Store, pool: Pool, worker_id: WorkerId = W1) -> Worker:
+async def active(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worker:
     return await moved(store, await joined(store, pool, worker_id), WorkerStatus.WAITING, WorkerStatus.ACTIVE)
 
 
-async def lost(store: Store, pool: Pool, worker_id: WorkerId = W1) -> Worker:
+async def lost(store: Store, pool: PoolRow, worker_id: WorkerId = W1) -> Worker:
     """A worker that joined, and that a controller has given up."""
     return await store.workers.move(await active(store, pool, worker_id), WorkerStatus.LOST, "silent too long")
 

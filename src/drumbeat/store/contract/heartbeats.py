@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.event import FACTS, EventType, NewEvent, Scope, Target, start, stop
+from drumbeat.core.event import FACTS, EventType, NewEvent, Scope, WorkerTarget, start, stop
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.store.contract.given import (
@@ -32,7 +32,7 @@ from drumbeat.store.interface import BATCH, RunChange, Store
 
 
 class BeatContract(Given):
-    async def test_a_heartbeat_is_kept_as_it_was_said(self, store: Store, pool: Pool) -> None:
+    async def test_a_heartbeat_is_kept_as_it_was_said(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         said: dict[str, Any] = {
             "phase": "WARMUP",
@@ -54,7 +54,7 @@ class BeatContract(Given):
         assert before <= row.heartbeat_at <= await store.now()
         assert row == replace(worker, heartbeat_count=worker.heartbeat_count + 1, heartbeat_at=row.heartbeat_at, **said)
 
-    async def test_a_heartbeat_ends_a_silence(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_heartbeat_ends_a_silence(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         worker = await active(store, pool)
         await elapse(5 * MINUTE)
 
@@ -65,7 +65,7 @@ class BeatContract(Given):
         assert row.started_at is not None
         assert row.heartbeat_at - row.started_at >= 5 * MINUTE
 
-    async def test_the_last_error_stays_until_there_is_another(self, store: Store, pool: Pool) -> None:
+    async def test_the_last_error_stays_until_there_is_another(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         seen = []
         for error in ("first", None, "second"):
@@ -84,7 +84,9 @@ class BeatContract(Given):
         ],
         ids=["starting", "waiting", "active", "draining"],
     )
-    async def test_a_worker_beats_in_every_live_state(self, store: Store, pool: Pool, path: tuple[WorkerStatus, ...]) -> None:
+    async def test_a_worker_beats_in_every_live_state(
+        self, store: Store, pool: PoolRow, path: tuple[WorkerStatus, ...]
+    ) -> None:
         worker = await moved(store, await joined(store, pool), *path)
 
         orders = await store.membership.beat(heartbeat(worker))
@@ -92,14 +94,14 @@ class BeatContract(Given):
         assert orders.status is worker.status
         assert (await store.workers.get(pool.pool_id, W1)).heartbeat_count == 2
 
-    async def test_every_heartbeat_is_counted(self, store: Store, pool: Pool) -> None:
+    async def test_every_heartbeat_is_counted(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
 
         await asyncio.gather(*(store.membership.beat(heartbeat(worker)) for _ in range(10)))
 
         assert (await store.workers.get(pool.pool_id, W1)).heartbeat_count == 11
 
-    async def test_a_heartbeat_writes_no_event(self, store: Store, pool: Pool) -> None:
+    async def test_a_heartbeat_writes_no_event(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         events = await told(store, pool.pool_id)
 
@@ -107,7 +109,7 @@ class BeatContract(Given):
 
         assert await told(store, pool.pool_id) == events
 
-    async def test_a_heartbeat_brings_the_stores_time(self, store: Store, pool: Pool) -> None:
+    async def test_a_heartbeat_brings_the_stores_time(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         before = await store.now()
 
@@ -115,7 +117,7 @@ class BeatContract(Given):
 
         assert before <= orders.now <= await store.now()
 
-    async def test_a_heartbeat_brings_the_events_after_those_read(self, store: Store, pool: Pool) -> None:
+    async def test_a_heartbeat_brings_the_events_after_those_read(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         events = await store.events.append(pool.pool_id, [start(1), stop("enough")])
 
@@ -125,7 +127,7 @@ class BeatContract(Given):
         assert (await store.membership.beat(heartbeat(worker, read_to=events[1].sequence_id))).events == []
 
     async def test_a_heartbeat_brings_only_what_is_for_its_worker_and_says_how_far_it_looked(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         worker = await active(store, pool)
         told = [
@@ -143,7 +145,7 @@ class BeatContract(Given):
         assert orders.events == [events[1], events[3], events[4]]
         assert (orders.read_to, orders.more) == (events[-1].sequence_id, False)
 
-    async def test_what_was_left_out_for_want_of_room_comes_next(self, store: Store, pool: Pool) -> None:
+    async def test_what_was_left_out_for_want_of_room_comes_next(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         mixed = [NewEvent(type="COUNT", scope=Scope.WORKER, worker_id=W1 if n % 2 else W2) for n in range(300)]
         events = await store.events.append(pool.pool_id, mixed)
@@ -155,7 +157,7 @@ class BeatContract(Given):
         assert (len(second.events), second.more, second.read_to) == (50, False, events[-1].sequence_id)
         assert [*first.events, *second.events] == [event for event in events if event.worker_id == W1]
 
-    async def test_a_heartbeat_brings_one_batch_at_most(self, store: Store, pool: Pool) -> None:
+    async def test_a_heartbeat_brings_one_batch_at_most(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
         await store.events.append(pool.pool_id, [NewEvent(type="COUNT") for _ in range(250)])
 
@@ -164,10 +166,10 @@ class BeatContract(Given):
         assert [len(batch) for batch in batches] == [BATCH, BATCH, 50, 0]
         assert [event.sequence_id for batch in batches for event in batch] == list(range(2, 252))
 
-    async def test_a_heartbeat_brings_target_and_drain_deadline(self, store: Store, pool: Pool) -> None:
+    async def test_a_heartbeat_brings_target_and_drain_deadline(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         plain = await store.membership.beat(heartbeat(worker))
-        [event] = await store.workers.set_targets(pool.pool_id, {W1: Target(connections=12, reason="so")})
+        [event] = await store.workers.set_targets(pool.pool_id, {W1: WorkerTarget(connections=12, reason="so")})
         await store.workers.ask_to_drain(pool.pool_id, [W1], "so", MINUTE)
 
         orders = await store.membership.beat(heartbeat(worker))
@@ -187,12 +189,12 @@ class BeatContract(Given):
         assert (before.run_status, before.run_phase) == (RunStatus.PREPARED, None)
         assert (after.run_status, after.run_phase) == (RunStatus.STARTING, "WARMUP")
 
-    async def test_a_pool_that_is_no_runs_has_no_run_status(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_that_is_no_runs_has_no_run_status(self, store: Store, pool: PoolRow) -> None:
         orders = await store.membership.beat(heartbeat(await joined(store, pool)))
 
         assert (orders.run_status, orders.run_phase) == (None, None)
 
-    async def test_a_heartbeat_brings_the_end_of_the_controllers_lease(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_a_heartbeat_brings_the_end_of_the_controllers_lease(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         worker = await joined(store, pool)
         orders = await store.membership.beat(heartbeat(worker))
         assert orders.controller_until == lease.expires_at
@@ -202,7 +204,7 @@ class BeatContract(Given):
         assert orders.controller_until == renewed.expires_at
 
     async def test_a_lease_that_ran_out_is_brought_with_its_past_end(
-        self, store: Store, pool: Pool, lease: Lease, elapse: Elapse
+        self, store: Store, pool: PoolRow, lease: Lease, elapse: Elapse
     ) -> None:
         worker = await joined(store, pool)
         await elapse(timedelta(hours=2))
@@ -212,12 +214,12 @@ class BeatContract(Given):
         assert orders.controller_until is not None
         assert timedelta(minutes=59) < orders.now - orders.controller_until < timedelta(minutes=61)
 
-    async def test_a_pool_that_never_had_a_controller_has_no_lease_to_end(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_that_never_had_a_controller_has_no_lease_to_end(self, store: Store, pool: PoolRow) -> None:
         orders = await store.membership.beat(heartbeat(await joined(store, pool)))
 
         assert orders.controller_until is None
 
-    async def test_a_sample_comes_with_the_heartbeat(self, store: Store, pool: Pool) -> None:
+    async def test_a_sample_comes_with_the_heartbeat(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
 
         await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))
@@ -225,7 +227,7 @@ class BeatContract(Given):
         [kept] = await store.samples.list(pool.pool_id)
         assert (kept.worker_id, kept.n, kept.operations, kept.latency.count) == (W1, 1, 2, 2)
 
-    async def test_a_repeated_heartbeats_sample_counts_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_repeated_heartbeats_sample_counts_once(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         for _ in range(2):
             await store.membership.beat(heartbeat(worker, sample=sample(1, 10, 20)))

@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.errors import NotFound, Refused
 from drumbeat.core.log import NewLog
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.pool import pool as pool_of
 from drumbeat.core.run import RUN_ENDED, Result, Run, RunId, RunStatus
 from drumbeat.core.worker import WorkerStatus
@@ -180,7 +180,7 @@ class DeleteRunsContract(Given):
 
         assert await store.runs.get(run.run_id) == run
 
-    async def test_deleting_a_run_again_is_harmless(self, store: Store, pool: Pool) -> None:
+    async def test_deleting_a_run_again_is_harmless(self, store: Store, pool: PoolRow) -> None:
         run = await new_run(store)
         for _ in range(2):
             await store.runs.delete(run.run_id)

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import Fenced
-from drumbeat.core.job import Job, JobId, JobStatus, Outcome, RateLimit, Token
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus, RateLimit, Token
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.contract.given import (
     MINUTE,
@@ -29,7 +29,7 @@ from drumbeat.store.interface import PoolChange, Store
 class HoldContract(Given):
     """Claims while they last."""
 
-    async def test_renewing_keeps_a_claim_for_so_long_from_now(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_renewing_keeps_a_claim_for_so_long_from_now(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool, lease=10 * MINUTE)
         await elapse(9 * MINUTE)
@@ -40,7 +40,7 @@ class HoldContract(Given):
         assert (renewed.stale, renewed.cancelled) == ((), ())
         assert job.job_id not in [late.job_id for late in await store.queue.expire(EVERY)]
 
-    async def test_renewing_tells_what_is_gone_and_what_is_to_be_cancelled(self, store: Store, pool: Pool) -> None:
+    async def test_renewing_tells_what_is_gone_and_what_is_to_be_cancelled(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2, 3)
         kept, gone, unwanted = await store.queue.claim(claiming(pool, limit=3))
         await store.queue.settle(holder(pool), [verdict(gone)])
@@ -51,7 +51,7 @@ class HoldContract(Given):
         assert (renewed.stale, renewed.cancelled) == ((gone.token,), (unwanted.token,))
 
     async def test_a_claim_of_a_job_whose_lease_ran_out_is_stale_once_it_was_taken(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool, lease=MINUTE)
@@ -64,7 +64,7 @@ class HoldContract(Given):
         assert [(late.job_id, late.status, late.crashes) for late in expired] == [(job.job_id, JobStatus.PENDING, 1)]
         assert (await store.queue.renew(holder(pool), [job.token], MINUTE)).stale == (job.token,)
 
-    async def test_releasing_takes_back_what_a_worker_held_in_every_queue(self, store: Store, pool: Pool) -> None:
+    async def test_releasing_takes_back_what_a_worker_held_in_every_queue(self, store: Store, pool: PoolRow) -> None:
         name, other = WorkerId(unique("w")), await store.pools.create(new_pool())
         me = holder(pool, name, "i1")
         for each in (pool, other):
@@ -80,7 +80,7 @@ class HoldContract(Given):
         assert [*await store.queue.release(me, "silent")] == []
 
     async def test_a_worker_of_the_same_id_in_another_pool_keeps_its_jobs_when_one_is_released(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         others = [await store.pools.create(new_pool()) for _ in range(2)]
         for each in (pool, *others):
@@ -97,7 +97,7 @@ class HoldContract(Given):
             assert (settled.stale, (await store.jobs.get(job.job_id)).result) == ((), "kept")
 
     async def test_a_later_process_of_the_same_name_keeps_its_jobs_when_an_earlier_one_is_released(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         await pushed(store, pool, 1, 2)
         first = await claimed(store, pool, holder(pool, W1, "i1"))
@@ -109,14 +109,16 @@ class HoldContract(Given):
         assert await store.jobs.get(second.job_id) == second
 
     @pytest.mark.parametrize("wrong", ["pool", "process"])
-    async def test_nobody_speaks_for_the_claim_of_another_pool_or_process(self, store: Store, pool: Pool, wrong: str) -> None:
+    async def test_nobody_speaks_for_the_claim_of_another_pool_or_process(
+        self, store: Store, pool: PoolRow, wrong: str
+    ) -> None:
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
         job = await claimed(store, pool, me)
         other = holder(await store.pools.create(new_pool()), W1, "i1") if wrong == "pool" else holder(pool, W1, "i2")
         await store.jobs.cancel([job.job_id])
 
-        for outcome in (Outcome.DONE, Outcome.FAILED, Outcome.RELEASED):
+        for outcome in (AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.RELEASED):
             assert (await store.queue.settle(other, [verdict(job, outcome)])).stale == (job.token,)
         in_one_go = await store.queue.settle(other, [verdict(job)], claiming(pool, other, limit=5))
 
@@ -129,7 +131,7 @@ class HoldContract(Given):
         assert [each.job_id for each in await store.jobs.list(pool.pool_id, holder=me)] == [job.job_id]
         assert (await store.queue.settle(me, [verdict(job)])).stale == ()
 
-    async def test_only_the_present_holder_renews_begins_or_notes_progress(self, store: Store, pool: Pool) -> None:
+    async def test_only_the_present_holder_renews_begins_or_notes_progress(self, store: Store, pool: PoolRow) -> None:
         """By worker, process, pool and claim; and nobody once the claim is over."""
         await pushed(store, pool, 1)
         me = holder(pool, W1, "i1")
@@ -154,7 +156,7 @@ class HoldContract(Given):
         assert await store.jobs.get(job.job_id) == done
 
     async def test_a_worker_of_another_pool_that_drains_takes_nothing_though_this_pools_may(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         home = await store.pools.create(new_pool())
         leaving, staying = await active(store, home), await active(store, pool)
@@ -164,7 +166,7 @@ class HoldContract(Given):
         assert [*await store.queue.claim(claiming(pool, leaving.holder))] == []
         assert len(await store.queue.claim(claiming(pool, staying.holder))) == 1
 
-    async def test_two_releases_at_once_count_one_crash(self, store: Store, pool: Pool) -> None:
+    async def test_two_releases_at_once_count_one_crash(self, store: Store, pool: PoolRow) -> None:
         name = WorkerId(unique("w"))
         await pushed(store, pool, 1)
         job = await claimed(store, pool, name)
@@ -174,7 +176,7 @@ class HoldContract(Given):
         assert sum(len(jobs) for jobs in released) == 1
         assert (await store.jobs.get(job.job_id)).crashes == 1
 
-    async def test_a_job_that_takes_its_workers_with_it_is_poisoned(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_that_takes_its_workers_with_it_is_poisoned(self, store: Store, pool: PoolRow) -> None:
         name = WorkerId(unique("w"))
         await pushed(store, pool, 1, max_crashes=2, max_attempts=1)
 
@@ -187,7 +189,7 @@ class HoldContract(Given):
         assert (second.crashes, second.failures, second.attempts) == (2, 0, 2)
 
     async def test_releasing_under_a_lease_that_was_taken_over_changes_nothing(
-        self, store: Store, pool: Pool, lease: Lease
+        self, store: Store, pool: PoolRow, lease: Lease
     ) -> None:
         name = WorkerId(unique("w"))
         await pushed(store, pool, 1)
@@ -198,7 +200,7 @@ class HoldContract(Given):
 
         assert await store.jobs.get(job.job_id) == job
 
-    async def test_expiring_takes_no_more_than_it_is_asked_to(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_expiring_takes_no_more_than_it_is_asked_to(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1, 2, 3)
         await store.queue.claim(claiming(pool, limit=3, lease=MINUTE))
         await elapse(2 * MINUTE)
@@ -215,7 +217,7 @@ class HoldContract(Given):
 
     @pytest.mark.parametrize("push", [pushed, pushed_alike])
     async def test_whoever_waits_hears_of_a_push(
-        self, store: Store, pool: Pool, push: Callable[..., Awaitable[list[JobId]]]
+        self, store: Store, pool: PoolRow, push: Callable[..., Awaitable[list[JobId]]]
     ) -> None:
         await store.queue.claim(claiming(pool))
         async with asyncio.TaskGroup() as group:
@@ -225,13 +227,13 @@ class HoldContract(Given):
 
         assert waiting.result()
 
-    async def test_a_push_between_a_claim_in_vain_and_the_wait_is_heard(self, store: Store, pool: Pool) -> None:
+    async def test_a_push_between_a_claim_in_vain_and_the_wait_is_heard(self, store: Store, pool: PoolRow) -> None:
         await store.queue.claim(claiming(pool))
         await pushed(store, pool, 1)
 
         assert await store.queue.wait(pool.pool_id, timedelta(seconds=20))
 
-    async def test_whoever_waits_hears_that_somebody_shall_drain(self, store: Store, pool: Pool) -> None:
+    async def test_whoever_waits_hears_that_somebody_shall_drain(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
         await store.queue.claim(claiming(pool))
         async with asyncio.TaskGroup() as group:
@@ -243,7 +245,7 @@ class HoldContract(Given):
 
     @pytest.mark.parametrize("held_up", ["rate", "pause"])
     async def test_whoever_waits_is_woken_when_a_ready_job_is_held_up_no_more(
-        self, store: Store, pool: Pool, elapse: Elapse, held_up: str
+        self, store: Store, pool: PoolRow, elapse: Elapse, held_up: str
     ) -> None:
         moment = timedelta(milliseconds=300)
         await pushed(store, pool, 1, 2, group="g", group_rate=RateLimit(count=1, per=moment))
@@ -259,7 +261,7 @@ class HoldContract(Given):
 
         assert [job.payload for job in (*found, *waiting.result())] == [1, 2]
 
-    async def test_a_wait_ends_though_nothing_comes(self, store: Store, pool: Pool) -> None:
+    async def test_a_wait_ends_though_nothing_comes(self, store: Store, pool: PoolRow) -> None:
         await store.queue.claim(claiming(pool))
 
         assert not await store.queue.wait(pool.pool_id, timedelta())
@@ -269,7 +271,7 @@ async def _ran_out(store: Store, job: Job) -> bool:
     return job.lease_until is not None and job.lease_until <= await store.now()
 
 
-async def _claimed_in_time(store: Store, pool: Pool) -> list[Job]:
+async def _claimed_in_time(store: Store, pool: PoolRow) -> list[Job]:
     """A job, found by waiting and claiming."""
     while not (found := await store.queue.claim(claiming(pool, limit=5))):
         await store.queue.wait(pool.pool_id, timedelta(seconds=60))

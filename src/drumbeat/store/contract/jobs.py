@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from drumbeat.core.errors import NotFound
-from drumbeat.core.job import JobCounts, JobId, JobStatus, NewJob, Outcome, RateLimit, Token
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.job import AttemptOutcome, JobCounts, JobId, JobStatus, NewJob, RateLimit, Token
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.contract.counting import CountsContract
 from drumbeat.store.contract.given import DAY, MINUTE, W1, W2, Elapse, new_pool, unique
@@ -22,7 +22,7 @@ class JobsContract(CountsContract):
         with pytest.raises(NotFound, match=job_id):
             await store.jobs.attempts(JobId(job_id))
 
-    async def test_jobs_are_listed_in_the_order_of_their_pushing(self, store: Store, pool: Pool) -> None:
+    async def test_jobs_are_listed_in_the_order_of_their_pushing(self, store: Store, pool: PoolRow) -> None:
         ids = [*await pushed(store, pool, 1, 2), *await pushed(store, pool, 3, priority=9, delay=MINUTE)]
 
         jobs = await store.jobs.list(pool.pool_id)
@@ -31,7 +31,7 @@ class JobsContract(CountsContract):
         assert [job.payload for job in await store.jobs.list(pool.pool_id, after=ids[0], limit=1)] == [2]
         assert [job.payload for job in await store.jobs.list(pool.pool_id, after=ids[1])] == [3]
 
-    async def test_jobs_are_listed_by_what_they_are(self, store: Store, pool: Pool) -> None:
+    async def test_jobs_are_listed_by_what_they_are(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, type="x")
         await pushed(store, pool, 2, type="y", group="g")
         await pushed(store, pool, 3, type="y")
@@ -54,11 +54,11 @@ class JobsContract(CountsContract):
         assert (await store.jobs.size(nowhere), await store.jobs.counts(nowhere)) == (0, JobCounts())
         assert dict(await store.jobs.demand(nowhere)) == {}
 
-    async def test_every_attempt_is_kept_with_its_outcome(self, store: Store, pool: Pool) -> None:
+    async def test_every_attempt_is_kept_with_its_outcome(self, store: Store, pool: PoolRow) -> None:
         name = WorkerId(unique("w"))
         [job_id] = await pushed(store, pool, 1, max_attempts=9)
         await failed(store, pool)
-        for outcome in (Outcome.TIMED_OUT, Outcome.RELEASED):
+        for outcome in (AttemptOutcome.TIMED_OUT, AttemptOutcome.RELEASED):
             await store.queue.settle(
                 holder(pool, W2), [verdict(await claimed(store, pool, W2), outcome, error=f"it {outcome}")]
             )
@@ -74,7 +74,7 @@ class JobsContract(CountsContract):
         assert [attempt.n for attempt in attempts] == [1, 2, 3, 4, 5]
         assert all(attempt.ended_at is not None and attempt.started_at <= attempt.ended_at for attempt in attempts)
 
-    async def test_a_running_attempt_has_no_end_yet(self, store: Store, pool: Pool) -> None:
+    async def test_a_running_attempt_has_no_end_yet(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
@@ -84,10 +84,10 @@ class JobsContract(CountsContract):
         assert attempt.started_at == job.claimed_at
 
     @pytest.mark.parametrize(
-        ("outcome", "status"), [(Outcome.FAILED, JobStatus.POISONED), (Outcome.CANCELLED, JobStatus.CANCELLED)]
+        ("outcome", "status"), [(AttemptOutcome.FAILED, JobStatus.POISONED), (AttemptOutcome.CANCELLED, JobStatus.CANCELLED)]
     )
     async def test_the_attempt_that_ended_a_job_badly_is_kept(
-        self, store: Store, pool: Pool, outcome: Outcome, status: JobStatus
+        self, store: Store, pool: PoolRow, outcome: AttemptOutcome, status: JobStatus
     ) -> None:
         await pushed(store, pool, 1, max_attempts=1)
         job = await claimed(store, pool)
@@ -98,14 +98,16 @@ class JobsContract(CountsContract):
         assert (await store.jobs.get(job.job_id)).status is status
         assert (attempt.outcome, attempt.error, attempt.worker_id) == (outcome, "why", W1)
 
-    async def test_a_job_nobody_claimed_has_no_attempts(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_nobody_claimed_has_no_attempts(self, store: Store, pool: PoolRow) -> None:
         [job_id] = await pushed(store, pool, 1)
         await store.jobs.cancel([job_id])
 
         assert (await store.jobs.get(job_id)).status is JobStatus.CANCELLED
         assert [*await store.jobs.attempts(job_id)] == []
 
-    async def test_the_size_counts_ready_jobs_up_to_the_most_asked_for(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_the_size_counts_ready_jobs_up_to_the_most_asked_for(
+        self, store: Store, pool: PoolRow, elapse: Elapse
+    ) -> None:
         await pushed(store, pool, *range(5))
         await pushed(store, pool, "later", delay=10 * MINUTE)
         await claimed(store, pool)
@@ -114,12 +116,12 @@ class JobsContract(CountsContract):
         await elapse(11 * MINUTE)
         assert await store.jobs.size(pool.pool_id) == 5
 
-    async def test_counts_tell_how_a_queue_stands(self, store: Store, pool: Pool) -> None:
+    async def test_counts_tell_how_a_queue_stands(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", max_attempts=1, priority=1)
         [oldest, *_] = await pushed(store, pool, 1, 2, 3)
         await pushed(store, pool, "later", delay=MINUTE)
         jobs = await store.queue.claim(claiming(pool, limit=4))
-        said = [Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED]
+        said = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED]
         await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
 
         counts = await store.jobs.counts(pool.pool_id)
@@ -129,7 +131,7 @@ class JobsContract(CountsContract):
         assert counts.oldest_ready == (await store.jobs.get(oldest)).created_at
         assert (await store.jobs.counts(pool.pool_id, most=2)).ready == 2
 
-    async def test_demand_counts_ready_jobs_by_capability(self, store: Store, pool: Pool) -> None:
+    async def test_demand_counts_ready_jobs_by_capability(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2, 3)
         await pushed(store, pool, 4, 5, capability="gpu")
         await pushed(store, pool, 6, capability="tpu", delay=MINUTE)
@@ -137,7 +139,7 @@ class JobsContract(CountsContract):
         assert dict(await store.jobs.demand(pool.pool_id)) == {"": 3, "gpu": 2}
         assert dict(await store.jobs.demand(pool.pool_id, most=2)) == {"": 2, "gpu": 2}
 
-    async def test_demand_counts_of_a_group_no_more_than_it_has_room_for(self, store: Store, pool: Pool) -> None:
+    async def test_demand_counts_of_a_group_no_more_than_it_has_room_for(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(6), group="one", group_limit=1)
         await pushed(store, pool, 6, 7, group="one", group_limit=1, type="another")
         await pushed(store, pool, *range(6), group="three", group_limit=3, capability="gpu")
@@ -149,7 +151,7 @@ class JobsContract(CountsContract):
         await claimed(store, pool, capabilities=("gpu",))
         assert dict(await store.jobs.demand(pool.pool_id)) == {"": 6, "gpu": 2}
 
-    async def test_demand_counts_no_more_than_a_groups_rate_allows(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_demand_counts_no_more_than_a_groups_rate_allows(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, *range(6), group="g", group_rate=RateLimit(count=2, per=10 * MINUTE))
         first = await claimed(store, pool)
         await store.queue.settle(holder(pool), [verdict(first)])
@@ -158,21 +160,21 @@ class JobsContract(CountsContract):
         await elapse(11 * MINUTE)
         assert dict(await store.jobs.demand(pool.pool_id)) == {"": 2}
 
-    async def test_demand_counts_what_came_due_in_a_group(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_demand_counts_what_came_due_in_a_group(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, *range(6), group="g", group_limit=2, delay=MINUTE)
         assert dict(await store.jobs.demand(pool.pool_id)) == {}
 
         await elapse(2 * MINUTE)
         assert dict(await store.jobs.demand(pool.pool_id)) == {"": 2}
 
-    async def test_demand_sees_what_is_behind_many_others(self, store: Store, pool: Pool) -> None:
+    async def test_demand_sees_what_is_behind_many_others(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(60), capability="gpu", priority=2)
         await pushed(store, pool, *range(60), group="g", group_limit=1, priority=1)
         await pushed(store, pool, "plain", "plain")
 
         assert dict(await store.jobs.demand(pool.pool_id, most=3)) == {"": 3, "gpu": 3}
 
-    async def test_demand_counts_jobs_of_the_types_asked_for(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_demand_counts_jobs_of_the_types_asked_for(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, *range(15), type='odd, "type"')
         await pushed(store, pool, 1, 2, type="handled", capability="gpu")
         await pushed(store, pool, *range(30), type="other", group="g", group_limit=40)
@@ -192,7 +194,7 @@ class JobsContract(CountsContract):
         await elapse(2 * MINUTE)
         assert await demand("late", "none") == {"": 1}
 
-    async def test_ready_jobs_are_counted_by_type(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_ready_jobs_are_counted_by_type(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, *range(5), type="a")
         await pushed(store, pool, 1, 2, group="g", group_limit=1, capability="gpu", type="b")
         await pushed(store, pool, 3, type="late", delay=MINUTE)
@@ -205,7 +207,7 @@ class JobsContract(CountsContract):
         assert (await store.jobs.by_type(pool.pool_id, most=3))["a"] == 3
         assert dict(await store.jobs.by_type(PoolId(unique("nowhere")))) == {}
 
-    async def test_a_pending_job_is_cancelled_at_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_pending_job_is_cancelled_at_once(self, store: Store, pool: PoolRow) -> None:
         ids = [*await pushed(store, pool, 1), *await pushed(store, pool, 2, delay=MINUTE)]
 
         cancelled = await store.jobs.cancel([*ids, JobId(unique("none"))])
@@ -215,8 +217,10 @@ class JobsContract(CountsContract):
         assert await store.queue.claim(claiming(pool)) == []
         assert [*await store.jobs.cancel(ids)] == []
 
-    @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.RELEASED, Outcome.CANCELLED])
-    async def test_a_claimed_job_to_be_cancelled_is_not_tried_again(self, store: Store, pool: Pool, outcome: Outcome) -> None:
+    @pytest.mark.parametrize("outcome", [AttemptOutcome.FAILED, AttemptOutcome.RELEASED, AttemptOutcome.CANCELLED])
+    async def test_a_claimed_job_to_be_cancelled_is_not_tried_again(
+        self, store: Store, pool: PoolRow, outcome: AttemptOutcome
+    ) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
@@ -226,7 +230,7 @@ class JobsContract(CountsContract):
         assert (marked.status, marked.cancel_requested) == (JobStatus.CLAIMED, True)
         assert (await store.jobs.get(job.job_id)).status is JobStatus.CANCELLED
 
-    async def test_a_worker_sees_what_it_is_to_stop_and_nobody_elses(self, store: Store, pool: Pool) -> None:
+    async def test_a_worker_sees_what_it_is_to_stop_and_nobody_elses(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2)
         [named] = await store.queue.push(pool.pool_id, [NewJob(payload=3, job_id=JobId(unique("named")))])
         mine = await store.queue.claim(claiming(pool, W1, limit=2))
@@ -239,10 +243,10 @@ class JobsContract(CountsContract):
         assert theirs.job_id == named
         assert [*await store.jobs.to_stop(holder(pool))] == [mine[1].token]
         assert [*await store.jobs.to_stop(holder(pool, W2))] == [theirs.token]
-        await store.queue.settle(holder(pool), [verdict(mine[1], Outcome.CANCELLED)])
+        await store.queue.settle(holder(pool), [verdict(mine[1], AttemptOutcome.CANCELLED)])
         assert [*await store.jobs.to_stop(holder(pool))] == []
 
-    async def test_a_claimed_job_to_be_cancelled_may_still_be_done(self, store: Store, pool: Pool) -> None:
+    async def test_a_claimed_job_to_be_cancelled_may_still_be_done(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
         await store.jobs.cancel([job.job_id])
@@ -251,7 +255,7 @@ class JobsContract(CountsContract):
 
         assert (await store.jobs.get(job.job_id)).status is JobStatus.DONE
 
-    async def test_requeued_jobs_begin_anew(self, store: Store, pool: Pool) -> None:
+    async def test_requeued_jobs_begin_anew(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, max_attempts=1)
         poisoned = await failed(store, pool)
         [cancelled] = await pushed(store, pool, 2)
@@ -265,7 +269,7 @@ class JobsContract(CountsContract):
         assert (again.status, again.failures, again.crashes, again.finished_at) == (JobStatus.PENDING, 0, 0, None)
         assert {job.payload for job in await store.queue.claim(claiming(pool, limit=9))} == {1, 2}
 
-    async def test_how_long_until_a_job_comes_due(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_how_long_until_a_job_comes_due(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         plain, able = claiming(pool), claiming(pool, types=("t",), capabilities=("gpu",))
         nothing = Due(is_ready=False, next_in=None)
         assert (await store.jobs.due(plain), await store.jobs.due(able)) == (nothing, nothing)
@@ -284,7 +288,7 @@ class JobsContract(CountsContract):
         await elapse(20 * MINUTE)
         assert (await store.jobs.due(able), await store.jobs.due(plain)) == (Due(is_ready=True, next_in=None), nothing)
 
-    async def test_what_comes_due_later_is_told_beside_what_is_ready(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_what_comes_due_later_is_told_beside_what_is_ready(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
         await pushed(store, pool, 2, delay=10 * MINUTE)
         await pushed(store, pool, 3, delay=30 * MINUTE)
@@ -297,7 +301,7 @@ class JobsContract(CountsContract):
         assert 9 * MINUTE < (first.next_in or 0 * MINUTE) <= 10 * MINUTE
         assert 18 * MINUTE < (second.next_in or 0 * MINUTE) <= 19 * MINUTE
 
-    async def test_a_requeued_job_keeps_the_delay_it_was_pushed_with(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_requeued_job_keeps_the_delay_it_was_pushed_with(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         later, failed_once = *await pushed(store, pool, 1, delay=10 * MINUTE), *await pushed(store, pool, 2)
         await failed(store, pool, retry_in=30 * MINUTE)
         due = (await store.jobs.get(later)).not_before
@@ -311,7 +315,7 @@ class JobsContract(CountsContract):
         await elapse(11 * MINUTE)
         assert (await claimed(store, pool)).job_id == later
 
-    async def test_jobs_of_other_pools_and_done_ones_are_not_requeued(self, store: Store, pool: Pool) -> None:
+    async def test_jobs_of_other_pools_and_done_ones_are_not_requeued(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
         await pushed(store, pool, 1)
         await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
@@ -323,7 +327,7 @@ class JobsContract(CountsContract):
         assert (await store.jobs.get(done.job_id)).status is JobStatus.DONE
         assert [*await store.jobs.requeue(other.pool_id, [done.job_id, poisoned.job_id])] == [poisoned.job_id]
 
-    async def test_a_job_whose_key_another_has_now_is_not_requeued(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_whose_key_another_has_now_is_not_requeued(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, unique_key="k", max_attempts=1)
         poisoned = await failed(store, pool)
         await pushed(store, pool, 2, unique_key="k")
@@ -331,14 +335,14 @@ class JobsContract(CountsContract):
         assert [*await store.jobs.requeue(pool.pool_id)] == []
         assert (await store.jobs.get(poisoned.job_id)).status is JobStatus.POISONED
 
-    async def test_of_two_poisoned_jobs_of_one_key_the_first_is_requeued(self, store: Store, pool: Pool) -> None:
+    async def test_of_two_poisoned_jobs_of_one_key_the_first_is_requeued(self, store: Store, pool: PoolRow) -> None:
         for _ in range(2):
             await pushed(store, pool, 1, unique_key="k", max_attempts=1)
             await failed(store, pool)
 
         assert len(await store.jobs.requeue(pool.pool_id)) == 1
 
-    async def test_progress_is_noted_for_the_holder_only(self, store: Store, pool: Pool) -> None:
+    async def test_progress_is_noted_for_the_holder_only(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
@@ -349,21 +353,21 @@ class JobsContract(CountsContract):
         now = await store.jobs.get(job.job_id)
         assert (now.progress, now.progress_note) == (0.5, "half")
 
-    async def test_a_new_claim_begins_without_progress(self, store: Store, pool: Pool) -> None:
+    async def test_a_new_claim_begins_without_progress(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
         await store.jobs.progress(holder(pool), job.token, 0.5, "half")
         assert (await store.jobs.get(job.job_id)).progress == 0.5
-        await store.queue.settle(holder(pool), [verdict(job, Outcome.RELEASED)])
+        await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.RELEASED)])
 
         again = await claimed(store, pool)
 
         assert (again.progress, again.progress_note) == (None, None)
 
-    async def test_old_ended_jobs_are_pruned_and_no_others(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_old_ended_jobs_are_pruned_and_no_others(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, "done", "poisoned", "cancelled", "claimed", "pending", max_attempts=1)
         jobs = await store.queue.claim(claiming(pool, limit=4, lease=9 * DAY))
-        said = [Outcome.DONE, Outcome.FAILED, Outcome.CANCELLED]
+        said = [AttemptOutcome.DONE, AttemptOutcome.FAILED, AttemptOutcome.CANCELLED]
         await store.queue.settle(holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=False)])
         await elapse(2 * DAY)
         await store.jobs.prune(3 * DAY)
@@ -378,7 +382,7 @@ class JobsContract(CountsContract):
         with pytest.raises(NotFound):
             await store.jobs.attempts(jobs[1].job_id)
 
-    async def test_an_id_is_not_used_again_when_its_job_was_pruned(self, store: Store, pool: Pool) -> None:
+    async def test_an_id_is_not_used_again_when_its_job_was_pruned(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
         await store.queue.settle(holder(pool), [verdict(job)])
@@ -388,7 +392,7 @@ class JobsContract(CountsContract):
         [new] = await pushed(store, pool, 2)
         assert new != job.job_id
 
-    async def test_the_jobs_of_a_deleted_pool_are_gone(self, store: Store, pool: Pool) -> None:
+    async def test_the_jobs_of_a_deleted_pool_are_gone(self, store: Store, pool: PoolRow) -> None:
         name = JobId(unique("job"))
         [job_id] = await pushed(store, pool, 1, job_id=name)
         await store.pools.delete(pool.pool_id)

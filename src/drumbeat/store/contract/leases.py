@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.errors import Fenced
 from drumbeat.core.event import start
 from drumbeat.core.lease import Fence, Lease
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.store.contract.given import MINUTE, Elapse, Given, outdated, taken, told, unique
 from drumbeat.store.interface import Store
 
@@ -169,7 +169,7 @@ class LeasesContract(Given):
 
         assert epochs == [1, 2, 3, 4, 5]
 
-    async def test_epochs_go_on_when_the_pool_is_deleted(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_epochs_go_on_when_the_pool_is_deleted(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.leases.release(lease)
         await store.pools.delete(pool.pool_id)
         await store.pools.create(pool)
@@ -191,7 +191,7 @@ class LeasesContract(Given):
         assert await store.leases.find(unique("lease")) is None
 
     async def test_a_lease_that_ran_out_still_admits_until_another_takes_it(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         lease = await taken(store, pool.pool_id, ttl=MINUTE)
         await elapse(5 * MINUTE)
@@ -203,22 +203,22 @@ class LeasesContract(Given):
 
         assert await told(store, pool.pool_id) == [(1, "START")]
 
-    async def test_a_released_lease_admits_nothing(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_a_released_lease_admits_nothing(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.leases.release(lease)
 
         with pytest.raises(Fenced, match=lease.name):
             await store.events.append(pool.pool_id, [start(1)], fence=lease.fence)
 
     @pytest.mark.parametrize("ahead", [-1, 1], ids=["older", "newer"])
-    async def test_only_the_current_epoch_admits(self, store: Store, pool: Pool, lease: Lease, ahead: int) -> None:
+    async def test_only_the_current_epoch_admits(self, store: Store, pool: PoolRow, lease: Lease, ahead: int) -> None:
         with pytest.raises(Fenced):
             await store.events.append(pool.pool_id, [start(1)], fence=Fence(name=lease.name, epoch=lease.epoch + ahead))
 
-    async def test_a_lease_that_never_was_admits_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_a_lease_that_never_was_admits_nothing(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(Fenced):
             await store.events.append(pool.pool_id, [start(1)], fence=Fence(name=unique("lease"), epoch=1))
 
-    async def test_a_write_without_a_fence_is_not_fenced(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_a_write_without_a_fence_is_not_fenced(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await outdated(store, lease)
 
         await store.events.append(pool.pool_id, [start(1)])

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from drumbeat.core.job import Job, JobId, JobStatus, Outcome
-from drumbeat.core.pool import Pool
+from drumbeat.core.job import AttemptOutcome, Job, JobId, JobStatus
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.contract.given import MINUTE, W1, W2, W3, Elapse, Given, new_pool
 from drumbeat.store.contract.given_jobs import EVERY, claimed, claiming, holder, pushed, verdict
@@ -15,7 +15,9 @@ from drumbeat.store.interface import Store
 class LossContract(Given):
     """Only attempts that had begun are charged, and of several that had begun none is poisoned before it ran alone."""
 
-    async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_that_had_not_begun_is_charged_nothing_when_its_worker_is_lost(
+        self, store: Store, pool: PoolRow
+    ) -> None:
         await pushed(store, pool, 1, 2, max_crashes=1)
         first, second = await store.queue.claim(claiming(pool, limit=2, ahead=True))
         assert [*await store.queue.begin(holder(pool), [first.token])] == []
@@ -25,9 +27,9 @@ class LossContract(Given):
         begun, waited = await store.jobs.get(first.job_id), await store.jobs.get(second.job_id)
         assert (begun.status, begun.attempts, begun.crashes) == (JobStatus.POISONED, 1, 1)
         assert (waited.status, waited.attempts, waited.crashes, waited.suspicions) == (JobStatus.PENDING, 0, 0, 0)
-        assert [attempt.outcome for attempt in await store.jobs.attempts(second.job_id)] == [Outcome.RELEASED]
+        assert [attempt.outcome for attempt in await store.jobs.attempts(second.job_id)] == [AttemptOutcome.RELEASED]
 
-    async def test_an_attempt_counts_when_it_begins_and_once(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_an_attempt_counts_when_it_begins_and_once(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
         ahead = await claimed(store, pool, ahead=True)
         await elapse(MINUTE / 2)
@@ -44,23 +46,23 @@ class LossContract(Given):
         [attempt] = await store.jobs.attempts(ahead.job_id)
         assert attempt.started_at == begun.begun_at
 
-    async def test_a_claim_that_is_not_ahead_has_begun(self, store: Store, pool: Pool) -> None:
+    async def test_a_claim_that_is_not_ahead_has_begun(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
         assert (job.attempts, job.begun_at) == (1, job.claimed_at)
 
-    async def test_a_job_given_back_before_it_began_keeps_its_count_of_attempts(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_given_back_before_it_began_keeps_its_count_of_attempts(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
-        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool), Outcome.FAILED, error="x")])
+        await store.queue.settle(holder(pool), [verdict(await claimed(store, pool), AttemptOutcome.FAILED, error="x")])
         again = await claimed(store, pool, ahead=True)
 
-        await store.queue.settle(holder(pool), [verdict(again, Outcome.RELEASED)])
+        await store.queue.settle(holder(pool), [verdict(again, AttemptOutcome.RELEASED)])
 
         back = await store.jobs.get(again.job_id)
         assert (back.attempts, back.failures, back.begun_at) == (1, 1, None)
 
-    async def test_nobody_begins_a_job_that_is_anothers(self, store: Store, pool: Pool) -> None:
+    async def test_nobody_begins_a_job_that_is_anothers(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool, ahead=True)
         others = [holder(pool, W2), holder(pool, W1, "another"), holder(await store.pools.create(new_pool()))]
@@ -70,7 +72,7 @@ class LossContract(Given):
         assert [*await store.queue.begin(holder(pool), [job.token])] == [job.token]
         assert (await store.jobs.get(job.job_id)).attempts == 0
 
-    async def test_of_several_that_had_begun_none_is_charged_a_crash(self, store: Store, pool: Pool) -> None:
+    async def test_of_several_that_had_begun_none_is_charged_a_crash(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2, 3, max_crashes=1)
         await store.queue.claim(claiming(pool, limit=3))
 
@@ -80,7 +82,7 @@ class LossContract(Given):
         assert all("2 other jobs ran there too" in str(job.last_error) for job in released)
         assert all(job.must_run_alone for job in released)
 
-    async def test_suspects_are_tried_together_until_one_more_loss_would_be_the_last(self, store: Store, pool: Pool) -> None:
+    async def test_suspects_are_tried_together_until_one_more_loss_would_be_the_last(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2, max_crashes=3)
         together = []
         for _ in range(2):
@@ -93,7 +95,7 @@ class LossContract(Given):
         assert await store.jobs.wait_alone(pool.pool_id)
 
     async def test_a_job_that_must_run_alone_is_given_by_itself_when_nothing_else_is_ready(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         suspects = await _suspects(store, pool, 3)
         await pushed(store, pool, "plain", "plain")
@@ -106,7 +108,7 @@ class LossContract(Given):
         assert [*busy] == []
         assert [[job.job_id for job in found] for found in others] == [[job.job_id] for job in suspects] + [[]]
 
-    async def test_a_claim_of_one_job_by_an_idle_worker_gives_suspects_in_their_turn(self, store: Store, pool: Pool) -> None:
+    async def test_a_claim_of_one_job_by_an_idle_worker_gives_suspects_in_their_turn(self, store: Store, pool: PoolRow) -> None:
         [suspect, _] = await _suspects(store, pool, 2)
         await pushed(store, pool, "plain")
 
@@ -114,7 +116,7 @@ class LossContract(Given):
         assert (await claimed(store, pool, W2, alone=True)).job_id == suspect.job_id
 
     async def test_settling_and_claiming_in_one_go_gives_suspects_to_an_idle_worker_only(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         [suspect, _] = await _suspects(store, pool, 2)
         await pushed(store, pool, "a", "b")
@@ -127,7 +129,7 @@ class LossContract(Given):
         assert [job.job_id for job in idle.claimed] == [suspect.job_id]
 
     async def test_the_one_that_kills_its_worker_alone_is_poisoned_and_the_innocent_are_done(
-        self, store: Store, pool: Pool
+        self, store: Store, pool: PoolRow
     ) -> None:
         killer, innocent = await _suspects(store, pool, 2, max_crashes=3, losses=2)
 
@@ -140,7 +142,7 @@ class LossContract(Given):
         assert (await store.jobs.get(innocent.job_id)).status is JobStatus.DONE
         assert not await store.jobs.wait_alone(pool.pool_id)
 
-    async def test_a_suspect_that_runs_in_company_after_all_is_not_poisoned(self, store: Store, pool: Pool) -> None:
+    async def test_a_suspect_that_runs_in_company_after_all_is_not_poisoned(self, store: Store, pool: PoolRow) -> None:
         await _suspects(store, pool, 2, max_crashes=2)
         one = await claimed(store, pool, alone=True)
         other = await claimed(store, pool, alone=True)
@@ -150,7 +152,7 @@ class LossContract(Given):
         assert {job.job_id for job in released} == {one.job_id, other.job_id}
         assert [(job.status, job.crashes, job.suspicions) for job in released] == [(JobStatus.PENDING, 0, 2)] * 2
 
-    async def test_suspects_keep_their_capability_group_and_priority(self, store: Store, pool: Pool) -> None:
+    async def test_suspects_keep_their_capability_group_and_priority(self, store: Store, pool: PoolRow) -> None:
         said = {"capability": "gpu", "group": "g", "group_limit": 1, "type": "t", "max_crashes": 1}
         jobs = [(await pushed(store, pool, n, **(said | {"group_limit": 2, "priority": n})))[0] for n in range(2)]
         await store.queue.claim(claiming(pool, limit=5, capabilities=("gpu",)))
@@ -162,7 +164,7 @@ class LossContract(Given):
         assert got.job_id == jobs[1]
         assert dict(await store.jobs.demand(pool.pool_id)) == {"gpu": 1}
 
-    async def test_requeued_suspects_are_no_suspects(self, store: Store, pool: Pool) -> None:
+    async def test_requeued_suspects_are_no_suspects(self, store: Store, pool: PoolRow) -> None:
         [suspect] = await _suspects(store, pool, 1, max_crashes=1)
         assert suspect.status is JobStatus.POISONED
 
@@ -171,7 +173,7 @@ class LossContract(Given):
         again = await claimed(store, pool)
         assert (again.job_id, again.crashes, again.suspicions, again.must_run_alone) == (suspect.job_id, 0, 0, False)
 
-    async def test_a_cancelled_suspect_is_given_to_nobody(self, store: Store, pool: Pool) -> None:
+    async def test_a_cancelled_suspect_is_given_to_nobody(self, store: Store, pool: PoolRow) -> None:
         one, _ = await _suspects(store, pool, 2)
         await store.jobs.cancel([one.job_id])
 
@@ -179,7 +181,7 @@ class LossContract(Given):
         assert [*await store.queue.claim(claiming(pool, W2, alone=True))] == []
 
     async def test_a_lease_that_ran_out_is_extended_once_so_that_its_holder_may_renew_it(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool, lease=10 * MINUTE)
@@ -195,7 +197,7 @@ class LossContract(Given):
         assert (settled.stale, done.status, done.crashes, done.attempts) == ((), JobStatus.DONE, 0, 1)
 
     async def test_how_long_until_a_claim_that_ran_out_can_be_taken_back(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         await pushed(store, pool, 1, 2, type="t", capability="gpu")
         able = claiming(pool, W2, types=("t",), capabilities=("gpu",))
@@ -216,7 +218,7 @@ class LossContract(Given):
         assert await store.jobs.overdue_in(able) is None
 
     async def test_no_lease_is_taken_back_before_it_was_extended_however_few_are_looked_at_at_once(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         await pushed(store, pool, 1, 2, 3)
         jobs = await store.queue.claim(claiming(pool, limit=3, lease=MINUTE))
@@ -228,7 +230,7 @@ class LossContract(Given):
 
         assert lost == set()
 
-    async def test_a_renewed_lease_may_be_extended_again(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_renewed_lease_may_be_extended_again(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool, lease=10 * MINUTE)
         for _ in range(3):
@@ -240,7 +242,7 @@ class LossContract(Given):
 
     @pytest.mark.parametrize("first", [0, 1])
     async def test_leases_of_one_worker_that_run_out_one_after_the_other_are_judged_together(
-        self, store: Store, pool: Pool, elapse: Elapse, first: int
+        self, store: Store, pool: PoolRow, elapse: Elapse, first: int
     ) -> None:
         await pushed(store, pool, 1, 2, max_crashes=1)
         jobs = [await claimed(store, pool, lease=lease * MINUTE) for lease in ((10, 30) if first == 0 else (30, 10))]
@@ -252,7 +254,7 @@ class LossContract(Given):
         assert [(job.status, job.crashes, job.suspicions) for job in found] == [(JobStatus.PENDING, 0, 1)] * 2
 
     async def test_a_worker_that_renews_is_judged_later_by_what_it_runs_then(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         await pushed(store, pool, 1, 2, max_crashes=1)
         dropped, kept = await claimed(store, pool, lease=10 * MINUTE), await claimed(store, pool, lease=100 * MINUTE)
@@ -266,7 +268,7 @@ class LossContract(Given):
 
         assert (lost.status, lost.crashes, lost.suspicions) == (JobStatus.POISONED, 1, 0)
 
-    async def test_workers_of_the_same_id_are_judged_each_by_its_own_jobs(self, store: Store, pool: Pool) -> None:
+    async def test_workers_of_the_same_id_are_judged_each_by_its_own_jobs(self, store: Store, pool: PoolRow) -> None:
         others = [await store.pools.create(new_pool()) for _ in range(2)]
         for each in (pool, *others):
             await pushed(store, each, 1, max_crashes=1)
@@ -280,7 +282,7 @@ class LossContract(Given):
             assert (job.status, job.crashes, job.suspicions) == (JobStatus.CLAIMED, 0, 0)
 
 
-async def _suspects(store: Store, pool: Pool, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
+async def _suspects(store: Store, pool: PoolRow, count: int, max_crashes: int = 1, losses: int = 1) -> list[Job]:
     """Jobs after so many workers were lost that ran them together."""
     ids = await pushed(store, pool, *range(count), max_crashes=max_crashes)
     doomed = Holder(pool_id=pool.pool_id, worker_id=WorkerId("doomed"))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.errors import IllegalMove, NotFound, WorkerGone
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import ExitCode, Worker, WorkerStatus
 from drumbeat.store.contract.given import (
     AWKWARD,
@@ -27,11 +27,11 @@ from drumbeat.store.contract.given import (
     worker_row,
 )
 from drumbeat.store.contract.heartbeats import BeatContract
-from drumbeat.store.interface import Change, Store
+from drumbeat.store.interface import Store, WorkerChange
 
 
 class JoinContract(Given):
-    async def test_a_process_takes_the_row_that_waits_for_it(self, store: Store, pool: Pool) -> None:
+    async def test_a_process_takes_the_row_that_waits_for_it(self, store: Store, pool: PoolRow) -> None:
         waiting = await added(store, pool)
         before = await store.now()
 
@@ -45,7 +45,7 @@ class JoinContract(Given):
         assert before <= worker.started_at <= await store.now()
         assert before <= worker.heartbeat_at <= await store.now()
 
-    async def test_taking_a_row_is_told(self, store: Store, pool: Pool) -> None:
+    async def test_taking_a_row_is_told(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool)
         await joined(store, pool)
 
@@ -53,7 +53,7 @@ class JoinContract(Given):
             {"worker_id": "w1", "worker_group_id": 0, "from": "spawning", "to": "starting", "reason": "joined"}
         ]
 
-    async def test_a_process_nobody_asked_for_makes_its_row(self, store: Store, pool: Pool) -> None:
+    async def test_a_process_nobody_asked_for_makes_its_row(self, store: Store, pool: PoolRow) -> None:
         said: dict[str, Any] = {"slot": 4, "provider": "by hand", "provider_ref": "tty1", "capabilities": ("gpu",)}
 
         worker = await store.membership.join(joining(pool.pool_id, **said))
@@ -68,7 +68,7 @@ class JoinContract(Given):
 
     @pytest.mark.parametrize(("said", "kept"), [(None, "pod-1"), ("pod-2", "pod-2")])
     async def test_a_row_keeps_its_reference_unless_told_another(
-        self, store: Store, pool: Pool, said: str | None, kept: str
+        self, store: Store, pool: PoolRow, said: str | None, kept: str
     ) -> None:
         await store.workers.add([worker_row(pool, provider="cloud", provider_ref="pod-1", meta={"zone": "a"})])
 
@@ -76,14 +76,14 @@ class JoinContract(Given):
 
         assert (worker.provider_ref, worker.provider, worker.meta) == (kept, "cloud", {"zone": "a"})
 
-    async def test_a_process_knows_best_where_it_stands_and_what_it_can_do(self, store: Store, pool: Pool) -> None:
+    async def test_a_process_knows_best_where_it_stands_and_what_it_can_do(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([worker_row(pool, slot=0, capabilities=("gpu",))])
 
         worker = await store.membership.join(joining(pool.pool_id, slot=4, capabilities=("cpu", "ssd")))
 
         assert (worker.slot, worker.capabilities) == (4, ("cpu", "ssd"))
 
-    async def test_joining_again_as_the_same_process_is_harmless(self, store: Store, pool: Pool) -> None:
+    async def test_joining_again_as_the_same_process_is_harmless(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         events = await told(store, pool.pool_id)
 
@@ -92,7 +92,7 @@ class JoinContract(Given):
         assert await store.workers.get(pool.pool_id, W1) == worker
         assert await told(store, pool.pool_id) == events
 
-    async def test_a_second_process_does_not_join_under_the_name(self, store: Store, pool: Pool) -> None:
+    async def test_a_second_process_does_not_join_under_the_name(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
 
         with pytest.raises(WorkerGone, match="another process"):
@@ -100,7 +100,7 @@ class JoinContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == worker
 
-    async def test_nobody_joins_under_the_name_of_an_ended_worker(self, store: Store, pool: Pool) -> None:
+    async def test_nobody_joins_under_the_name_of_an_ended_worker(self, store: Store, pool: PoolRow) -> None:
         ended = await lost(store, pool)
 
         for instance in ("i1", "i2"):
@@ -109,14 +109,14 @@ class JoinContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == ended
 
-    async def test_who_comes_after_its_row_was_closed_is_turned_away(self, store: Store, pool: Pool) -> None:
+    async def test_who_comes_after_its_row_was_closed_is_turned_away(self, store: Store, pool: PoolRow) -> None:
         await store.workers.move(await added(store, pool), WorkerStatus.LOST, "never came")
 
         with pytest.raises(WorkerGone, match="lost"):
             await store.membership.join(joining(pool.pool_id))
 
     @pytest.mark.parametrize("asked_for", [True, False], ids=["a row waits", "no row"])
-    async def test_of_many_processes_that_join_at_once_one_does(self, store: Store, pool: Pool, asked_for: bool) -> None:
+    async def test_of_many_processes_that_join_at_once_one_does(self, store: Store, pool: PoolRow, asked_for: bool) -> None:
         if asked_for:
             await added(store, pool)
 
@@ -135,7 +135,7 @@ class JoinContract(Given):
 
 
 class MoveOneselfContract(Given):
-    async def test_a_worker_moves_itself_and_it_is_told(self, store: Store, pool: Pool) -> None:
+    async def test_a_worker_moves_itself_and_it_is_told(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
 
         after = await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.WAITING, "connections are open")
@@ -151,9 +151,9 @@ class MoveOneselfContract(Given):
             "reason": "connections are open",
         }
 
-    async def test_a_worker_leaves_with_its_exit_code(self, store: Store, pool: Pool) -> None:
+    async def test_a_worker_leaves_with_its_exit_code(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
-        leaving = Change(exit_code=4, error="out of memory", meta=AWKWARD)
+        leaving = WorkerChange(exit_code=4, error="out of memory", meta=AWKWARD)
 
         after = await store.membership.move(pool.pool_id, W1, "i1", WorkerStatus.ERROR, "fatal", leaving)
 
@@ -162,18 +162,18 @@ class MoveOneselfContract(Given):
         last = (await moves(store, pool.pool_id))[-1]
         assert (last["to"], last["exit_code"], last["error"]) == ("error", 4, "out of memory")
 
-    async def test_an_exit_code_of_nought_is_kept_and_told(self, store: Store, pool: Pool) -> None:
+    async def test_an_exit_code_of_nought_is_kept_and_told(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
 
         after = await store.membership.move(
-            pool.pool_id, W1, "i1", WorkerStatus.TERMINATED, "done", Change(exit_code=ExitCode.CLEAN)
+            pool.pool_id, W1, "i1", WorkerStatus.TERMINATED, "done", WorkerChange(exit_code=ExitCode.CLEAN)
         )
 
         assert after.exit_code == 0
         assert (await moves(store, pool.pool_id))[-1]["exit_code"] == 0
 
     @pytest.mark.parametrize("to", [WorkerStatus.DRAINING, WorkerStatus.TERMINATED])
-    async def test_moving_to_where_one_is_already_is_harmless(self, store: Store, pool: Pool, to: WorkerStatus) -> None:
+    async def test_moving_to_where_one_is_already_is_harmless(self, store: Store, pool: PoolRow, to: WorkerStatus) -> None:
         there = await moved(store, await active(store, pool), to)
         events = await told(store, pool.pool_id)
 
@@ -182,13 +182,13 @@ class MoveOneselfContract(Given):
         assert await store.workers.get(pool.pool_id, W1) == there
         assert await told(store, pool.pool_id) == events
 
-    async def test_another_process_may_not_even_move_to_where_the_worker_is(self, store: Store, pool: Pool) -> None:
+    async def test_another_process_may_not_even_move_to_where_the_worker_is(self, store: Store, pool: PoolRow) -> None:
         await active(store, pool)
 
         with pytest.raises(WorkerGone):
             await store.membership.move(pool.pool_id, W1, "i2", WorkerStatus.ACTIVE, "me too")
 
-    async def test_a_worker_may_not_skip_a_state(self, store: Store, pool: Pool) -> None:
+    async def test_a_worker_may_not_skip_a_state(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
 
         with pytest.raises(IllegalMove, match="starting"):
@@ -197,7 +197,7 @@ class MoveOneselfContract(Given):
         assert await store.workers.get(pool.pool_id, W1) == worker
         assert len(await told(store, pool.pool_id)) == 1
 
-    async def test_moves_and_heartbeats_at_once_lose_neither(self, store: Store, pool: Pool) -> None:
+    async def test_moves_and_heartbeats_at_once_lose_neither(self, store: Store, pool: PoolRow) -> None:
         worker = await moved(store, await joined(store, pool), WorkerStatus.WAITING)
         beats = [store.membership.beat(heartbeat(worker)) for _ in range(5)]
 
@@ -239,29 +239,29 @@ class GoneContract(Given):
         assert await told(store, worker.pool_id) == events
 
     @every_write
-    async def test_late_writes_of_a_lost_worker_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+    async def test_late_writes_of_a_lost_worker_are_refused(self, store: Store, pool: PoolRow, write: Write) -> None:
         await self.expect_refused(store, await lost(store, pool), write, "i1", "lost")
 
     @every_write
-    async def test_late_writes_of_a_worker_that_left_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+    async def test_late_writes_of_a_worker_that_left_are_refused(self, store: Store, pool: PoolRow, write: Write) -> None:
         gone = await moved(store, await active(store, pool), WorkerStatus.TERMINATED)
 
         await self.expect_refused(store, gone, write, "i1", "terminated")
 
     @every_write
-    async def test_writes_of_another_process_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+    async def test_writes_of_another_process_are_refused(self, store: Store, pool: PoolRow, write: Write) -> None:
         await self.expect_refused(store, await active(store, pool), write, "i2", "another process")
 
     @every_write
-    async def test_writes_before_joining_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+    async def test_writes_before_joining_are_refused(self, store: Store, pool: PoolRow, write: Write) -> None:
         await self.expect_refused(store, await added(store, pool), write, "i1", "w1")
 
     @every_write
-    async def test_writes_for_a_worker_that_never_was_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+    async def test_writes_for_a_worker_that_never_was_are_refused(self, store: Store, pool: PoolRow, write: Write) -> None:
         await self.expect_refused(store, worker_row(pool), write, "i1", "no such worker")
 
     @every_write
-    async def test_writes_to_a_pool_that_is_gone_are_refused(self, store: Store, pool: Pool, write: Write) -> None:
+    async def test_writes_to_a_pool_that_is_gone_are_refused(self, store: Store, pool: PoolRow, write: Write) -> None:
         gone = await moved(store, await active(store, pool), WorkerStatus.TERMINATED)
         await store.pools.delete(pool.pool_id)
 

@@ -11,7 +11,7 @@ from drumbeat.core.errors import AlreadyExists, Fenced, NotFound, Refused
 from drumbeat.core.event import start
 from drumbeat.core.lease import Lease
 from drumbeat.core.log import NewLog
-from drumbeat.core.pool import PRESETS, Pool, PoolId, PoolKind
+from drumbeat.core.pool import PRESETS, PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.store.contract.given import (
     AWKWARD,
@@ -49,7 +49,7 @@ class PoolsContract(Given):
         assert made.created_at is not None
         assert before <= made.created_at <= await store.now()
 
-    async def test_a_pool_is_made_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_is_made_once(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(AlreadyExists, match=pool.pool_id):
             await store.pools.create(replace(pool, kind=PoolKind.JOBS))
 
@@ -68,7 +68,7 @@ class PoolsContract(Given):
 
         assert await store.pools.find(PoolId("pool-nobody-made")) is None
 
-    async def test_a_pool_can_be_found(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_can_be_found(self, store: Store, pool: PoolRow) -> None:
         assert await store.pools.find(pool.pool_id) == pool
 
     async def test_pools_are_listed_oldest_first(self, store: Store, elapse: Elapse) -> None:
@@ -87,7 +87,7 @@ class PoolsContract(Given):
         assert set(listed.values()) == {PoolKind.JOBS}
         assert listed.keys() & set(made.values()) == {made[PoolKind.JOBS]}
 
-    async def test_saving_replaces_thresholds_policy_and_pause(self, store: Store, pool: Pool) -> None:
+    async def test_saving_replaces_thresholds_policy_and_pause(self, store: Store, pool: PoolRow) -> None:
         pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
         wanted = replace(pool, thresholds=PRESETS[PoolKind.JOBS], policy={"max": 3}, paused_until=pause)
 
@@ -95,12 +95,12 @@ class PoolsContract(Given):
 
         assert saved == await store.pools.get(pool.pool_id) == wanted
 
-    async def test_saving_ends_a_pause(self, store: Store, pool: Pool) -> None:
+    async def test_saving_ends_a_pause(self, store: Store, pool: PoolRow) -> None:
         assert (await store.pools.save(replace(pool, paused_until=await store.now()))).paused_until is not None
 
         assert (await store.pools.save(replace(pool, paused_until=None))).paused_until is None
 
-    async def test_saving_changes_neither_kind_nor_age(self, store: Store, pool: Pool) -> None:
+    async def test_saving_changes_neither_kind_nor_age(self, store: Store, pool: PoolRow) -> None:
         saved = await store.pools.save(replace(pool, kind=PoolKind.FLEET, created_at=None, policy={"max": 4}))
 
         assert saved == replace(pool, policy={"max": 4})
@@ -109,7 +109,7 @@ class PoolsContract(Given):
         with pytest.raises(NotFound):
             await store.pools.save(new_pool())
 
-    async def test_a_change_touches_only_what_it_names(self, store: Store, pool: Pool) -> None:
+    async def test_a_change_touches_only_what_it_names(self, store: Store, pool: PoolRow) -> None:
         pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
         kept = await store.pools.save(replace(pool, policy={"max": 3, "empty": [], "none": None}, paused_until=pause))
         jobs = PRESETS[PoolKind.JOBS]
@@ -125,7 +125,7 @@ class PoolsContract(Given):
         assert await store.pools.get(pool.pool_id) == resumed
         assert (await store.pools.change(pool.pool_id, PoolChange(paused_until=pause))).paused_until == pause
 
-    async def test_a_change_may_drop_names_of_the_policy(self, store: Store, pool: Pool) -> None:
+    async def test_a_change_may_drop_names_of_the_policy(self, store: Store, pool: PoolRow) -> None:
         await store.pools.save(replace(pool, policy={"max": 3, "old": 1, "kept": [1]}))
 
         changed = await store.pools.change(pool.pool_id, PoolChange(policy={"max": 4}, dropped=("old", "max", "unknown")))
@@ -133,7 +133,7 @@ class PoolsContract(Given):
 
         assert (changed.policy, dropped.policy) == ({"max": 4, "kept": [1]}, {"kept": [1]})
 
-    async def test_changes_at_once_never_undo_each_other(self, store: Store, pool: Pool) -> None:
+    async def test_changes_at_once_never_undo_each_other(self, store: Store, pool: PoolRow) -> None:
         pause = (await store.now()).replace(microsecond=0) + timedelta(hours=1)
         changes = [PoolChange(policy={f"key {n}": n}) for n in range(12)]
         changes.insert(6, PoolChange(paused_until=pause))
@@ -149,24 +149,24 @@ class PoolsContract(Given):
         with pytest.raises(NotFound):
             await store.pools.change(PoolId(unique("never-made")), PoolChange(policy={"max": 5}))
 
-    async def test_an_outdated_controller_changes_no_pool(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_changes_no_pool(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         with pytest.raises(Fenced):
             await store.pools.change(pool.pool_id, PoolChange(policy={"max": 5}), fence=await outdated(store, lease))
 
         assert await store.pools.get(pool.pool_id) == pool
 
-    async def test_the_holder_of_the_lease_may_save_a_pool(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_the_holder_of_the_lease_may_save_a_pool(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.pools.save(replace(pool, policy={"max": 5}), fence=lease.fence)
 
         assert (await store.pools.get(pool.pool_id)).policy == {"max": 5}
 
-    async def test_an_outdated_controller_saves_no_pool(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_saves_no_pool(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         with pytest.raises(Fenced):
             await store.pools.save(replace(pool, policy={"max": 5}), fence=await outdated(store, lease))
 
         assert await store.pools.get(pool.pool_id) == pool
 
-    async def test_a_pool_with_live_workers_is_not_deleted(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_with_live_workers_is_not_deleted(self, store: Store, pool: PoolRow) -> None:
         worker = await added(store, pool)
 
         with pytest.raises(Refused, match=pool.pool_id):
@@ -195,7 +195,7 @@ class PoolsContract(Given):
         with pytest.raises(NotFound):
             await store.runs.get(run.run_id)
 
-    async def test_deleting_touches_no_other_pool(self, store: Store, pool: Pool) -> None:
+    async def test_deleting_touches_no_other_pool(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
         worker = await added(store, other)
 
@@ -204,14 +204,14 @@ class PoolsContract(Given):
         assert await store.pools.get(other.pool_id) == other
         assert await store.workers.list(other.pool_id) == [worker]
 
-    async def test_deleting_again_is_harmless(self, store: Store, pool: Pool) -> None:
+    async def test_deleting_again_is_harmless(self, store: Store, pool: PoolRow) -> None:
         await store.pools.delete(pool.pool_id)
         await store.pools.delete(pool.pool_id)
         await store.pools.delete(PoolId(unique("never-made")))
 
         assert await store.pools.find(pool.pool_id) is None
 
-    async def test_a_pool_made_anew_counts_its_events_from_one(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_made_anew_counts_its_events_from_one(self, store: Store, pool: PoolRow) -> None:
         await store.events.append(pool.pool_id, [start(1), start(2)])
         await store.pools.delete(pool.pool_id)
         await store.pools.create(pool)

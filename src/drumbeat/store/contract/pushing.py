@@ -8,7 +8,7 @@ import pytest
 
 from drumbeat.core.errors import AlreadyExists, InvalidInput, NotFound
 from drumbeat.core.job import Backoff, JobId, JobStatus, NewJob, RateLimit
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.store.contract.given import (
     AWKWARD,
     MINUTE,
@@ -25,7 +25,7 @@ from drumbeat.store.interface import Store
 class PushContract(Given):
     """Jobs on their way in."""
 
-    async def test_a_pushed_job_is_claimed_with_its_payload(self, store: Store, pool: Pool) -> None:
+    async def test_a_pushed_job_is_claimed_with_its_payload(self, store: Store, pool: PoolRow) -> None:
         [job_id] = await pushed(store, pool, dict(AWKWARD), type="summary")
         before = await store.now()
 
@@ -38,12 +38,12 @@ class PushContract(Given):
         assert await store.jobs.get(job_id) == job
 
     @pytest.mark.parametrize("payload", [None, 0, "", "text", [], [1, None], {}, 1.5, True])
-    async def test_any_json_is_a_payload(self, store: Store, pool: Pool, payload: Any) -> None:
+    async def test_any_json_is_a_payload(self, store: Store, pool: PoolRow, payload: Any) -> None:
         await pushed(store, pool, payload)
 
         assert (await claimed(store, pool)).payload == payload
 
-    async def test_what_a_job_was_given_comes_with_its_claim(self, store: Store, pool: Pool) -> None:
+    async def test_what_a_job_was_given_comes_with_its_claim(self, store: Store, pool: PoolRow) -> None:
         given: dict[str, Any] = {
             "type": "t",
             "priority": -7,
@@ -63,7 +63,9 @@ class PushContract(Given):
 
         assert {name: getattr(job, name) for name in given} == given
 
-    async def test_a_payload_that_cannot_be_json_is_refused_with_all_pushed_beside_it(self, store: Store, pool: Pool) -> None:
+    async def test_a_payload_that_cannot_be_json_is_refused_with_all_pushed_beside_it(
+        self, store: Store, pool: PoolRow
+    ) -> None:
         with pytest.raises(InvalidInput, match="payload"):
             await store.queue.push(pool.pool_id, [NewJob(payload=1), NewJob(payload=object())])
 
@@ -81,17 +83,17 @@ class PushContract(Given):
         with pytest.raises(NotFound, match=nowhere.pool_id):
             await store.queue.wait(PoolId(nowhere.pool_id), timedelta())
 
-    async def test_an_empty_push_is_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_an_empty_push_is_nothing(self, store: Store, pool: PoolRow) -> None:
         assert [*await store.queue.push(pool.pool_id, [])] == []
 
-    async def test_many_are_pushed_and_named_in_order(self, store: Store, pool: Pool) -> None:
+    async def test_many_are_pushed_and_named_in_order(self, store: Store, pool: PoolRow) -> None:
         ids = await pushed(store, pool, *range(450))
 
         assert len(set(ids)) == 450
         assert [(await store.jobs.get(ids[n])).payload for n in (0, 222, 449)] == [0, 222, 449]
         assert [job.payload for job in await store.queue.claim(claiming(pool, limit=450))] == [*range(450)]
 
-    async def test_ids_the_store_gives_sort_as_the_jobs_were_pushed(self, store: Store, pool: Pool) -> None:
+    async def test_ids_the_store_gives_sort_as_the_jobs_were_pushed(self, store: Store, pool: PoolRow) -> None:
         ids = [*await pushed(store, pool, *range(12)), *await pushed(store, pool, *range(3))]
 
         assert sorted(ids) == ids
@@ -107,7 +109,7 @@ class PushContract(Given):
         ],
     )
     async def test_jobs_that_are_alike_are_kept_as_if_each_was_told(
-        self, store: Store, pool: Pool, said: dict[str, Any]
+        self, store: Store, pool: PoolRow, said: dict[str, Any]
     ) -> None:
         payloads = [1, {"text": "a long one " * 30}, None, "short"]
 
@@ -119,10 +121,10 @@ class PushContract(Given):
         assert kept == [but_for_its_name(await store.jobs.get(job_id)) for job_id in told]
         assert [job.payload for job in kept] == payloads
 
-    async def test_alike_jobs_of_one_key_are_one_job(self, store: Store, pool: Pool) -> None:
+    async def test_alike_jobs_of_one_key_are_one_job(self, store: Store, pool: PoolRow) -> None:
         assert len({*await pushed_alike(store, pool, 1, 2, 3, unique_key="k")}) == 1
 
-    async def test_alike_jobs_are_pushed_all_or_none(self, store: Store, pool: Pool) -> None:
+    async def test_alike_jobs_are_pushed_all_or_none(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(InvalidInput, match="payload"):
             await pushed_alike(store, pool, 1, object())
         with pytest.raises(NotFound):
@@ -131,7 +133,7 @@ class PushContract(Given):
         assert await pushed_alike(store, pool) == []
         assert await store.queue.claim(claiming(pool)) == []
 
-    async def test_a_job_pushed_twice_under_its_own_id_is_there_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_pushed_twice_under_its_own_id_is_there_once(self, store: Store, pool: PoolRow) -> None:
         name = JobId(unique("job"))
 
         ids = await store.queue.push(pool.pool_id, [NewJob(payload=n, job_id=name) for n in (1, 2)])
@@ -140,7 +142,7 @@ class PushContract(Given):
         assert [*ids, *again] == [name, name, name]
         assert [job.payload for job in await store.queue.claim(claiming(pool, limit=9))] == [1]
 
-    async def test_a_job_of_its_own_id_is_not_done_again(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_of_its_own_id_is_not_done_again(self, store: Store, pool: PoolRow) -> None:
         name = JobId(unique("job"))
         await pushed(store, pool, 1, job_id=name)
         await store.queue.settle(holder(pool), [verdict(await claimed(store, pool))])
@@ -148,7 +150,7 @@ class PushContract(Given):
         assert await pushed(store, pool, 2, job_id=name) == [name]
         assert await store.queue.claim(claiming(pool)) == []
 
-    async def test_an_id_of_another_pools_job_is_refused(self, store: Store, pool: Pool) -> None:
+    async def test_an_id_of_another_pools_job_is_refused(self, store: Store, pool: PoolRow) -> None:
         name = JobId(unique("job"))
         await pushed(store, await store.pools.create(new_pool()), 1, job_id=name)
 
@@ -158,11 +160,11 @@ class PushContract(Given):
         assert await store.queue.claim(claiming(pool)) == []
 
     @pytest.mark.parametrize("name", ["j000000000001", "j123456789012345678", ""])
-    async def test_an_id_that_looks_like_the_stores_own_is_refused(self, store: Store, pool: Pool, name: str) -> None:
+    async def test_an_id_that_looks_like_the_stores_own_is_refused(self, store: Store, pool: PoolRow, name: str) -> None:
         with pytest.raises(InvalidInput, match="id"):
             await pushed(store, pool, 1, job_id=JobId(name))
 
-    async def test_a_unique_key_is_one_job_while_it_is_unfinished(self, store: Store, pool: Pool) -> None:
+    async def test_a_unique_key_is_one_job_while_it_is_unfinished(self, store: Store, pool: PoolRow) -> None:
         ids = await pushed(store, pool, 1, 2, unique_key="k")
         job = await claimed(store, pool)
         while_claimed = await pushed(store, pool, 3, unique_key="k")
@@ -175,7 +177,7 @@ class PushContract(Given):
         assert await pushed(store, pool, 5, unique_key="k") == afterwards
         assert (await claimed(store, pool)).payload == 4
 
-    async def test_keys_are_each_pools_own(self, store: Store, pool: Pool) -> None:
+    async def test_keys_are_each_pools_own(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
 
         [one] = await pushed(store, pool, 1, unique_key="k")
@@ -184,7 +186,7 @@ class PushContract(Given):
         assert one != two
         assert [job.job_id for job in await store.jobs.list(other.pool_id)] == [two]
 
-    async def test_keyed_and_plain_jobs_are_named_in_the_order_they_were_given(self, store: Store, pool: Pool) -> None:
+    async def test_keyed_and_plain_jobs_are_named_in_the_order_they_were_given(self, store: Store, pool: PoolRow) -> None:
         name = JobId(unique("job"))
         [held] = await pushed(store, pool, "held", unique_key="k")
 
@@ -202,7 +204,7 @@ class PushContract(Given):
         assert (ids[1], ids[2]) == (held, name)
         assert [(await store.jobs.get(job_id)).payload for job_id in ids] == ["plain 1", "held", "named", "plain 2", "other"]
 
-    async def test_of_eight_pushes_of_one_key_at_once_one_is_kept(self, store: Store, pool: Pool) -> None:
+    async def test_of_eight_pushes_of_one_key_at_once_one_is_kept(self, store: Store, pool: PoolRow) -> None:
         ids = await asyncio.gather(*(pushed(store, pool, n, unique_key="k") for n in range(8)))
 
         assert len({job_id for [job_id] in ids}) == 1

@@ -7,7 +7,7 @@ import pytest
 from drumbeat.core.errors import Fenced, NotFound
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.run import ExecutionFile, Result, RunId, RunStatus
 from drumbeat.store.contract.given import AWKWARD, W1, W2, Given, new_run, outdated, unique
 from drumbeat.store.interface import Store
@@ -59,7 +59,7 @@ class ResultsContract(Given):
 
         assert await store.results.list(run.run_id) == []
 
-    async def test_an_outdated_controller_saves_no_result(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_saves_no_result(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         run = await new_run(store)
         fence = await outdated(store, lease)
 

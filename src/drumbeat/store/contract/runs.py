@@ -9,7 +9,7 @@ import pytest
 
 from drumbeat.core.errors import AlreadyExists, Fenced, IllegalMove, NotFound, StaleWrite
 from drumbeat.core.event import set_phase, start, stop
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.pool import pool as pool_of
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus
 from drumbeat.store.contract.given import AWKWARD, MINUTE, Elapse, Given, new_run, outdated, taken, told, unique
@@ -68,7 +68,7 @@ class CreateContract(Given):
 
         assert sorted(type(answer).__name__ for answer in answers) == ["AlreadyExists"] * 7 + ["Run"]
 
-    async def test_a_run_is_not_made_where_a_pool_has_its_id(self, store: Store, pool: Pool) -> None:
+    async def test_a_run_is_not_made_where_a_pool_has_its_id(self, store: Store, pool: PoolRow) -> None:
         run_id = RunId(pool.pool_id)
 
         with pytest.raises(AlreadyExists):
@@ -78,7 +78,7 @@ class CreateContract(Given):
             await store.runs.get(run_id)
         assert await store.pools.get(pool.pool_id) == pool
 
-    async def test_an_unknown_run_is_not_got(self, store: Store, pool: Pool) -> None:
+    async def test_an_unknown_run_is_not_got(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound, match="run-nobody-made"):
             await store.runs.get(RunId("run-nobody-made"))
         with pytest.raises(NotFound):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from drumbeat.core.histogram import Histogram, merged
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Worker
 from drumbeat.store.contract.given import AWKWARD, MINUTE, SECOND, W1, W2, Elapse, Given, active, heartbeat, joined, sample
@@ -20,7 +20,7 @@ async def keep(store: Store, worker: Worker, *samples: Sample) -> None:
 
 class SamplesContract(Given):
     @pytest.mark.parametrize("by_heartbeat", [True, False], ids=["with a heartbeat", "afterwards"])
-    async def test_a_sample_comes_back_as_it_was(self, store: Store, pool: Pool, by_heartbeat: bool) -> None:
+    async def test_a_sample_comes_back_as_it_was(self, store: Store, pool: PoolRow, by_heartbeat: bool) -> None:
         measured: dict[str, Any] = {
             "phase": "MEASUREMENT",
             "reads": 2,
@@ -46,7 +46,7 @@ class SamplesContract(Given):
         assert {name: getattr(kept, name) for name in measured} == measured
         assert kept.latency == given.latency
 
-    async def test_an_idle_interval_comes_back_as_one(self, store: Store, pool: Pool) -> None:
+    async def test_an_idle_interval_comes_back_as_one(self, store: Store, pool: PoolRow) -> None:
         await keep(store, await joined(store, pool), sample(1))
 
         [kept] = await store.samples.list(pool.pool_id)
@@ -54,7 +54,7 @@ class SamplesContract(Given):
         assert kept.latency == Histogram()
         assert (kept.operations, kept.phase, kept.cpu_percent, kept.gpu, kept.extra) == (0, None, None, None, {})
 
-    async def test_what_is_measured_later_does_not_change_what_was_kept(self, store: Store, pool: Pool) -> None:
+    async def test_what_is_measured_later_does_not_change_what_was_kept(self, store: Store, pool: PoolRow) -> None:
         given = sample(1, 10)
         await keep(store, await joined(store, pool), given)
 
@@ -63,7 +63,7 @@ class SamplesContract(Given):
         [kept] = await store.samples.list(pool.pool_id)
         assert kept.latency.count == 1
 
-    async def test_workers_histograms_merge_to_the_whole(self, store: Store, pool: Pool) -> None:
+    async def test_workers_histograms_merge_to_the_whole(self, store: Store, pool: PoolRow) -> None:
         for slot, name in enumerate((W1, W2)):
             worker = await joined(store, pool, name, slot)
             await keep(store, worker, sample(1, *range(slot, 2_000_000, 9_999)), sample(2, 5, 50_000))
@@ -73,7 +73,7 @@ class SamplesContract(Given):
         whole = sample(1, *range(0, 2_000_000, 9_999), *range(1, 2_000_000, 9_999), 5, 50_000, 5, 50_000)
         assert merged(one.latency for one in kept) == whole.latency
 
-    async def test_a_sample_that_is_there_already_is_passed_over(self, store: Store, pool: Pool) -> None:
+    async def test_a_sample_that_is_there_already_is_passed_over(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         await keep(store, worker, sample(1, 10), sample(2, 10))
         await keep(store, worker, sample(2, 10, 20, 30), sample(3, 10))
@@ -82,18 +82,18 @@ class SamplesContract(Given):
 
         assert sorted((one.n, one.operations) for one in kept) == [(1, 1), (2, 1), (3, 1)]
 
-    async def test_two_workers_may_have_samples_of_one_number(self, store: Store, pool: Pool) -> None:
+    async def test_two_workers_may_have_samples_of_one_number(self, store: Store, pool: PoolRow) -> None:
         for name in (W1, W2):
             await keep(store, await joined(store, pool, name), sample(1, 10))
 
         assert {one.worker_id for one in await store.samples.list(pool.pool_id)} == {W1, W2}
 
-    async def test_no_samples_is_nothing_to_keep(self, store: Store, pool: Pool) -> None:
+    async def test_no_samples_is_nothing_to_keep(self, store: Store, pool: PoolRow) -> None:
         await keep(store, await joined(store, pool))
 
         assert await store.samples.list(pool.pool_id) == []
 
-    async def test_a_sample_kept_back_is_dated_when_it_was_measured(self, store: Store, pool: Pool) -> None:
+    async def test_a_sample_kept_back_is_dated_when_it_was_measured(self, store: Store, pool: PoolRow) -> None:
         before = await store.now()
         await keep(store, await joined(store, pool), sample(1, age=20 * SECOND))
 
@@ -101,14 +101,14 @@ class SamplesContract(Given):
 
         assert before - 20 * SECOND <= kept.at <= await store.now() - 20 * SECOND
 
-    async def test_samples_are_listed_oldest_first(self, store: Store, pool: Pool) -> None:
+    async def test_samples_are_listed_oldest_first(self, store: Store, pool: PoolRow) -> None:
         ages = [5, 30, 0, 12]
         await keep(store, await joined(store, pool), *(sample(n, age=age * SECOND) for n, age in enumerate(ages)))
 
         assert [one.n for one in await store.samples.list(pool.pool_id)] == [1, 3, 0, 2]
         assert [one.n for one in await store.samples.list(pool.pool_id, limit=2)] == [1, 3]
 
-    async def test_samples_are_listed_since_a_time(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_samples_are_listed_since_a_time(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         worker = await joined(store, pool)
         await keep(store, worker, sample(1))
         await elapse(5 * MINUTE)
@@ -118,7 +118,7 @@ class SamplesContract(Given):
 
         assert [one.n for one in listed] == [2]
 
-    async def test_samples_are_listed_until_a_time(self, store: Store, pool: Pool) -> None:
+    async def test_samples_are_listed_until_a_time(self, store: Store, pool: PoolRow) -> None:
         await keep(store, await joined(store, pool), *(sample(n, age=n * MINUTE) for n in range(4)))
         [moment] = [one.at for one in await store.samples.list(pool.pool_id) if one.n == 1]
 
@@ -128,13 +128,13 @@ class SamplesContract(Given):
         assert [one.n for one in listed] == [3, 2, 1]
         assert [one.n for one in within] == [1]
 
-    async def test_samples_are_listed_by_worker(self, store: Store, pool: Pool) -> None:
+    async def test_samples_are_listed_by_worker(self, store: Store, pool: PoolRow) -> None:
         for name in (W1, W2):
             await keep(store, await joined(store, pool, name), sample(1))
 
         assert [one.worker_id for one in await store.samples.list(pool.pool_id, worker_id=W2)] == [W2]
 
-    async def test_samples_that_count_errors_are_listed_alone(self, store: Store, pool: Pool) -> None:
+    async def test_samples_that_count_errors_are_listed_alone(self, store: Store, pool: PoolRow) -> None:
         worker, told = await joined(store, pool), {"kinds": {"a": {"errors": 0}, "b": {"errors": 7}}}
         await keep(store, worker, *(sample(n, age=(9 - n) * SECOND, errors=n % 3, extra=told) for n in range(9)))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from drumbeat.core.job import JobId, JobStatus, Outcome, Token, Verdict
-from drumbeat.core.pool import Pool
+from drumbeat.core.job import AttemptOutcome, JobId, JobOutcome, JobStatus, Token
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.worker import Holder
 from drumbeat.store.contract.given import (
     AWKWARD,
@@ -22,7 +22,7 @@ from drumbeat.store.interface import Store
 class SettleContract(Given):
     """Verdicts."""
 
-    async def test_done_keeps_the_result(self, store: Store, pool: Pool) -> None:
+    async def test_done_keeps_the_result(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
@@ -34,7 +34,7 @@ class SettleContract(Given):
         assert (done.lease_owner, done.lease_until) == (W1, None)
         assert done.finished_at is not None
 
-    async def test_settling_claims_in_the_same_breath(self, store: Store, pool: Pool) -> None:
+    async def test_settling_claims_in_the_same_breath(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(5))
         first = await store.queue.claim(claiming(pool, limit=2))
 
@@ -43,12 +43,12 @@ class SettleContract(Given):
         assert [job.payload for job in settled.claimed] == [2, 3]
         assert {(await store.jobs.get(job.job_id)).status for job in first} == {JobStatus.DONE}
 
-    async def test_settling_nothing_is_a_claim(self, store: Store, pool: Pool) -> None:
+    async def test_settling_nothing_is_a_claim(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
 
         assert [job.payload for job in (await store.queue.settle(holder(pool), [], claiming(pool))).claimed] == [1]
 
-    async def test_a_failure_is_tried_again_after_its_wait(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_failure_is_tried_again_after_its_wait(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await pushed(store, pool, 1)
         job = await failed(store, pool, retry_in=10 * MINUTE)
 
@@ -58,43 +58,49 @@ class SettleContract(Given):
         again = await claimed(store, pool)
         assert (again.attempts, again.lease_epoch) == (2, 2)
 
-    async def test_a_job_is_poisoned_when_its_failures_reach_its_limit(self, store: Store, pool: Pool) -> None:
+    async def test_a_job_is_poisoned_when_its_failures_reach_its_limit(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, max_attempts=2)
 
         assert (await failed(store, pool)).status is JobStatus.PENDING
         job = await claimed(store, pool)
-        await store.queue.settle(holder(pool), [verdict(job, Outcome.TIMED_OUT, error="too long")])
+        await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.TIMED_OUT, error="too long")])
 
         poisoned = await store.jobs.get(job.job_id)
         assert (poisoned.status, poisoned.failures, poisoned.last_error) == (JobStatus.POISONED, 2, "too long")
         assert await store.queue.claim(claiming(pool)) == []
 
-    async def test_a_fatal_failure_poisons_at_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_fatal_failure_poisons_at_once(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, max_attempts=5)
 
         assert (await failed(store, pool, fatal=True)).status is JobStatus.POISONED
 
-    async def test_a_released_job_costs_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_a_released_job_costs_nothing(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
-        await store.queue.settle(holder(pool), [verdict(job, Outcome.RELEASED)])
+        await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.RELEASED)])
 
         again = await claimed(store, pool, W2)
         assert (again.attempts, again.failures, again.crashes, again.lease_epoch) == (1, 0, 0, 2)
 
-    async def test_a_cancelled_verdict_ends_the_job(self, store: Store, pool: Pool) -> None:
+    async def test_a_cancelled_verdict_ends_the_job(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
-        await store.queue.settle(holder(pool), [verdict(job, Outcome.CANCELLED)])
+        await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.CANCELLED)])
 
         assert (await store.jobs.get(job.job_id)).status is JobStatus.CANCELLED
 
-    async def test_every_outcome_may_come_in_one_settlement(self, store: Store, pool: Pool) -> None:
+    async def test_every_outcome_may_come_in_one_settlement(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, *range(5))
         jobs = await store.queue.claim(claiming(pool, limit=5))
-        said = [Outcome.DONE, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.RELEASED, Outcome.CANCELLED]
+        said = [
+            AttemptOutcome.DONE,
+            AttemptOutcome.FAILED,
+            AttemptOutcome.TIMED_OUT,
+            AttemptOutcome.RELEASED,
+            AttemptOutcome.CANCELLED,
+        ]
 
         settled = await store.queue.settle(
             holder(pool), [verdict(job, outcome) for job, outcome in zip(jobs, said, strict=True)]
@@ -105,9 +111,9 @@ class SettleContract(Given):
         assert [job.status for job in now] == ["done", "pending", "pending", "pending", "cancelled"]
         assert [job.failures for job in now] == [0, 1, 1, 0, 0]
 
-    @pytest.mark.parametrize("outcome", [*Outcome])
+    @pytest.mark.parametrize("outcome", [*AttemptOutcome])
     async def test_the_word_of_a_former_holder_is_stale_and_changes_nothing(
-        self, store: Store, pool: Pool, outcome: Outcome
+        self, store: Store, pool: PoolRow, outcome: AttemptOutcome
     ) -> None:
         await pushed(store, pool, 1)
         late = await claimed(store, pool, W1)
@@ -119,7 +125,7 @@ class SettleContract(Given):
         assert settled.stale == (late.token,)
         assert await store.jobs.get(held.job_id) == held
 
-    async def test_a_token_is_good_for_its_own_worker_and_epoch_only(self, store: Store, pool: Pool) -> None:
+    async def test_a_token_is_good_for_its_own_worker_and_epoch_only(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
         wrong = [
@@ -130,15 +136,15 @@ class SettleContract(Given):
         ]
 
         for worker_id, token in wrong:
-            settled = await store.queue.settle(holder(pool, worker_id), [Verdict(token=token, outcome=Outcome.DONE)])
+            settled = await store.queue.settle(holder(pool, worker_id), [JobOutcome(token=token, outcome=AttemptOutcome.DONE)])
             assert settled.stale == (token,)
 
         assert await store.jobs.get(job.job_id) == job
 
     @pytest.mark.parametrize("claims_more", [False, True], ids=["settling", "settling and claiming"])
-    @pytest.mark.parametrize("outcome", [*Outcome])
+    @pytest.mark.parametrize("outcome", [*AttemptOutcome])
     async def test_only_the_present_holder_is_heard_whatever_it_says(
-        self, store: Store, pool: Pool, outcome: Outcome, claims_more: bool
+        self, store: Store, pool: PoolRow, outcome: AttemptOutcome, claims_more: bool
     ) -> None:
         """By worker, process, pool and claim; and nobody once the claim is over."""
         await pushed(store, pool, 1)
@@ -147,7 +153,7 @@ class SettleContract(Given):
         elsewhere = holder(await store.pools.create(new_pool()), W1, "i1")
 
         async def is_heard(who: Holder, epoch: int) -> bool:
-            said = Verdict(token=Token(job_id=job.job_id, epoch=epoch), outcome=outcome, result="wrong", error="wrong")
+            said = JobOutcome(token=Token(job_id=job.job_id, epoch=epoch), outcome=outcome, result="wrong", error="wrong")
             settled = await store.queue.settle(who, [said], claiming(pool, who) if claims_more else None)
             assert settled.claimed == ()
             return settled.stale != (said.token,)
@@ -163,17 +169,17 @@ class SettleContract(Given):
         assert not await is_heard(me, job.lease_epoch)
         assert await store.jobs.get(job.job_id) == done
 
-    async def test_a_second_word_on_the_same_claim_is_stale(self, store: Store, pool: Pool) -> None:
+    async def test_a_second_word_on_the_same_claim_is_stale(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1)
         job = await claimed(store, pool)
 
         settled = await store.queue.settle(holder(pool), [verdict(job, result=1), verdict(job, result=2)])
-        again = await store.queue.settle(holder(pool), [verdict(job, Outcome.FAILED)])
+        again = await store.queue.settle(holder(pool), [verdict(job, AttemptOutcome.FAILED)])
 
         assert (settled.stale, again.stale) == ((job.token,), (job.token,))
         assert (await store.jobs.get(job.job_id)).result == 1
 
-    async def test_stale_and_good_verdicts_are_told_apart(self, store: Store, pool: Pool) -> None:
+    async def test_stale_and_good_verdicts_are_told_apart(self, store: Store, pool: PoolRow) -> None:
         await pushed(store, pool, 1, 2, 3)
         jobs = await store.queue.claim(claiming(pool, limit=3))
         await store.queue.settle(holder(pool), [verdict(jobs[1])])

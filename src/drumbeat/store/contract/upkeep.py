@@ -10,7 +10,7 @@ import pytest
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.event import start
 from drumbeat.core.log import NewLog
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.run import Result, RunStatus
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.store.contract.connections import connection
@@ -54,7 +54,7 @@ async def fill(store: Store, pool_id: PoolId) -> None:
     await store.logs.append(pool_id, [NewLog(level="INFO", logger="a", message="said")])
 
 
-async def reaped(store: Store, pool: Pool, worker_id: WorkerId) -> None:
+async def reaped(store: Store, pool: PoolRow, worker_id: WorkerId) -> None:
     """A worker whose end is known, and that of its instance."""
     await lost(store, pool, worker_id)
     await store.workers.mark_reaped(pool.pool_id, worker_id)
@@ -71,7 +71,7 @@ async def left(store: Store, pool_id: PoolId) -> dict[str, int]:
 
 
 class UpkeepContract(Given):
-    async def test_an_open_store_is_up_to_date(self, store: Store, pool: Pool) -> None:
+    async def test_an_open_store_is_up_to_date(self, store: Store, pool: PoolRow) -> None:
         answers = await asyncio.gather(*(store.upkeep.migrate() for _ in range(4)))
 
         assert [list(answer) for answer in answers] == [[]] * 4
@@ -121,7 +121,7 @@ class UpkeepContract(Given):
             "answers": 1,
         }
 
-    async def test_a_check_changes_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_a_check_changes_nothing(self, store: Store, pool: PoolRow) -> None:
         await fill(store, pool.pool_id)
         before = await left(store, pool.pool_id)
 
@@ -154,7 +154,7 @@ class UpkeepContract(Given):
 
         assert await left(store, PoolId(run.run_id)) == before
 
-    async def test_pruning_again_finds_nothing(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_pruning_again_finds_nothing(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await fill(store, pool.pool_id)
         await elapse(DAY)
         await store.upkeep.prune(MINUTE)
@@ -164,7 +164,7 @@ class UpkeepContract(Given):
         assert again == {"samples": 0, "logs": 0, "beats": 0, "workers": 0, "events": 0, "leases": 0}
 
     async def test_pruning_takes_leases_of_occasions_long_gone_and_no_others(
-        self, store: Store, pool: Pool, elapse: Elapse
+        self, store: Store, pool: PoolRow, elapse: Elapse
     ) -> None:
         occasions = [unique("trigger/push"), unique("after-exit/papers"), unique("webhook/crawler/key")]
         for name in occasions:
@@ -185,7 +185,7 @@ class UpkeepContract(Given):
         assert again is not None
         assert again.epoch == released.epoch + 1
 
-    async def test_pruning_keeps_live_workers_however_old(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_pruning_keeps_live_workers_however_old(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await joined(store, pool, W1)
         await lost(store, pool, W2)
         await elapse(DAY)
@@ -236,7 +236,7 @@ class UpkeepContract(Given):
 
         assert await store.workers.list(pool.pool_id) == []
 
-    async def test_pruning_keeps_the_last_beat_of_a_pool(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_pruning_keeps_the_last_beat_of_a_pool(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         await fill(store, pool.pool_id)
         await elapse(DAY)
 
@@ -247,7 +247,7 @@ class UpkeepContract(Given):
         assert last.n == 2
         assert (await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view={}))).n == 3
 
-    async def test_pruning_keeps_the_last_beat_that_saw_something(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_pruning_keeps_the_last_beat_that_saw_something(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         for view in ({"n": 1}, {"n": 2}, None, None):
             await store.beats.append(pool.pool_id, NewBeat(owner="a", epoch=1, view=view))
         await elapse(DAY)
@@ -256,7 +256,7 @@ class UpkeepContract(Given):
 
         assert [(beat.n, beat.view) for beat in await store.beats.list(pool.pool_id)] == [(2, {"n": 2}), (4, None)]
 
-    async def test_pruning_keeps_the_events_of_what_has_not_ended(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_pruning_keeps_the_events_of_what_has_not_ended(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         run = await new_run(store)
         for pool_id in (pool.pool_id, PoolId(run.run_id)):
             await store.events.append(pool_id, [start(1)])

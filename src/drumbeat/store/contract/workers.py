@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.errors import AlreadyExists, Fenced, IllegalMove, NotFound, StaleWrite
 from drumbeat.core.event import EventType, Scope
 from drumbeat.core.lease import Lease
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
 from drumbeat.store.contract.counting import EndedWorkersContract
 from drumbeat.store.contract.directions import DrainContract, NoteContract, ReapContract, TargetsContract
@@ -34,11 +34,11 @@ from drumbeat.store.contract.given import (
     told,
     worker_row,
 )
-from drumbeat.store.interface import Change, Store
+from drumbeat.store.interface import Store, WorkerChange
 
 
 class AddContract(Given):
-    async def test_a_row_exists_before_its_process(self, store: Store, pool: Pool) -> None:
+    async def test_a_row_exists_before_its_process(self, store: Store, pool: PoolRow) -> None:
         before = await store.now()
         known: dict[str, Any] = {"provider": "local", "provider_ref": "pod-1", "capabilities": ("gpu", "ssd"), "target": 5}
         known["meta"] = AWKWARD
@@ -50,7 +50,7 @@ class AddContract(Given):
         assert before <= row.created_at <= await store.now()
         assert row == worker_row(pool, W1, 3, **known, created_at=row.created_at)
 
-    async def test_a_new_row_never_beat_whatever_its_maker_says(self, store: Store, pool: Pool) -> None:
+    async def test_a_new_row_never_beat_whatever_its_maker_says(self, store: Store, pool: PoolRow) -> None:
         said: dict[str, Any] = {"status": WorkerStatus.ACTIVE, "instance": "i9", "heartbeat_count": 9}
         await store.workers.add([worker_row(pool, W1, heartbeat_at=await store.now(), **said)])
 
@@ -58,7 +58,7 @@ class AddContract(Given):
 
         assert (row.status, row.instance, row.heartbeat_at, row.heartbeat_count) == (WorkerStatus.SPAWNING, None, None, 0)
 
-    async def test_each_new_row_is_told_by_an_event(self, store: Store, pool: Pool) -> None:
+    async def test_each_new_row_is_told_by_an_event(self, store: Store, pool: PoolRow) -> None:
         await added(store, pool, W1, W2)
 
         events = await store.events.read(pool.pool_id, 0)
@@ -70,7 +70,7 @@ class AddContract(Given):
             {"worker_id": "w2", "worker_group_id": 1, **asked},
         ]
 
-    async def test_a_name_is_given_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_name_is_given_once(self, store: Store, pool: PoolRow) -> None:
         first = await added(store, pool, W1)
 
         with pytest.raises(AlreadyExists, match="w1"):
@@ -79,13 +79,13 @@ class AddContract(Given):
         assert await store.workers.list(pool.pool_id) == [first]
         assert len(await told(store, pool.pool_id)) == 1
 
-    async def test_a_name_is_not_given_twice_at_once(self, store: Store, pool: Pool) -> None:
+    async def test_a_name_is_not_given_twice_at_once(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(AlreadyExists):
             await store.workers.add([worker_row(pool, W1), worker_row(pool, W1)])
 
         assert await store.workers.list(pool.pool_id) == []
 
-    async def test_of_many_that_add_a_worker_one_does(self, store: Store, pool: Pool) -> None:
+    async def test_of_many_that_add_a_worker_one_does(self, store: Store, pool: PoolRow) -> None:
         adding = (store.workers.add([worker_row(pool, W1)]) for _ in range(8))
 
         answers = await asyncio.gather(*adding, return_exceptions=True)
@@ -93,7 +93,7 @@ class AddContract(Given):
         assert sum(answer is None for answer in answers) == 1
         assert len(await told(store, pool.pool_id)) == 1
 
-    async def test_the_name_of_an_ended_worker_is_not_given_again(self, store: Store, pool: Pool) -> None:
+    async def test_the_name_of_an_ended_worker_is_not_given_again(self, store: Store, pool: PoolRow) -> None:
         ended = await lost(store, pool)
 
         with pytest.raises(AlreadyExists):
@@ -101,7 +101,7 @@ class AddContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == ended
 
-    async def test_one_name_in_two_pools_is_two_workers(self, store: Store, pool: Pool) -> None:
+    async def test_one_name_in_two_pools_is_two_workers(self, store: Store, pool: PoolRow) -> None:
         other = await store.pools.create(new_pool())
         await active(store, pool, W1)
         await added(store, other, W1)
@@ -109,23 +109,23 @@ class AddContract(Given):
         assert (await store.workers.get(pool.pool_id, W1)).status is WorkerStatus.ACTIVE
         assert (await store.workers.get(other.pool_id, W1)).status is WorkerStatus.SPAWNING
 
-    async def test_no_workers_is_nothing_to_add(self, store: Store, pool: Pool) -> None:
+    async def test_no_workers_is_nothing_to_add(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([])
 
         assert await told(store, pool.pool_id) == []
 
-    async def test_a_worker_needs_a_pool(self, store: Store, pool: Pool) -> None:
+    async def test_a_worker_needs_a_pool(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound):
             await store.workers.add([worker_row(pool, W1), worker_row(new_pool(), W2)])
 
         assert await store.workers.list(pool.pool_id) == []
 
-    async def test_the_holder_of_the_lease_may_add(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_the_holder_of_the_lease_may_add(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         await store.workers.add([worker_row(pool)], fence=lease.fence)
 
         assert len(await store.workers.list(pool.pool_id)) == 1
 
-    async def test_an_outdated_controller_adds_nobody(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_adds_nobody(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         with pytest.raises(Fenced):
             await store.workers.add([worker_row(pool)], fence=await outdated(store, lease))
 
@@ -134,20 +134,20 @@ class AddContract(Given):
 
 
 class LookContract(Given):
-    async def test_an_unknown_worker_is_not_got(self, store: Store, pool: Pool) -> None:
+    async def test_an_unknown_worker_is_not_got(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound, match="w1"):
             await store.workers.get(pool.pool_id, W1)
         with pytest.raises(NotFound):
             await store.workers.get(PoolId("pool-nobody-made"), W1)
 
-    async def test_workers_are_listed_by_slot_then_age(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_workers_are_listed_by_slot_then_age(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         for name, slot in [("c", 1), ("b", 0), ("a", 1), ("d", 0)]:
             await store.workers.add([worker_row(pool, WorkerId(name), slot)])
             await elapse(SECOND)
 
         assert [worker.worker_id for worker in await store.workers.list(pool.pool_id)] == ["b", "d", "c", "a"]
 
-    async def test_only_the_live_are_listed_if_asked(self, store: Store, pool: Pool) -> None:
+    async def test_only_the_live_are_listed_if_asked(self, store: Store, pool: PoolRow) -> None:
         await lost(store, pool, W1)
         await moved(store, await active(store, pool, W2), WorkerStatus.DRAINING)
         await added(store, pool, W3)
@@ -155,18 +155,20 @@ class LookContract(Given):
         assert {worker.worker_id for worker in await store.workers.list(pool.pool_id)} == {W1, W2, W3}
         assert {worker.worker_id for worker in await store.workers.list(pool.pool_id, live=True)} == {W2, W3}
 
-    async def test_a_pool_nobody_made_has_no_workers(self, store: Store, pool: Pool) -> None:
+    async def test_a_pool_nobody_made_has_no_workers(self, store: Store, pool: PoolRow) -> None:
         await joined(store, pool)
 
         assert await store.workers.list(PoolId("pool-nobody-made")) == []
 
 
 class MoveContract(Given):
-    async def test_a_move_is_kept_and_told(self, store: Store, pool: Pool) -> None:
+    async def test_a_move_is_kept_and_told(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         before = await store.now()
 
-        after = await store.workers.move(worker, WorkerStatus.LOST, "silent for 61 s", Change(exit_code=-9, error="killed"))
+        after = await store.workers.move(
+            worker, WorkerStatus.LOST, "silent for 61 s", WorkerChange(exit_code=-9, error="killed")
+        )
 
         assert after.ended_at is not None
         assert before <= after.ended_at <= await store.now()
@@ -182,7 +184,7 @@ class MoveContract(Given):
             "error": "killed",
         }
 
-    async def test_what_does_not_change_is_neither_overwritten_nor_told(self, store: Store, pool: Pool) -> None:
+    async def test_what_does_not_change_is_neither_overwritten_nor_told(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([worker_row(pool, provider_ref="pod-1", meta={"zone": "a"})])
         worker = await store.workers.get(pool.pool_id, W1)
 
@@ -191,26 +193,28 @@ class MoveContract(Given):
         assert (after.provider_ref, after.meta, after.exit_code, after.error) == ("pod-1", {"zone": "a"}, None, None)
         assert (await moves(store, pool.pool_id))[-1].keys() == {"worker_id", "worker_group_id", "from", "to", "reason"}
 
-    async def test_reference_and_notes_may_change_with_a_move(self, store: Store, pool: Pool) -> None:
+    async def test_reference_and_notes_may_change_with_a_move(self, store: Store, pool: PoolRow) -> None:
         worker = await added(store, pool)
 
-        after = await store.workers.move(worker, WorkerStatus.STARTING, "up", Change(provider_ref="pod-2", meta=AWKWARD))
+        after = await store.workers.move(worker, WorkerStatus.STARTING, "up", WorkerChange(provider_ref="pod-2", meta=AWKWARD))
 
         assert (after.provider_ref, after.meta) == ("pod-2", AWKWARD)
         assert await store.workers.get(pool.pool_id, W1) == after
 
-    async def test_notes_join_those_that_are_there(self, store: Store, pool: Pool) -> None:
+    async def test_notes_join_those_that_are_there(self, store: Store, pool: PoolRow) -> None:
         await store.workers.add([worker_row(pool, meta={"zone": "a", "tries": 1, **AWKWARD})])
         worker = await store.workers.get(pool.pool_id, W1)
 
-        worker = await store.workers.move(worker, WorkerStatus.STARTING, "up", Change(meta={"tries": 2, "node": {"n": []}}))
-        worker = await store.workers.move(worker, WorkerStatus.WAITING, "ready", Change(meta={}))
-        after = await store.workers.move(worker, WorkerStatus.LOST, "silent", Change(meta={"tries": 3}))
+        worker = await store.workers.move(
+            worker, WorkerStatus.STARTING, "up", WorkerChange(meta={"tries": 2, "node": {"n": []}})
+        )
+        worker = await store.workers.move(worker, WorkerStatus.WAITING, "ready", WorkerChange(meta={}))
+        after = await store.workers.move(worker, WorkerStatus.LOST, "silent", WorkerChange(meta={"tries": 3}))
 
         assert after.meta == {**AWKWARD, "zone": "a", "tries": 3, "node": {"n": []}}
         assert await store.workers.get(pool.pool_id, W1) == after
 
-    async def test_the_move_to_waiting_is_stamped_as_ready(self, store: Store, pool: Pool) -> None:
+    async def test_the_move_to_waiting_is_stamped_as_ready(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
         before = await store.now()
 
@@ -221,7 +225,7 @@ class MoveContract(Given):
         assert before <= after.ready_at <= await store.now()
         assert after.ended_at is None
 
-    async def test_a_later_move_leaves_the_stamp_of_an_earlier_one(self, store: Store, pool: Pool, elapse: Elapse) -> None:
+    async def test_a_later_move_leaves_the_stamp_of_an_earlier_one(self, store: Store, pool: PoolRow, elapse: Elapse) -> None:
         worker = await moved(store, await joined(store, pool), WorkerStatus.WAITING)
         await elapse(5 * MINUTE)
 
@@ -231,16 +235,16 @@ class MoveContract(Given):
         assert after.ended_at is not None
         assert after.ended_at - after.ready_at >= 5 * MINUTE
 
-    async def test_a_move_leaves_what_an_earlier_one_said(self, store: Store, pool: Pool) -> None:
+    async def test_a_move_leaves_what_an_earlier_one_said(self, store: Store, pool: PoolRow) -> None:
         worker = await joined(store, pool)
-        said = await store.workers.move(worker, WorkerStatus.DRAINING, "ill", Change(exit_code=3, error="out of disk"))
+        said = await store.workers.move(worker, WorkerStatus.DRAINING, "ill", WorkerChange(exit_code=3, error="out of disk"))
 
         after = await store.workers.move(said, WorkerStatus.LOST, "silent")
 
         assert (after.exit_code, after.error) == (3, "out of disk")
 
     @pytest.mark.parametrize("end", sorted(TERMINAL))
-    async def test_an_end_is_never_left(self, store: Store, pool: Pool, end: WorkerStatus) -> None:
+    async def test_an_end_is_never_left(self, store: Store, pool: PoolRow, end: WorkerStatus) -> None:
         ended = await store.workers.move(await active(store, pool), end, "over")
 
         for to in WorkerStatus:
@@ -249,16 +253,16 @@ class MoveContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == ended
 
-    async def test_a_move_the_diagram_does_not_have_changes_nothing(self, store: Store, pool: Pool) -> None:
+    async def test_a_move_the_diagram_does_not_have_changes_nothing(self, store: Store, pool: PoolRow) -> None:
         worker = await added(store, pool)
 
         with pytest.raises(IllegalMove, match="spawning"):
-            await store.workers.move(worker, WorkerStatus.ACTIVE, "in haste", Change(error="spoiled"))
+            await store.workers.move(worker, WorkerStatus.ACTIVE, "in haste", WorkerChange(error="spoiled"))
 
         assert await store.workers.get(pool.pool_id, W1) == worker
         assert len(await told(store, pool.pool_id)) == 1
 
-    async def test_a_worker_that_has_beaten_since_is_not_moved(self, store: Store, pool: Pool) -> None:
+    async def test_a_worker_that_has_beaten_since_is_not_moved(self, store: Store, pool: PoolRow) -> None:
         seen = await active(store, pool)
         await store.membership.beat(heartbeat(seen))
         events = await told(store, pool.pool_id)
@@ -269,7 +273,7 @@ class MoveContract(Given):
         assert (await store.workers.get(pool.pool_id, W1)).status is WorkerStatus.ACTIVE
         assert await told(store, pool.pool_id) == events
 
-    async def test_a_worker_that_has_moved_since_is_not_moved(self, store: Store, pool: Pool) -> None:
+    async def test_a_worker_that_has_moved_since_is_not_moved(self, store: Store, pool: PoolRow) -> None:
         seen = await active(store, pool)
         draining = await moved(store, seen, WorkerStatus.DRAINING)
 
@@ -278,14 +282,14 @@ class MoveContract(Given):
 
         assert await store.workers.get(pool.pool_id, W1) == draining
 
-    async def test_what_is_both_stale_and_illegal_is_called_stale(self, store: Store, pool: Pool) -> None:
+    async def test_what_is_both_stale_and_illegal_is_called_stale(self, store: Store, pool: PoolRow) -> None:
         seen = await active(store, pool)
         await store.workers.move(seen, WorkerStatus.LOST, "silent")
 
         with pytest.raises(StaleWrite):
             await store.workers.move(seen, WorkerStatus.WAITING, "back")
 
-    async def test_of_many_moves_of_one_worker_one_wins(self, store: Store, pool: Pool) -> None:
+    async def test_of_many_moves_of_one_worker_one_wins(self, store: Store, pool: PoolRow) -> None:
         worker = await active(store, pool)
         ends = sorted(TERMINAL) * 4
 
@@ -298,16 +302,16 @@ class MoveContract(Given):
         assert await store.workers.get(pool.pool_id, W1) == winner
         assert [move["to"] for move in await moves(store, pool.pool_id)][3:] == [winner.status]
 
-    async def test_an_unknown_worker_is_not_moved(self, store: Store, pool: Pool) -> None:
+    async def test_an_unknown_worker_is_not_moved(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound):
             await store.workers.move(worker_row(pool), WorkerStatus.LOST, "silent")
 
-    async def test_the_holder_of_the_lease_may_move(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_the_holder_of_the_lease_may_move(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         after = await store.workers.move(await added(store, pool), WorkerStatus.LOST, "never came", fence=lease.fence)
 
         assert after.status is WorkerStatus.LOST
 
-    async def test_an_outdated_controller_moves_nobody(self, store: Store, pool: Pool, lease: Lease) -> None:
+    async def test_an_outdated_controller_moves_nobody(self, store: Store, pool: PoolRow, lease: Lease) -> None:
         worker = await added(store, pool)
 
         with pytest.raises(Fenced):

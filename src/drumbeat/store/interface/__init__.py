@@ -18,27 +18,26 @@ from drumbeat.store.interface.bench import (
 from drumbeat.store.interface.control import (
     BATCH,
     UNREAPED,
-    Change,
     Events,
     Heartbeat,
+    HeartbeatReply,
     Joining,
     Leases,
     Membership,
-    Orders,
     PoolChange,
     Pools,
+    WorkerChange,
     Workers,
 )
 from drumbeat.store.interface.jobs import Claiming, Due, Jobs, Queue, Renewed, Settled
 from drumbeat.store.interface.record import Beats, Logs, Samples
-from drumbeat.store.interface.store import Store, StoreReport, Traits, Upkeep
+from drumbeat.store.interface.store import Store, StoreReport, StoreTraits, Upkeep
 
 __all__ = [
     "BATCH",
     "UNREAPED",
     "Answers",
     "Beats",
-    "Change",
     "Claiming",
     "Connections",
     "Due",
@@ -46,13 +45,13 @@ __all__ = [
     "ExecutionOrder",
     "Executions",
     "Heartbeat",
+    "HeartbeatReply",
     "Jobs",
     "Joining",
     "Leases",
     "Logs",
     "Membership",
     "Notes",
-    "Orders",
     "PoolChange",
     "Pools",
     "Queue",
@@ -65,8 +64,9 @@ __all__ = [
     "Steps",
     "Store",
     "StoreReport",
+    "StoreTraits",
     "Templates",
-    "Traits",
     "Upkeep",
+    "WorkerChange",
     "Workers",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
-from drumbeat.core.answer import Answer, KeptAnswer
+from drumbeat.core.answer import KeptAnswer, RequestAnswer
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.note import Note
 
@@ -44,7 +44,7 @@ class Answers(Protocol):
         """Take a key nobody holds, for so long. None: it is yours; else what is kept under it, by the same request or not."""
         ...
 
-    async def give(self, key: str, answer: Answer, kept_for: timedelta) -> None:
+    async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
         """Keep the answer to a request whose key is held. Harmless when the key is gone."""
         ...
 

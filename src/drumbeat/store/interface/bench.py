@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol
 
 from drumbeat.core.event import NewEvent
 from drumbeat.core.lease import Fence
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, RunStatus, Step, StepType, Template
 from drumbeat.core.worker import WorkerId
 
@@ -34,7 +34,7 @@ class RunChange:
 class Runs(Protocol):
     """Benchmark executions. A run's pool is made with it and has its id."""
 
-    async def create(self, run: Run, pool: Pool) -> Run:
+    async def create(self, run: Run, pool: PoolRow) -> Run:
         """Raises AlreadyExists."""
         ...
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from drumbeat.core.event import Event, NewEvent, Target
+from drumbeat.core.event import Event, NewEvent, WorkerTarget
 from drumbeat.core.lease import Fence, Lease
-from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
 from drumbeat.core.run import RunStatus
 from drumbeat.core.sample import Sample
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
@@ -30,7 +30,7 @@ class PoolChange:
         """A policy as it is with this change."""
         return {**{name: value for name, value in policy.items() if name not in self.dropped}, **self.policy}
 
-    def of(self, pool: Pool) -> Pool:
+    def of(self, pool: PoolRow) -> PoolRow:
         """The pool as it is with this change."""
         return replace(
             pool,
@@ -43,25 +43,25 @@ class PoolChange:
 class Pools(Protocol):
     """Named sets of workers."""
 
-    async def create(self, pool: Pool) -> Pool:
+    async def create(self, pool: PoolRow) -> PoolRow:
         """Make a pool, with its events counted from 1. Raises AlreadyExists."""
         ...
 
-    async def get(self, pool_id: PoolId) -> Pool:
+    async def get(self, pool_id: PoolId) -> PoolRow:
         """Raises NotFound."""
         ...
 
-    async def find(self, pool_id: PoolId) -> Pool | None: ...
+    async def find(self, pool_id: PoolId) -> PoolRow | None: ...
 
-    async def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+    async def list(self, kind: PoolKind | None = None) -> Sequence[PoolRow]:
         """All pools, oldest first."""
         ...
 
-    async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+    async def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
         """Replace a pool's thresholds, policy and pause, whatever others made of them since. Raises NotFound."""
         ...
 
-    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         """Change only what is named: two changes of different things never undo each other. Raises NotFound."""
         ...
 
@@ -71,7 +71,7 @@ class Pools(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class WorkerChange:
     """What may change with a worker's move. What is None stays as it is."""
 
     exit_code: int | None = None
@@ -110,7 +110,7 @@ class Workers(Protocol):
         worker: Worker,
         to: WorkerStatus,
         reason: str,
-        change: Change | None = None,
+        change: WorkerChange | None = None,
         *,
         fence: Fence | None = None,
     ) -> Worker:
@@ -121,7 +121,7 @@ class Workers(Protocol):
         ...
 
     async def set_targets(
-        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+        self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
         """Set workers' targets and tell them, in one transaction. Raises NotFound for a worker that is not live."""
         ...
@@ -194,7 +194,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
+class HeartbeatReply:
     """What a heartbeat brings back: news, and the truth to reconcile with."""
 
     now: datetime  #: the store's clock
@@ -220,7 +220,7 @@ class Membership(Protocol):
         """
         ...
 
-    async def beat(self, heartbeat: Heartbeat) -> Orders:
+    async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         """Heartbeat, sample and new events in one round trip. Raises WorkerGone, and then keeps neither."""
         ...
 
@@ -231,7 +231,7 @@ class Membership(Protocol):
         instance: str,
         to: WorkerStatus,
         reason: str,
-        change: Change | None = None,
+        change: WorkerChange | None = None,
     ) -> Worker:
         """Move oneself. Moving to where one is already is harmless. Raises IllegalMove, WorkerGone."""
         ...

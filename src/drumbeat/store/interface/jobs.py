@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
-from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobStatus, NewJob, Token, Verdict
+from drumbeat.core.job import Attempt, Job, JobCounts, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
@@ -83,7 +83,7 @@ class Queue(Protocol):
         worker's, which must not be begun. Harmless to repeat."""
         ...
 
-    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         """Say what became of claimed jobs, and claim more, in one transaction.
 
         DONE keeps the result. FAILED and TIMED_OUT count a failure: the job is pending again after ``retry_in``, or poisoned

@@ -65,7 +65,7 @@ class Upkeep(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traits:
+class StoreTraits:
     """How stores differ, declared."""
 
     name: str
@@ -79,7 +79,7 @@ class Store(Protocol):
     """Everything above, behind one door. An async context manager: nothing of it outlives the block."""
 
     @property
-    def traits(self) -> Traits: ...
+    def traits(self) -> StoreTraits: ...
     @property
     def pools(self) -> Pools: ...
     @property

@@ -7,7 +7,7 @@ from typing import Self
 
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.store.interface import Traits
+from drumbeat.store.interface import StoreTraits
 from drumbeat.store.memory.access import MemoryAnswers, MemoryConnections
 from drumbeat.store.memory.beats import MemoryBeats
 from drumbeat.store.memory.events import MemoryEvents
@@ -22,7 +22,7 @@ from drumbeat.store.memory.queue import MemoryQueue
 from drumbeat.store.memory.results import MemoryResults
 from drumbeat.store.memory.runs import MemoryRuns
 from drumbeat.store.memory.samples import MemorySamples
-from drumbeat.store.memory.state import State
+from drumbeat.store.memory.state import MemoryState
 from drumbeat.store.memory.steps import MemorySteps
 from drumbeat.store.memory.templates import MemoryTemplates
 from drumbeat.store.memory.upkeep import MemoryUpkeep
@@ -39,8 +39,8 @@ class MemoryStore:
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
-        self._state = State(clock=clock or SystemClock())
-        self.traits = Traits(name="memory", durable=False, shared=False, networked=False)
+        self._state = MemoryState(clock=clock or SystemClock())
+        self.traits = StoreTraits(name="memory", durable=False, shared=False, networked=False)
         self.pools = MemoryPools(self._state)
         self.workers = MemoryWorkers(self._state)
         self.membership = MemoryMembership(self._state)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from drumbeat.core.answer import Answer, KeptAnswer
+from drumbeat.core.answer import KeptAnswer, RequestAnswer
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import AlreadyExists, NotFound
-from drumbeat.store.memory.state import Table, operation
+from drumbeat.store.memory.state import MemoryTable, operation
 
 
-class MemoryConnections(Table):
+class MemoryConnections(MemoryTable):
     @operation
     def create(self, connection: StoredConnection) -> StoredConnection:
         if connection.name in self.state.connections:
@@ -53,7 +53,7 @@ class MemoryConnections(Table):
         return row
 
 
-class MemoryAnswers(Table):
+class MemoryAnswers(MemoryTable):
     @operation
     def hold(self, key: str, fingerprint: str, within: timedelta) -> KeptAnswer | None:
         now, kept = self.state.now(), self.state.answers
@@ -65,7 +65,7 @@ class MemoryAnswers(Table):
         return None
 
     @operation
-    def give(self, key: str, answer: Answer, kept_for: timedelta) -> None:
+    def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
         if key in self.state.answers:
             row = self.state.answers[key]
             self.state.answers[key] = replace(row, answer=answer, expires_at=self.state.now() + kept_for)

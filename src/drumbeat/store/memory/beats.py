@@ -8,10 +8,10 @@ from itertools import islice
 from drumbeat.core.beat import Beat, NewBeat
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.store.memory.state import Table, operation, plain
+from drumbeat.store.memory.state import MemoryTable, operation, plain
 
 
-class MemoryBeats(Table):
+class MemoryBeats(MemoryTable):
     @operation
     def append(self, pool_id: PoolId, beat: NewBeat, *, fence: Fence | None = None) -> Beat:
         self.state.admit(fence)

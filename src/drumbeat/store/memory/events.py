@@ -7,10 +7,10 @@ from drumbeat.core.event import Event, NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import BATCH
-from drumbeat.store.memory.state import PoolRows, Table, operation
+from drumbeat.store.memory.state import MemoryTable, PoolRows, operation
 
 
-class MemoryEvents(Table):
+class MemoryEvents(MemoryTable):
     @operation
     def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
         self.state.admit(fence)

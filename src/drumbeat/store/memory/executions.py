@@ -8,12 +8,12 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Execution, RunId
 from drumbeat.core.worker import WorkerId
 from drumbeat.store.interface import ExecutionOrder
-from drumbeat.store.memory.state import Table, operation
+from drumbeat.store.memory.state import MemoryTable, operation
 
 _BATCH = 10_000
 
 
-class MemoryExecutions(Table):
+class MemoryExecutions(MemoryTable):
     async def load(self, executions: Iterable[Execution]) -> int:
         coming = iter(executions)
         new = 0

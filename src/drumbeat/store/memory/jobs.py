@@ -13,7 +13,7 @@ from drumbeat.core.retention import Prunable
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming, Due
 from drumbeat.store.memory.ready import JobRows
-from drumbeat.store.memory.state import Table, operation
+from drumbeat.store.memory.state import MemoryTable, operation
 from drumbeat.store.memory.upkeep import MemoryUpkeep
 from drumbeat.store.pruning import prune_all
 
@@ -29,7 +29,7 @@ def _of(rows: JobRows, statuses: Sequence[JobStatus]) -> Iterable[Job]:
     )
 
 
-class MemoryJobs(Table):
+class MemoryJobs(MemoryTable):
     @operation
     def get(self, job_id: JobId) -> Job:
         return self._get(job_id)

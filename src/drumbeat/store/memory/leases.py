@@ -5,10 +5,10 @@ from datetime import timedelta
 
 from drumbeat.core.errors import Fenced
 from drumbeat.core.lease import Lease
-from drumbeat.store.memory.state import KeptLease, Table, operation
+from drumbeat.store.memory.state import KeptLease, MemoryTable, operation
 
 
-class MemoryLeases(Table):
+class MemoryLeases(MemoryTable):
     @operation
     def acquire(self, name: str, owner: str, ttl: timedelta) -> Lease | None:
         now = self.state.now()

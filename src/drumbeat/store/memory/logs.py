@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from drumbeat.core.log import Log, NewLog
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.memory.state import Table, operation, plain
+from drumbeat.store.memory.state import MemoryTable, operation, plain
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
-class MemoryLogs(Table):
+class MemoryLogs(MemoryTable):
     @operation
     def append(self, pool_id: PoolId, entries: Sequence[NewLog]) -> None:
         rows = self.state.rows(pool_id)

@@ -6,14 +6,14 @@ from datetime import datetime
 from drumbeat.core.errors import WorkerGone
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.store.interface import BATCH, Change, Heartbeat, Joining, Orders
+from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, Joining, WorkerChange
 from drumbeat.store.memory.events import following
 from drumbeat.store.memory.moves import NOTHING_ELSE, keep, move, moved_event
 from drumbeat.store.memory.samples import keep_sample
-from drumbeat.store.memory.state import Table, another_holds, closed, operation, plain
+from drumbeat.store.memory.state import MemoryTable, another_holds, closed, operation, plain
 
 
-class MemoryMembership(Table):
+class MemoryMembership(MemoryTable):
     @operation
     def join(self, joining: Joining) -> Worker:
         row = self.state.rows(joining.pool_id).workers.get(joining.worker_id)
@@ -31,7 +31,7 @@ class MemoryMembership(Table):
         return keep(self.state, worker, moved_event(worker, row.status if row else None, "joined"))
 
     @operation
-    def beat(self, heartbeat: Heartbeat) -> Orders:
+    def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         row = self.state.own(heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
         after = _beaten(row, heartbeat, self.state.now())
         if heartbeat.sample is not None:
@@ -46,7 +46,7 @@ class MemoryMembership(Table):
         instance: str,
         to: WorkerStatus,
         reason: str,
-        change: Change | None = None,
+        change: WorkerChange | None = None,
     ) -> Worker:
         rows = self.state.pools.get(pool_id)
         row = rows.workers.get(worker_id) if rows else None
@@ -54,12 +54,12 @@ class MemoryMembership(Table):
             return row
         return move(self.state, self.state.own(pool_id, worker_id, instance), to, reason, change or NOTHING_ELSE)
 
-    def _orders(self, worker: Worker, read_to: int) -> Orders:
+    def _orders(self, worker: Worker, read_to: int) -> HeartbeatReply:
         rows = self.state.rows(worker.pool_id)
         controller = self.state.leases.get(worker.pool_id)
         news = [event for event in following(rows, read_to, len(rows.events)) if event.is_for(worker.worker_id, worker.slot)]
         more = len(news) > BATCH
-        return Orders(
+        return HeartbeatReply(
             now=self.state.now(),
             events=news[:BATCH],
             read_to=news[BATCH - 1].sequence_id if more else max(read_to, rows.last_event),

@@ -6,20 +6,20 @@ from typing import Any
 
 from drumbeat.core.event import EventType, NewEvent
 from drumbeat.core.worker import TERMINAL, Worker, WorkerStatus, check_move, worker_number
-from drumbeat.store.interface import Change
-from drumbeat.store.memory.state import State, plain
+from drumbeat.store.interface import WorkerChange
+from drumbeat.store.memory.state import MemoryState, plain
 
-NOTHING_ELSE = Change()
+NOTHING_ELSE = WorkerChange()
 
 
-def move(state: State, worker: Worker, to: WorkerStatus, reason: str, change: Change = NOTHING_ELSE) -> Worker:
+def move(state: MemoryState, worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange = NOTHING_ELSE) -> Worker:
     """Move a worker and tell of it. Raises IllegalMove."""
     check_move(worker.worker_id, worker.status, to)
     after = _moved(worker, to, change, state.now())
     return keep(state, after, moved_event(after, worker.status, reason, change))
 
 
-def keep(state: State, worker: Worker, *told: NewEvent) -> Worker:
+def keep(state: MemoryState, worker: Worker, *told: NewEvent) -> Worker:
     """Write a worker's row, with the events that tell of it."""
     rows = state.rows(worker.pool_id)
     state.tell(rows, told)
@@ -30,7 +30,7 @@ def keep(state: State, worker: Worker, *told: NewEvent) -> Worker:
     return worker
 
 
-def moved_event(worker: Worker, before: WorkerStatus | None, reason: str, change: Change = NOTHING_ELSE) -> NewEvent:
+def moved_event(worker: Worker, before: WorkerStatus | None, reason: str, change: WorkerChange = NOTHING_ELSE) -> NewEvent:
     """What the record says of a worker that has come to its status from another, or from nothing."""
     payload: dict[str, Any] = {
         "worker_id": worker.worker_id,
@@ -46,7 +46,7 @@ def moved_event(worker: Worker, before: WorkerStatus | None, reason: str, change
     return NewEvent(type=EventType.WORKER_MOVED, payload=payload)
 
 
-def _moved(worker: Worker, to: WorkerStatus, change: Change, now: datetime) -> Worker:
+def _moved(worker: Worker, to: WorkerStatus, change: WorkerChange, now: datetime) -> Worker:
     return replace(
         worker,
         status=to,

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from drumbeat.core.note import Note
-from drumbeat.store.memory.state import Table, operation, plain
+from drumbeat.store.memory.state import MemoryTable, operation, plain
 
 
-class MemoryNotes(Table):
+class MemoryNotes(MemoryTable):
     @operation
     def put(self, name: str, value: Mapping[str, Any]) -> Note:
         self.state.notes[name] = Note(name=name, value=plain(value), updated_at=self.state.now())

@@ -5,38 +5,38 @@ from dataclasses import replace
 
 from drumbeat.core.errors import AlreadyExists, Refused
 from drumbeat.core.lease import Fence
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.store.interface import PoolChange
-from drumbeat.store.memory.state import PoolRows, State, Table, operation, plain
+from drumbeat.store.memory.state import MemoryState, MemoryTable, PoolRows, operation, plain
 
 
-class MemoryPools(Table):
+class MemoryPools(MemoryTable):
     @operation
-    def create(self, pool: Pool) -> Pool:
+    def create(self, pool: PoolRow) -> PoolRow:
         return make_pool(self.state, pool).pool
 
     @operation
-    def get(self, pool_id: PoolId) -> Pool:
+    def get(self, pool_id: PoolId) -> PoolRow:
         return self.state.rows(pool_id).pool
 
     @operation
-    def find(self, pool_id: PoolId) -> Pool | None:
+    def find(self, pool_id: PoolId) -> PoolRow | None:
         rows = self.state.pools.get(pool_id)
         return rows.pool if rows else None
 
     @operation
-    def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+    def list(self, kind: PoolKind | None = None) -> Sequence[PoolRow]:
         return [rows.pool for rows in self.state.pools.values() if kind is None or rows.pool.kind is kind]
 
     @operation
-    def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+    def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
         self.state.admit(fence)
         rows = self.state.rows(pool.pool_id)
         rows.pool = replace(rows.pool, thresholds=pool.thresholds, policy=plain(pool.policy), paused_until=pool.paused_until)
         return rows.pool
 
     @operation
-    def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+    def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         self.state.admit(fence)
         rows = self.state.rows(pool_id)
         changed = change.of(rows.pool)
@@ -48,7 +48,7 @@ class MemoryPools(Table):
         drop_pool(self.state, pool_id)
 
 
-def make_pool(state: State, pool: Pool) -> PoolRows:
+def make_pool(state: MemoryState, pool: PoolRow) -> PoolRows:
     """A new pool with nothing in it yet. Raises AlreadyExists."""
     if pool.pool_id in state.pools:
         raise AlreadyExists(f"pool {pool.pool_id} is there already; choose another id, or save it to change it")
@@ -57,7 +57,7 @@ def make_pool(state: State, pool: Pool) -> PoolRows:
     return rows
 
 
-def drop_pool(state: State, pool_id: PoolId) -> None:
+def drop_pool(state: MemoryState, pool_id: PoolId) -> None:
     """Remove a pool and all that belongs to it. Raises Refused while it has live workers."""
     rows = state.pools.get(pool_id)
     live = [worker.worker_id for worker in rows.workers.values() if worker.is_live] if rows else []

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, InvalidInput
-from drumbeat.core.job import Attempt, Job, JobId, JobStatus, NewJob, Outcome, Token, Verdict
+from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.recovery import stays
@@ -14,11 +14,11 @@ from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Renewed, Settled
 from drumbeat.store.job_ids import job_id_of, refuse_own_form
 from drumbeat.store.memory.ready import JobRows, Leased
-from drumbeat.store.memory.state import PoolRows, Table, operation, plain
+from drumbeat.store.memory.state import MemoryTable, PoolRows, operation, plain
 from drumbeat.store.verdicts import how_lost, lost, settled
 
 
-class MemoryQueue(Table):
+class MemoryQueue(MemoryTable):
     @operation
     def push(self, pool_id: PoolId, jobs: Sequence[NewJob]) -> Sequence[JobId]:
         rows = self.state.rows(pool_id)
@@ -34,7 +34,7 @@ class MemoryQueue(Table):
         return self._claim(claiming)
 
     @operation
-    def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         if claiming:
             self.state.rows(claiming.pool_id)
         known = [replace(verdict, result=plain_json(verdict.result, "result")) for verdict in verdicts]
@@ -147,7 +147,7 @@ class MemoryQueue(Table):
         leaving = worker is not None and not (worker.is_live and stays(worker))
         return claiming.limit > 0 and not paused and not leaving
 
-    def _settle(self, holder: Holder, verdict: Verdict) -> bool:
+    def _settle(self, holder: Holder, verdict: JobOutcome) -> bool:
         """Whether the verdict was heard."""
         job = self.state.held(holder, verdict.token)
         if job is None:
@@ -176,7 +176,7 @@ class MemoryQueue(Table):
     def _leased(self, job: Job) -> Leased:
         return self.state.rows(job.pool_id).jobs.leases[job.job_id]
 
-    def _end_attempt(self, job: Job, now_is: Job, outcome: Outcome, error: str | None) -> Job:
+    def _end_attempt(self, job: Job, now_is: Job, outcome: AttemptOutcome, error: str | None) -> Job:
         rows = self.state.rows(job.pool_id).jobs
         log = rows.attempts[job.job_id]
         log[-1] = replace(log[-1], ended_at=self.state.now(), outcome=outcome, error=error)

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import ExecutionFile, Result, RunId
-from drumbeat.store.memory.state import Table, operation
+from drumbeat.store.memory.state import MemoryTable, operation
 
 
-class MemoryResults(Table):
+class MemoryResults(MemoryTable):
     @operation
     def save(self, results: Sequence[Result], *, fence: Fence | None = None) -> None:
         self.state.admit(fence)

@@ -7,18 +7,18 @@ from datetime import datetime
 from drumbeat.core.errors import AlreadyExists, Refused, StaleWrite
 from drumbeat.core.event import NewEvent
 from drumbeat.core.lease import Fence
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus, check_run_move
 from drumbeat.store.interface import RunChange
 from drumbeat.store.memory.pools import drop_pool, make_pool
-from drumbeat.store.memory.state import Table, operation, plain
+from drumbeat.store.memory.state import MemoryTable, operation, plain
 
 _AT_REST = RUN_ENDED | {RunStatus.PREPARED}
 
 
-class MemoryRuns(Table):
+class MemoryRuns(MemoryTable):
     @operation
-    def create(self, run: Run, pool: Pool) -> Run:
+    def create(self, run: Run, pool: PoolRow) -> Run:
         if PoolId(run.run_id) in self.state.pools:
             raise AlreadyExists(f"run {run.run_id}, or a pool of that id, is there already; choose another id")
         now = self.state.now()

@@ -9,13 +9,13 @@ from drumbeat.core.histogram import Histogram
 from drumbeat.core.pool import PoolId
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerId
-from drumbeat.store.memory.state import KeptSample, State, Table, operation, plain
+from drumbeat.store.memory.state import KeptSample, MemoryState, MemoryTable, operation, plain
 
 _NOTHING = Histogram()
 _AS_GIVEN = tuple(field.name for field in fields(Sample) if field.name not in {"age", "latency", "gpu", "extra"})
 
 
-class MemorySamples(Table):
+class MemorySamples(MemoryTable):
     @operation
     def append(self, pool_id: PoolId, worker_id: WorkerId, instance: str, samples: Sequence[Sample]) -> None:
         worker = self.state.own(pool_id, worker_id, instance)
@@ -47,16 +47,16 @@ class MemorySamples(Table):
         return [replace(kept.row, latency=Histogram.from_bytes(kept.latency)) for kept in chosen[:limit]]
 
 
-def keep_sample(state: State, worker: Worker, sample: Sample) -> None:
+def keep_sample(state: MemoryState, worker: Worker, sample: Sample) -> None:
     """Keep what a worker measured, unless it is there already."""
     _put(state, _kept(state, worker, sample))
 
 
-def _put(state: State, kept: KeptSample) -> None:
+def _put(state: MemoryState, kept: KeptSample) -> None:
     state.rows(kept.row.pool_id).samples.setdefault((kept.row.worker_id, kept.row.n), kept)
 
 
-def _kept(state: State, worker: Worker, sample: Sample) -> KeptSample:
+def _kept(state: MemoryState, worker: Worker, sample: Sample) -> KeptSample:
     as_given: dict[str, Any] = {name: getattr(sample, name) for name in _AS_GIVEN}
     row = StoredSample(
         **as_given,

@@ -18,7 +18,7 @@ from drumbeat.core.job import Job, JobId, JobStatus, Token
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.log import Log
 from drumbeat.core.note import Note
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.run import Execution, ExecutionFile, Result, Run, RunId, Step, Template
 from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Holder, Worker, WorkerId
@@ -44,7 +44,7 @@ class KeptSample:
 class PoolRows:
     """A pool and everything that goes with it when it is deleted."""
 
-    pool: Pool
+    pool: PoolRow
     run: Run | None = None
     workers: dict[WorkerId, Worker] = field(default_factory=dict)
     live: dict[WorkerId, None] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class KeptLease:
 
 
 @dataclass(slots=True, kw_only=True)
-class State:
+class MemoryState:
     """Every row. Leases are apart from pools, for they outlive them: an epoch is never used twice. So do templates."""
 
     clock: Clock
@@ -202,14 +202,14 @@ def another_holds(worker: Worker) -> str:
     )
 
 
-class Table:
+class MemoryTable:
     """Some of a store's operations over the state they all share."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: MemoryState) -> None:
         self.state = state
 
 
-_T = TypeVar("_T", bound=Table)
+_T = TypeVar("_T", bound=MemoryTable)
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

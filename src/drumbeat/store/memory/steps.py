@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId, Step, StepType
-from drumbeat.store.memory.state import Table, operation
+from drumbeat.store.memory.state import MemoryTable, operation
 
 
-class MemorySteps(Table):
+class MemorySteps(MemoryTable):
     @operation
     def save(self, steps: Sequence[Step], *, fence: Fence | None = None) -> None:
         self.state.admit(fence)

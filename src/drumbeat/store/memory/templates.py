@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from drumbeat.core.errors import AlreadyExists, NotFound, Refused
 from drumbeat.core.run import Template
-from drumbeat.store.memory.state import Table, operation, plain
+from drumbeat.store.memory.state import MemoryTable, operation, plain
 
 
-class MemoryTemplates(Table):
+class MemoryTemplates(MemoryTable):
     @operation
     def create(self, template: Template) -> Template:
         if template.template_id in self.state.templates:

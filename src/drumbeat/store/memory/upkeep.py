@@ -11,14 +11,14 @@ from drumbeat.core.run import RUN_ENDED
 from drumbeat.core.worker import Worker
 from drumbeat.store.interface import StoreReport
 from drumbeat.store.interface.store import Told
-from drumbeat.store.memory.state import PoolRows, State, Table, operation
+from drumbeat.store.memory.state import MemoryState, MemoryTable, PoolRows, operation
 from drumbeat.store.pruning import prune_all
 
 _OF_POOLS = ("samples", "logs", "beats", "workers", "events", "steps", "results", "executions")
 _NO_SCHEMA = 0
 
 
-class MemoryUpkeep(Table):
+class MemoryUpkeep(MemoryTable):
     @operation
     def migrate(self) -> Sequence[int]:
         return []
@@ -102,7 +102,7 @@ def _prune(rows: PoolRows, what: Prunable, before: datetime, billed: datetime) -
             rows.events = [event for event in rows.events if event.created_at >= before]
 
 
-def _prune_jobs(state: State, rows: PoolRows, status: JobStatus, before: datetime) -> int:
+def _prune_jobs(state: MemoryState, rows: PoolRows, status: JobStatus, before: datetime) -> int:
     old = [job for job in rows.jobs.of(status) if job.finished_at and job.finished_at < before]
     for job in old:
         rows.jobs.remove(job.job_id)

@@ -7,16 +7,16 @@ from itertools import islice
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
-from drumbeat.core.event import Event, Target, set_worker_target, stop
+from drumbeat.core.event import Event, WorkerTarget, set_worker_target, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.store.interface import UNREAPED, Change
+from drumbeat.store.interface import UNREAPED, WorkerChange
 from drumbeat.store.memory.moves import NOTHING_ELSE, keep, move, moved_event
-from drumbeat.store.memory.state import PoolRows, Table, operation, plain
+from drumbeat.store.memory.state import MemoryTable, PoolRows, operation, plain
 
 
-class MemoryWorkers(Table):
+class MemoryWorkers(MemoryTable):
     @operation
     def add(self, workers: Sequence[Worker], *, fence: Fence | None = None) -> None:
         self.state.admit(fence)
@@ -60,7 +60,7 @@ class MemoryWorkers(Table):
         worker: Worker,
         to: WorkerStatus,
         reason: str,
-        change: Change | None = None,
+        change: WorkerChange | None = None,
         *,
         fence: Fence | None = None,
     ) -> Worker:
@@ -75,7 +75,7 @@ class MemoryWorkers(Table):
 
     @operation
     def set_targets(
-        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+        self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
         self.state.admit(fence)
         rows = self.state.rows(pool_id)
@@ -146,7 +146,7 @@ def _new_row(worker: Worker, now: datetime) -> Worker:
     )
 
 
-def _expect_live(rows: PoolRows, targets: Mapping[WorkerId, Target]) -> None:
+def _expect_live(rows: PoolRows, targets: Mapping[WorkerId, WorkerTarget]) -> None:
     for worker_id in targets:
         row = rows.workers.get(worker_id)
         if row is None or not row.is_live:

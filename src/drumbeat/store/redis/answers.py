@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from drumbeat.core.answer import Answer, KeptAnswer
+from drumbeat.core.answer import KeptAnswer, RequestAnswer
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import instant, to_us
 
@@ -16,10 +16,10 @@ class RedisAnswers:
         if kept is None:
             return None
         other, expires_at, status, body, location = kept
-        answer = None if status is None else Answer(status=int(status), body=body.decode(), location=_text(location))
+        answer = None if status is None else RequestAnswer(status=int(status), body=body.decode(), location=_text(location))
         return KeptAnswer(key=key, fingerprint=other.decode(), expires_at=instant(int(expires_at)), answer=answer)
 
-    async def give(self, key: str, answer: Answer, kept_for: timedelta) -> None:
+    async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
         await self._database.run("answer_give", key, answer.status, answer.body, answer.location, to_us(kept_for))
 
     async def forget(self, key: str) -> None:

@@ -22,7 +22,7 @@ from drumbeat.core.errors import (
     StoreUnavailable,
     WorkerGone,
 )
-from drumbeat.store.interface import Traits
+from drumbeat.store.interface import StoreTraits
 from drumbeat.store.redis.scripts import load_scripts
 from drumbeat.store.redis.wire import ServerSaidNo, Wire, Word
 
@@ -46,7 +46,7 @@ _CREDENTIALS = (
 class RedisDatabase:
     """The keys under one prefix of one Redis."""
 
-    traits = Traits(name="redis", durable=True, shared=True, networked=True, keeps_runs=False)
+    traits = StoreTraits(name="redis", durable=True, shared=True, networked=True, keeps_runs=False)
 
     def __init__(
         self,

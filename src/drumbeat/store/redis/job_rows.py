@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from drumbeat.core.errors import InvalidInput, StoreCorrupt
-from drumbeat.core.job import AlikeJobs, Attempt, Backoff, Job, JobId, JobStatus, NewJob, Outcome, RateLimit, Verdict
+from drumbeat.core.job import AlikeJobs, Attempt, AttemptOutcome, Backoff, Job, JobId, JobOutcome, JobStatus, NewJob, RateLimit
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store.interface import Claiming
@@ -82,7 +82,7 @@ class _Try(msgspec.Struct, frozen=True):
     pool: str
     started: int
     ended: int
-    outcome: Outcome
+    outcome: AttemptOutcome
     error: str | None
 
 
@@ -185,11 +185,11 @@ def holder_word(holder: Holder) -> str:
     return _encode((holder.pool_id, holder.worker_id, holder.instance)).decode()
 
 
-def verdict_words(verdicts: Sequence[Verdict]) -> bytes:
+def verdict_words(verdicts: Sequence[JobOutcome]) -> bytes:
     return _pack([_verdict_row(verdict) for verdict in verdicts])
 
 
-def _verdict_row(verdict: Verdict) -> tuple[Any, ...]:
+def _verdict_row(verdict: JobOutcome) -> tuple[Any, ...]:
     return (
         verdict.token.job_id,
         verdict.token.epoch,
@@ -311,7 +311,7 @@ def attempts_of(job_text: bytes, tries_text: bytes) -> list[Attempt]:
         worker_pool=job.lease_pool or job.pool_id,
         started_at=job.begun_at or job.claimed_at,
         ended_at=job.finished_at if done else None,
-        outcome=Outcome.DONE if done else None,
+        outcome=AttemptOutcome.DONE if done else None,
     )
     return [*attempts, last]
 

@@ -6,7 +6,7 @@ from drumbeat.core.errors import IllegalMove
 from drumbeat.core.event import FACTS
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import BATCH, Change, Heartbeat, Joining, Orders
+from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, Joining, WorkerChange
 from drumbeat.store.redis.database import Argument, RedisDatabase
 from drumbeat.store.redis.record import KEPT
 from drumbeat.store.redis.rows import dump, event_of, instant, moment, sample_words, worker_of
@@ -34,7 +34,7 @@ class RedisMembership:
         )
         return worker_of(joining.pool_id, row)
 
-    async def beat(self, heartbeat: Heartbeat) -> Orders:
+    async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         who = (heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance)
         words = (heartbeat.read_to, BATCH, _FACTS, KEPT, *_said(heartbeat), *sample_words(heartbeat.sample))
         return _orders(heartbeat.pool_id, *await self._database.run("member_beat", *who, *words))
@@ -46,7 +46,7 @@ class RedisMembership:
         instance: str,
         to: WorkerStatus,
         reason: str,
-        change: Change | None = None,
+        change: WorkerChange | None = None,
     ) -> Worker:
         allowed = f",{','.join(status for status, ways in MOVES.items() if to in ways)},"
         words = (pool_id, worker_id, instance, str(to), allowed, reason, *change_words(change))
@@ -82,8 +82,8 @@ def _orders(
     more: int,
     controller_until: bytes | None,
     entries: list[Any],
-) -> Orders:
-    return Orders(
+) -> HeartbeatReply:
+    return HeartbeatReply(
         now=instant(now),
         events=[event_of(pool_id, entry) for entry in entries],
         read_to=int(read_to),

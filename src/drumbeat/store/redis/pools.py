@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from drumbeat.core.errors import NotFound
 from drumbeat.core.lease import Fence
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import change_words, fence_words, pool_of, pool_words
@@ -14,27 +14,27 @@ class RedisPools:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    async def create(self, pool: Pool) -> Pool:
+    async def create(self, pool: PoolRow) -> PoolRow:
         return pool_of(await self._database.run("pool_create", pool.pool_id, str(pool.kind), *pool_words(pool)))
 
-    async def get(self, pool_id: PoolId) -> Pool:
+    async def get(self, pool_id: PoolId) -> PoolRow:
         pool = await self.find(pool_id)
         if pool is None:
             raise _no_pool(pool_id)
         return pool
 
-    async def find(self, pool_id: PoolId) -> Pool | None:
+    async def find(self, pool_id: PoolId) -> PoolRow | None:
         row = await self._database.run("pool_find", pool_id)
         return pool_of(row) if row else None
 
-    async def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+    async def list(self, kind: PoolKind | None = None) -> Sequence[PoolRow]:
         pools = map(pool_of, await self._database.run("pool_list"))
         return [pool for pool in pools if kind in (None, pool.kind)]
 
-    async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+    async def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
         return pool_of(await self._database.run("pool_save", *fence_words(fence), pool.pool_id, *pool_words(pool)))
 
-    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         while True:
             row = await self._database.run("pool_find", pool_id)
             if not row:

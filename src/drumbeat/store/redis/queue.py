@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from drumbeat.core.job import Job, JobId, NewJob, Token, Verdict
+from drumbeat.core.job import Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
@@ -49,7 +49,7 @@ class RedisQueue:
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
         return self._taken(claiming.pool_id, *await self._database.run("queue_claim", *claiming_words(claiming)))
 
-    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         more = claiming_words(claiming) if claiming else (None,)
         stale, *taken = await self._database.run("queue_settle", holder_word(holder), verdict_words(verdicts), *more)
         jobs = self._taken(claiming.pool_id, *taken) if claiming else []

@@ -12,7 +12,7 @@ from drumbeat.core.event import Event, NewEvent, Scope
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.lease import Fence
 from drumbeat.core.log import Log, NewLog
-from drumbeat.core.pool import Pool, PoolId, PoolKind, Thresholds
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow, Thresholds
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.store.interface import PoolChange
@@ -61,7 +61,7 @@ def fence_words(fence: Fence | None) -> tuple[Argument, Argument]:
     return (None, None) if fence is None else (fence.name, fence.epoch)
 
 
-def pool_words(pool: Pool) -> tuple[Argument, ...]:
+def pool_words(pool: PoolRow) -> tuple[Argument, ...]:
     """What of a pool may be changed."""
     return _limits(pool.thresholds), dump(pool.policy), at_us(pool.paused_until)
 
@@ -78,10 +78,10 @@ def change_words(change: PoolChange, flat: Sequence[bytes]) -> tuple[Argument, .
     return thresholds, int(change.resumed), at_us(change.paused_until), *policies
 
 
-def pool_of(flat: Sequence[bytes]) -> Pool:
+def pool_of(flat: Sequence[bytes]) -> PoolRow:
     row = fields(flat)
     limits = {name: timedelta(seconds=seconds) for name, seconds in load(row["thresholds"]).items()}
-    return Pool(
+    return PoolRow(
         pool_id=PoolId(row["pool_id"]),
         kind=PoolKind(row["kind"]),
         thresholds=Thresholds(**limits),

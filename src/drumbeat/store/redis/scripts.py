@@ -12,7 +12,7 @@ _NEEDS = re.compile(r"-- needs: (.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Script:
+class LuaScript:
     """A script, and the digest under which the server remembers it."""
 
     text: bytes
@@ -20,18 +20,18 @@ class Script:
 
 
 @cache
-def load_scripts(clock: str | None = None) -> Mapping[str, Script]:
+def load_scripts(clock: str | None = None) -> Mapping[str, LuaScript]:
     """Every script by its file's name. ``clock`` is Lua for ``now()``; without it the server's own TIME."""
     return {path.stem: _script(path, clock or _part("clock")) for path in sorted(_FOLDER.glob("*.lua"))}
 
 
-def _script(path: Path, clock: str) -> Script:
+def _script(path: Path, clock: str) -> LuaScript:
     body = path.read_text(encoding="utf-8")
     needs = _NEEDS.match(body)
     parts = [_part(name) for name in (needs[1].split(", ") if needs else ())]
     whole = "\n".join([_part("start"), clock, *parts, "local function operate()", body, "end", _part("end")])
     text = whole.encode()
-    return Script(text=text, digest=hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
+    return LuaScript(text=text, digest=hashlib.sha1(text, usedforsecurity=False).hexdigest().encode())
 
 
 @cache

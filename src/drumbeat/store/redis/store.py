@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.core.errors import StoreNotReady
-from drumbeat.store.interface import Traits
+from drumbeat.store.interface import StoreTraits
 from drumbeat.store.redis.answers import RedisAnswers
 from drumbeat.store.redis.bench import NoBenchmarks
 from drumbeat.store.redis.database import RedisDatabase
@@ -45,7 +45,7 @@ class RedisStore:
         self.runs = self.results = self.steps = self.executions = self.templates = self.connections = NoBenchmarks()
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> StoreTraits:
         return self._database.traits
 
     @property

@@ -5,11 +5,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import IllegalMove
-from drumbeat.core.event import Event, Target, set_worker_target, stop
+from drumbeat.core.event import Event, WorkerTarget, set_worker_target, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import UNREAPED, Change
+from drumbeat.store.interface import UNREAPED, WorkerChange
 from drumbeat.store.redis.database import Argument, RedisDatabase
 from drumbeat.store.redis.rows import at_us, dump, fence_words, instant, to_us, told, worker_of
 
@@ -44,7 +44,7 @@ class RedisWorkers:
         worker: Worker,
         to: WorkerStatus,
         reason: str,
-        change: Change | None = None,
+        change: WorkerChange | None = None,
         *,
         fence: Fence | None = None,
     ) -> Worker:
@@ -58,7 +58,7 @@ class RedisWorkers:
         return worker_of(worker.pool_id, row)
 
     async def set_targets(
-        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+        self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
         events = [set_worker_target(worker_id, target) for worker_id, target in targets.items()]
         words: list[Argument] = []
@@ -94,7 +94,7 @@ def _by_slot(pool_id: PoolId, rows: Sequence[Sequence[bytes]]) -> list[Worker]:
     return sorted((worker_of(pool_id, row) for row in rows), key=lambda worker: worker.slot)
 
 
-def change_words(change: Change | None) -> tuple[Argument, ...]:
+def change_words(change: WorkerChange | None) -> tuple[Argument, ...]:
     if change is None:
         return None, None, None, None
     meta = None if change.meta is None else dump(change.meta)

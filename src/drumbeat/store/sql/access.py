@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from drumbeat.core.answer import Answer, KeptAnswer
+from drumbeat.core.answer import KeptAnswer, RequestAnswer
 from drumbeat.core.connection import Sealed, StoredConnection
 from drumbeat.core.errors import AlreadyExists, NotFound
 from drumbeat.store.sql.database import Database, Row, Rows, Script
@@ -48,7 +48,7 @@ class SqlAnswers:
     async def hold(self, key: str, fingerprint: str, within: timedelta) -> KeptAnswer | None:
         return await self._database.transact(_hold(key, fingerprint, within))
 
-    async def give(self, key: str, answer: Answer, kept_for: timedelta) -> None:
+    async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
         given = {"status": answer.status, "body": answer.body, "location": answer.location}
         await self._database.write("give_answer", {"key": key, "kept_for": to_us(kept_for), **given})
 
@@ -105,6 +105,6 @@ def _connection(row: Row) -> StoredConnection:
 
 
 def _answer(row: Row) -> KeptAnswer:
-    given = None if row["status"] is None else Answer(status=row["status"], body=row["body"], location=row["location"])
+    given = None if row["status"] is None else RequestAnswer(status=row["status"], body=row["body"], location=row["location"])
     expires_at = instant(row["expires_at"])
     return KeptAnswer(key=row["request_key"], fingerprint=row["fingerprint"], expires_at=expires_at, answer=given)

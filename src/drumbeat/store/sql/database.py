@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from drumbeat.core.errors import Fenced
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
-from drumbeat.store.interface import Queue, Traits
+from drumbeat.store.interface import Queue, StoreTraits
 
 T = TypeVar("T")
 Values = Mapping[str, Any]
@@ -54,7 +54,7 @@ class Database(Protocol):
     """One database, with its driver's errors translated to ours at this edge."""
 
     @property
-    def traits(self) -> Traits: ...
+    def traits(self) -> StoreTraits: ...
 
     @property
     def location(self) -> str:

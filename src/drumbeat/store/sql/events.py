@@ -7,7 +7,7 @@ from drumbeat.core.event import Event, EventType, NewEvent
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.store.interface import BATCH, Change
+from drumbeat.store.interface import BATCH, WorkerChange
 from drumbeat.store.sql.database import Database, Rows, Script, Values, check_fence
 from drumbeat.store.sql.pools import no_pool
 from drumbeat.store.sql.rows import dump, event_json, event_of
@@ -54,7 +54,7 @@ def _append(pool_id: PoolId, events: Sequence[NewEvent], fence: Fence | None) ->
     return (yield from append_events(pool_id, events))
 
 
-def moved(worker: Worker, before: WorkerStatus | None, to: WorkerStatus, reason: str, change: Change) -> NewEvent:
+def moved(worker: Worker, before: WorkerStatus | None, to: WorkerStatus, reason: str, change: WorkerChange) -> NewEvent:
     payload = {
         "worker_id": worker.worker_id,
         "worker_group_id": worker.slot,

@@ -16,12 +16,12 @@ from drumbeat.core.job import (
     USUAL_BACKOFF,
     AlikeJobs,
     Attempt,
+    AttemptOutcome,
     Backoff,
     Job,
     JobId,
     JobStatus,
     NewJob,
-    Outcome,
     RateLimit,
     Token,
 )
@@ -171,7 +171,7 @@ def job_row(job: Job, number: int, now: int) -> dict[str, Any]:
     }
 
 
-def attempt_row(job: Job, number: int, outcome: Outcome, error: str | None, now: int) -> dict[str, Any]:
+def attempt_row(job: Job, number: int, outcome: AttemptOutcome, error: str | None, now: int) -> dict[str, Any]:
     """The end of a claimed job's attempt."""
     return {
         "seq": number,
@@ -195,7 +195,7 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
             worker_pool=row["worker_pool"] or job.pool_id,
             started_at=instant(row["started_at"]),
             ended_at=instant(row["ended_at"]),
-            outcome=Outcome(row["outcome"]),
+            outcome=AttemptOutcome(row["outcome"]),
             error=row["error"],
         )
         for row in rows
@@ -209,7 +209,7 @@ def attempts_of(job: Job, rows: Sequence[Row]) -> list[Attempt]:
         worker_pool=job.lease_pool or job.pool_id,
         started_at=job.begun_at or job.claimed_at,
         ended_at=job.finished_at,
-        outcome=Outcome.DONE if job.status is JobStatus.DONE else None,
+        outcome=AttemptOutcome.DONE if job.status is JobStatus.DONE else None,
     )
     return [*ended, own]
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists
-from drumbeat.core.job import ENDED, Job, JobId, JobStatus, Outcome, Token, Verdict
+from drumbeat.core.job import ENDED, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, Token
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
@@ -14,10 +14,10 @@ from drumbeat.store.sql.job_rows import attempt_row, holder_values, job_of, job_
 from drumbeat.store.sql.rows import at_us, instant
 from drumbeat.store.verdicts import how_lost, lost, settled
 
-Ended = tuple[Job, Job, Outcome, str | None]  #: a job before and after the end of an attempt, and how it ended
+Ended = tuple[Job, Job, AttemptOutcome, str | None]  #: a job before and after the end of an attempt, and how it ended
 
 
-def stale(verdicts: Sequence[Verdict], good: set[Token]) -> tuple[Token, ...]:
+def stale(verdicts: Sequence[JobOutcome], good: set[Token]) -> tuple[Token, ...]:
     """Those that were not heard; of two on the same claim, the second."""
     left = set(good)
     refused: list[Token] = []
@@ -29,9 +29,9 @@ def stale(verdicts: Sequence[Verdict], good: set[Token]) -> tuple[Token, ...]:
     return tuple(refused)
 
 
-def first_words(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def first_words(verdicts: Sequence[JobOutcome]) -> list[JobOutcome]:
     """One verdict on each job: the first on its latest claim."""
-    latest: dict[JobId, Verdict] = {}
+    latest: dict[JobId, JobOutcome] = {}
     for verdict in verdicts:
         known = latest.setdefault(verdict.token.job_id, verdict)
         if known.token.epoch < verdict.token.epoch:
@@ -91,7 +91,7 @@ def note_ended(ends: Iterable[tuple[PoolId, JobStatus]], change: int = 1) -> Scr
         yield "note_ended", {"pool_id": pool_id, "status": status, "jobs": jobs * change}
 
 
-def settle_others(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
+def settle_others(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[dict[Token, Job]]:
     """Verdicts after which a job is not simply done: read and locked, judged by the rule all stores share, written back."""
     values = holder_values(holder) | {"tokens": tokens_json((verdict.token for verdict in verdicts), numbers)}
     held = {job.token: job for job in map(job_of, (yield "lock_held", values))}

@@ -6,7 +6,7 @@ from drumbeat.core.errors import WorkerGone
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move
-from drumbeat.store.interface import BATCH, Change, Heartbeat, Joining, Orders
+from drumbeat.store.interface import BATCH, Heartbeat, HeartbeatReply, Joining, WorkerChange
 from drumbeat.store.sql.database import Database, Row, Script
 from drumbeat.store.sql.events import append_events, moved
 from drumbeat.store.sql.pools import no_pool
@@ -23,7 +23,7 @@ class SqlMembership:
     async def join(self, joining: Joining) -> Worker:
         return await self._database.transact(_join(joining))
 
-    async def beat(self, heartbeat: Heartbeat) -> Orders:
+    async def beat(self, heartbeat: Heartbeat) -> HeartbeatReply:
         rows = await self._database.write("worker_beat", _heartbeat_values(heartbeat))
         if not rows:
             await self._database.transact(_explain_gone(heartbeat.pool_id, heartbeat.worker_id, heartbeat.instance))
@@ -36,7 +36,7 @@ class SqlMembership:
         instance: str,
         to: WorkerStatus,
         reason: str,
-        change: Change | None = None,
+        change: WorkerChange | None = None,
     ) -> Worker:
         return await self._database.transact(_move_self(pool_id, worker_id, instance, to, reason, change or NO_CHANGE))
 
@@ -94,7 +94,7 @@ def _explain_gone(pool_id: PoolId, worker_id: WorkerId, instance: str) -> Script
 
 
 def _move_self(
-    pool_id: PoolId, worker_id: WorkerId, instance: str, to: WorkerStatus, reason: str, change: Change
+    pool_id: PoolId, worker_id: WorkerId, instance: str, to: WorkerStatus, reason: str, change: WorkerChange
 ) -> Script[Worker]:
     row = yield from locked(pool_id, worker_id)
     if row is not None and row.instance == instance and row.status is to:
@@ -122,10 +122,10 @@ def _heartbeat_values(beat: Heartbeat) -> dict[str, Any]:
     } | sample_values(beat.sample)
 
 
-def _orders_of(beat: Heartbeat, row: Row) -> Orders:
+def _orders_of(beat: Heartbeat, row: Row) -> HeartbeatReply:
     found = [event_of(beat.pool_id, each) for each in load(row["events"]) or ()]
     more = len(found) > BATCH
-    return Orders(
+    return HeartbeatReply(
         now=instant(row["now"]),
         events=found[:BATCH],
         read_to=found[BATCH - 1].sequence_id if more else max(row["newest"], beat.read_to),

@@ -5,7 +5,7 @@ from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, NotFound, Refused
 from drumbeat.core.lease import Fence
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.store.interface import PoolChange
 from drumbeat.store.sql.database import Database, Script, check_fence
 from drumbeat.store.sql.rows import at_us, dump, pool_of, thresholds_json
@@ -17,26 +17,26 @@ class SqlPools:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, pool: Pool) -> Pool:
+    async def create(self, pool: PoolRow) -> PoolRow:
         return await self._database.transact(create_pool(pool))
 
-    async def get(self, pool_id: PoolId) -> Pool:
+    async def get(self, pool_id: PoolId) -> PoolRow:
         found = await self.find(pool_id)
         if found is None:
             raise no_pool(pool_id)
         return found
 
-    async def find(self, pool_id: PoolId) -> Pool | None:
+    async def find(self, pool_id: PoolId) -> PoolRow | None:
         rows = await self._database.read("find_pool", {"pool_id": pool_id})
         return pool_of(rows[0]) if rows else None
 
-    async def list(self, kind: PoolKind | None = None) -> Sequence[Pool]:
+    async def list(self, kind: PoolKind | None = None) -> Sequence[PoolRow]:
         return [pool_of(row) for row in await self._database.read("list_pools", {"kind": kind})]
 
-    async def save(self, pool: Pool, *, fence: Fence | None = None) -> Pool:
+    async def save(self, pool: PoolRow, *, fence: Fence | None = None) -> PoolRow:
         return await self._database.transact(_save_pool(pool, fence))
 
-    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> Pool:
+    async def change(self, pool_id: PoolId, change: PoolChange, *, fence: Fence | None = None) -> PoolRow:
         return await self._database.transact(_change_pool(pool_id, change, fence))
 
     async def delete(self, pool_id: PoolId) -> None:
@@ -47,14 +47,14 @@ def no_pool(pool_id: str) -> NotFound:
     return NotFound(f"there is no pool {pool_id!r}; see: drumbeat pools list")
 
 
-def create_pool(pool: Pool) -> Script[Pool]:
+def create_pool(pool: PoolRow) -> Script[PoolRow]:
     rows = yield "add_pool", _pool_values(pool) | {"kind": pool.kind}
     if not rows:
         raise AlreadyExists(f"there is a pool {pool.pool_id!r} already; choose another name")
     return pool_of(rows[0])
 
 
-def _save_pool(pool: Pool, fence: Fence | None) -> Script[Pool]:
+def _save_pool(pool: PoolRow, fence: Fence | None) -> Script[PoolRow]:
     yield from check_fence(fence)
     rows = yield "save_pool", _pool_values(pool)
     if not rows:
@@ -62,7 +62,7 @@ def _save_pool(pool: Pool, fence: Fence | None) -> Script[Pool]:
     return pool_of(rows[0])
 
 
-def _change_pool(pool_id: PoolId, change: PoolChange, fence: Fence | None) -> Script[Pool]:
+def _change_pool(pool_id: PoolId, change: PoolChange, fence: Fence | None) -> Script[PoolRow]:
     """The row is locked when it is read, so nobody else changes it before it is saved."""
     yield from check_fence(fence)
     rows = yield "lock_pool", {"pool_id": pool_id}
@@ -72,7 +72,7 @@ def _change_pool(pool_id: PoolId, change: PoolChange, fence: Fence | None) -> Sc
     return pool_of(saved[0])
 
 
-def _pool_values(pool: Pool) -> dict[str, Any]:
+def _pool_values(pool: PoolRow) -> dict[str, Any]:
     return {
         "pool_id": pool.pool_id,
         "thresholds": thresholds_json(pool.thresholds),

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 from drumbeat.core.errors import AlreadyExists, DrumbeatError, InvalidInput, InvalidSettings, MissingExtra, StoreUnavailable
 from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
-from drumbeat.store.interface import Traits
+from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values, driven
 from drumbeat.store.sql.postgres_connection_cache import Borrowed, Lending
 from drumbeat.store.sql.postgres_notify import PostgresBell, channel_of
-from drumbeat.store.sql.postgres_push_fastpath import Express, Line
+from drumbeat.store.sql.postgres_push_fastpath import Express, StatementConnection
 from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 
@@ -78,7 +78,7 @@ def dialect(schema: str) -> Dialect:
 class PostgresDatabase:
     """One PostgreSQL database, our tables in one schema of it."""
 
-    traits = Traits(name="postgresql", durable=True, shared=True, networked=True)
+    traits = StoreTraits(name="postgresql", durable=True, shared=True, networked=True)
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class PostgresDatabase:
             raise self.translated(exc) from exc
         return made
 
-    async def line(self, query: str) -> tuple[Line, tuple[str, ...]] | None:
+    async def line(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
         """A connection of its own for a query of one statement, and the order of its values; None behind a pooler."""
         [statement] = self._queries[query].statements
         connection = await self.listener()
@@ -179,7 +179,9 @@ class PostgresDatabase:
         except failures() as exc:
             connection.terminate()
             raise self.translated(exc) from exc
-        return Line(connection, prepared, _driver().PostgresError.new, self._command_timeout), statement.parameters
+        return StatementConnection(
+            connection, prepared, _driver().PostgresError.new, self._command_timeout
+        ), statement.parameters
 
     async def read(self, query: str, values: Values | None = None) -> Rows:
         return await self.write(query, values or {})

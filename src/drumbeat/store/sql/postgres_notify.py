@@ -24,7 +24,7 @@ def channel_of(schema: str, pool_id: PoolId) -> str:
     return f"drumbeat_{hashlib.blake2s(f'{schema}/{pool_id}'.encode(), digest_size=12).hexdigest()}"
 
 
-class Lines(Protocol):
+class NotifyDatabase(Protocol):
     """What a bell needs of its database."""
 
     async def listener(self) -> Any: ...
@@ -35,7 +35,7 @@ class Lines(Protocol):
 class PostgresBell:
     """Who waits for which pool, and when each was last told."""
 
-    def __init__(self, lines: Lines, schema: str) -> None:
+    def __init__(self, lines: NotifyDatabase, schema: str) -> None:
         self._lines = lines
         self._schema = schema
         self._connection: Any = None

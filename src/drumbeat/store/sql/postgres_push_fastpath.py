@@ -22,7 +22,7 @@ _NULL = b"\xff\xff\xff\xff"
 _ONE_ROW, _DONE = b"2\0\0\0\x04D", b"Z\0\0\0\x05I"  #: how the usual answer begins and ends
 
 
-class Line(asyncio.Protocol):
+class StatementConnection(asyncio.Protocol):
     """A connection on which one prepared statement is asked, once at a time."""
 
     def __init__(self, connection: Any, statement: Any, error: Callable[[dict[str, str]], Exception], within: float) -> None:
@@ -131,12 +131,12 @@ def _short(number: int) -> bytes:
     return number.to_bytes(2, "big")
 
 
-class Lines(Protocol):
+class PushDatabase(Protocol):
     """What an express needs of its database."""
 
     async def write(self, query: str, values: Values) -> Rows: ...
 
-    async def line(self, query: str) -> tuple[Line, tuple[str, ...]] | None:
+    async def line(self, query: str) -> tuple[StatementConnection, tuple[str, ...]] | None:
         """A line for a query, and the order of its values; None where statements cannot stay prepared."""
         ...
 
@@ -146,11 +146,11 @@ class Lines(Protocol):
 class Express:
     """A query that is asked often: on a line of its own while that is free, else like any other."""
 
-    def __init__(self, lines: Lines, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:
+    def __init__(self, lines: PushDatabase, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:
         self._lines = lines
         self._query = query
         self._failures = failures
-        self._line: Line | None = None
+        self._line: StatementConnection | None = None
         self._order: tuple[str, ...] = ()
         self._used = 0
 

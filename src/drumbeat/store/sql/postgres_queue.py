@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from drumbeat.core.errors import StoreUnavailable
-from drumbeat.core.job import AlikeJobs, Job, JobId, NewJob, Outcome, Token, Verdict
+from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Settled
@@ -90,10 +90,10 @@ class PostgresQueue(SqlQueue):
             return []
         return self._took(claiming, await self._claim(claiming))
 
-    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         first = first_words(verdicts)
         numbers = await self._numbers(verdict.token for verdict in first)
-        others = [verdict for verdict in first if verdict.outcome is not Outcome.DONE]
+        others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
         began, floor = self._floor(claiming)
         values = _done_values(holder, first, numbers) | (_claim_values(claiming, floor) if claiming else {})
         query = "settle_and_claim" if claiming and claiming.limit > 0 else "settle_done"
@@ -218,7 +218,7 @@ def _placed(
 
 
 def _settle(
-    holder: Holder, others: Sequence[Verdict], numbers: Mapping[JobId, int], query: str, values: Mapping[str, Any]
+    holder: Holder, others: Sequence[JobOutcome], numbers: Mapping[JobId, int], query: str, values: Mapping[str, Any]
 ) -> Script[tuple[dict[Token, Job], Rows]]:
     held = yield from settle_others(holder, others, numbers)
     return held, (yield query, values)
@@ -250,8 +250,8 @@ def _claim_values(claiming: Claiming, floor: Floor) -> dict[str, Any]:
     }
 
 
-def _done_values(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> dict[str, Any]:
-    done = [verdict for verdict in verdicts if verdict.outcome is Outcome.DONE and verdict.token.job_id in numbers]
+def _done_values(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> dict[str, Any]:
+    done = [verdict for verdict in verdicts if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
     return holder_values(holder) | {
         "seqs": [numbers[verdict.token.job_id] for verdict in done],
         "epochs": [verdict.token.epoch for verdict in done],
@@ -259,5 +259,5 @@ def _done_values(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[J
     }
 
 
-def _kept(first: Sequence[Verdict], numbers: Mapping[JobId, int], kept: set[int]) -> set[Token]:
+def _kept(first: Sequence[JobOutcome], numbers: Mapping[JobId, int], kept: set[int]) -> set[Token]:
     return {verdict.token for verdict in first if numbers.get(verdict.token.job_id) in kept}

@@ -21,7 +21,7 @@ _WORD = re.compile(r"@(\w+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SqlStatement:
     """One statement and the names of its values, in the order the driver wants them."""
 
     text: str
@@ -39,7 +39,7 @@ class Query:
     """One or several statements under a name; its rows are the last statement's."""
 
     name: str
-    statements: tuple[Statement, ...]
+    statements: tuple[SqlStatement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +105,11 @@ def _query(name: str, text: str, dialect: Dialect) -> Query:
     return Query(name, tuple(_statement(each, dialect.numbered) for each in split(dialect.translate(text))))
 
 
-def _statement(text: str, numbered: bool) -> Statement:
+def _statement(text: str, numbered: bool) -> SqlStatement:
     names = tuple(dict.fromkeys(_PARAMETER.findall(text)))
     if numbered:
         text = _PARAMETER.sub(lambda found: f"${names.index(found.group(1)) + 1}", text)
-    return Statement(text, names)
+    return SqlStatement(text, names)
 
 
 def _arguments(text: str, start: int) -> tuple[int, list[str]]:

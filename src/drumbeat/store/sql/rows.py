@@ -11,7 +11,7 @@ from drumbeat.core.event import Event, NewEvent, Scope
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.lease import Lease
 from drumbeat.core.log import Log
-from drumbeat.core.pool import Pool, PoolKind, Thresholds
+from drumbeat.core.pool import PoolKind, PoolRow, Thresholds
 from drumbeat.core.run import Execution, Result, Run, RunStatus, Step, StepType, Template
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerStatus
@@ -57,9 +57,9 @@ def thresholds_json(thresholds: Thresholds) -> str:
     return dump({name: getattr(thresholds, name).total_seconds() for name in Thresholds.__dataclass_fields__})
 
 
-def pool_of(row: Row) -> Pool:
+def pool_of(row: Row) -> PoolRow:
     limits = {name: timedelta(seconds=seconds) for name, seconds in load(row["thresholds"]).items()}
-    return Pool(
+    return PoolRow(
         pool_id=row["pool_id"],
         kind=PoolKind(row["kind"]),
         thresholds=Thresholds(**limits),

@@ -7,7 +7,7 @@ from typing import Any
 from drumbeat.core.errors import AlreadyExists, NotFound, Refused, StaleWrite
 from drumbeat.core.event import NewEvent
 from drumbeat.core.lease import Fence
-from drumbeat.core.pool import Pool, PoolId
+from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.core.run import RUN_ENDED, Run, RunId, RunStatus, check_run_move
 from drumbeat.store.interface import RunChange
 from drumbeat.store.sql.database import Database, Script, check_fence
@@ -24,7 +24,7 @@ class SqlRuns:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def create(self, run: Run, pool: Pool) -> Run:
+    async def create(self, run: Run, pool: PoolRow) -> Run:
         return await self._database.transact(_create(run, pool))
 
     async def get(self, run_id: RunId) -> Run:
@@ -68,7 +68,7 @@ def no_run(run_id: str) -> NotFound:
     return NotFound(f"there is no run {run_id!r} in this store; see: drumbeat runs list")
 
 
-def _create(run: Run, pool: Pool) -> Script[Run]:
+def _create(run: Run, pool: PoolRow) -> Script[Run]:
     if pool.pool_id != PoolId(run.run_id):
         raise ValueError(f"expected the run's pool to have its id {run.run_id!r}, got {pool.pool_id!r}")
     rows = yield (

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, StoreCorrupt, StoreError, StoreUnavailable
-from drumbeat.store.interface import Traits
+from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 from drumbeat.store.sql.sqlite_notify import SqliteBell
@@ -119,7 +119,7 @@ class _Outcome:
 class SqliteDatabase:
     """One SQLite file."""
 
-    traits = Traits(name="sqlite", durable=True, shared=True, networked=False)
+    traits = StoreTraits(name="sqlite", durable=True, shared=True, networked=False)
 
     def __init__(
         self, path: Path, *, synchronous: str = "FULL", busy_timeout: timedelta = timedelta(seconds=10), create: bool = False

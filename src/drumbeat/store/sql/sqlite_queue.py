@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drumbeat.core.job import AlikeJobs, Job, JobId, JobStatus, NewJob, Outcome, Token, Verdict
+from drumbeat.core.job import AlikeJobs, AttemptOutcome, Job, JobId, JobOutcome, JobStatus, NewJob, Token
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Settled
@@ -34,7 +34,7 @@ class SqliteQueue(SqlQueue):
     async def claim(self, claiming: Claiming) -> Sequence[Job]:
         return self._took(claiming, await self._database.transact(_claim(claiming)))
 
-    async def settle(self, holder: Holder, verdicts: Sequence[Verdict], claiming: Claiming | None = None) -> Settled:
+    async def settle(self, holder: Holder, verdicts: Sequence[JobOutcome], claiming: Claiming | None = None) -> Settled:
         numbers = await self._numbers(verdict.token for verdict in verdicts)
         good, pools, rows = await self._database.transact(_settle(holder, verdicts, numbers, claiming))
         for job_id in numbers:
@@ -110,18 +110,18 @@ def _claim_values(claiming: Claiming) -> dict[str, Any]:
 
 
 def _settle(
-    holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int], claiming: Claiming | None
+    holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int], claiming: Claiming | None
 ) -> Script[tuple[set[Token], set[PoolId], Sequence[Row]]]:
     first = first_words(verdicts)
-    done = [verdict for verdict in first if verdict.outcome is Outcome.DONE and verdict.token.job_id in numbers]
-    others = [verdict for verdict in first if verdict.outcome is not Outcome.DONE]
+    done = [verdict for verdict in first if verdict.outcome is AttemptOutcome.DONE and verdict.token.job_id in numbers]
+    others = [verdict for verdict in first if verdict.outcome is not AttemptOutcome.DONE]
     good = yield from _done(holder, done, numbers)
     held = (yield from settle_others(holder, others, numbers)) if others else {}
     pools = {job.pool_id for job in held.values()}
     return good | set(held), pools, (yield from _claim(claiming)) if claiming else ()
 
 
-def _done(holder: Holder, verdicts: Sequence[Verdict], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
+def _done(holder: Holder, verdicts: Sequence[JobOutcome], numbers: Mapping[JobId, int]) -> Script[set[Token]]:
     if not verdicts:
         return set()
     told = [(numbers[verdict.token.job_id], verdict.token.epoch, result_text(verdict.result)) for verdict in verdicts]

@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Self
 
 from drumbeat.core.errors import StoreNotReady
-from drumbeat.store.interface import Traits
+from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.access import SqlAnswers, SqlConnections
 from drumbeat.store.sql.beats import SqlBeats
 from drumbeat.store.sql.database import Database
@@ -56,7 +56,7 @@ class SqlStore:
         self.upkeep = SqlUpkeep(database)
 
     @property
-    def traits(self) -> Traits:
+    def traits(self) -> StoreTraits:
         return self._database.traits
 
     @property

@@ -5,16 +5,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from drumbeat.core.errors import AlreadyExists, NotFound, StaleWrite
-from drumbeat.core.event import Event, Target, set_worker_target, stop
+from drumbeat.core.event import Event, WorkerTarget, set_worker_target, stop
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus, check_move, worker_number
-from drumbeat.store.interface import UNREAPED, Change
+from drumbeat.store.interface import UNREAPED, WorkerChange
 from drumbeat.store.sql.database import Database, RingingQueue, Script, check_fence
 from drumbeat.store.sql.events import append_events, moved
 from drumbeat.store.sql.rows import at_us, dump, to_us, worker_of
 
-NO_CHANGE = Change()
+NO_CHANGE = WorkerChange()
 
 
 class SqlWorkers:
@@ -47,12 +47,12 @@ class SqlWorkers:
         return [worker_of(row) for row in rows]
 
     async def move(
-        self, worker: Worker, to: WorkerStatus, reason: str, change: Change | None = None, *, fence: Fence | None = None
+        self, worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange | None = None, *, fence: Fence | None = None
     ) -> Worker:
         return await self._database.transact(_move_seen(worker, to, reason, change or NO_CHANGE, fence))
 
     async def set_targets(
-        self, pool_id: PoolId, targets: Mapping[WorkerId, Target], *, fence: Fence | None = None
+        self, pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], *, fence: Fence | None = None
     ) -> Sequence[Event]:
         return await self._database.transact(_set_targets(pool_id, targets, fence))
 
@@ -118,7 +118,7 @@ def locked(pool_id: PoolId, worker_id: WorkerId) -> Script[Worker | None]:
     return worker_of(rows[0]) if rows else None
 
 
-def _move_seen(worker: Worker, to: WorkerStatus, reason: str, change: Change, fence: Fence | None) -> Script[Worker]:
+def _move_seen(worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange, fence: Fence | None) -> Script[Worker]:
     yield from check_fence(fence)
     row = yield from locked(worker.pool_id, worker.worker_id)
     if row is None:
@@ -132,7 +132,7 @@ def _move_seen(worker: Worker, to: WorkerStatus, reason: str, change: Change, fe
     return (yield from move_row(row, to, reason, change))
 
 
-def move_row(worker: Worker, to: WorkerStatus, reason: str, change: Change) -> Script[Worker]:
+def move_row(worker: Worker, to: WorkerStatus, reason: str, change: WorkerChange) -> Script[Worker]:
     rows = yield (
         "move_worker",
         {
@@ -149,7 +149,7 @@ def move_row(worker: Worker, to: WorkerStatus, reason: str, change: Change) -> S
     return worker_of(rows[0])
 
 
-def _set_targets(pool_id: PoolId, targets: Mapping[WorkerId, Target], fence: Fence | None) -> Script[list[Event]]:
+def _set_targets(pool_id: PoolId, targets: Mapping[WorkerId, WorkerTarget], fence: Fence | None) -> Script[list[Event]]:
     yield from check_fence(fence)
     for worker_id in sorted(targets):
         row = yield from locked(pool_id, worker_id)

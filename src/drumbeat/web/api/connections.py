@@ -12,7 +12,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.web.api.answers import located, made, problems
 from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked
-from drumbeat.web.api.shapes import Body, Id, Shape
+from drumbeat.web.api.shapes import Id, RequestBody, Shape
 from drumbeat.web.problems import naming
 
 router = checked("connections")
@@ -38,7 +38,7 @@ Password = Annotated[SecretStr, Field(max_length=1000, description="Sealed, and 
 Words = Annotated[str, Field(max_length=1000)]
 
 
-class NewConnection(Body):
+class NewConnection(RequestBody):
     """A connection to be kept."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "orders", "url": "sqlite:///target.db"}]})
@@ -49,7 +49,7 @@ class NewConnection(Body):
     description: Words | None = None
 
 
-class ConnectionChange(Body):
+class ConnectionChange(RequestBody):
     """What is given takes the place of what was; an empty password takes it away."""
 
     url: Url | None = None

@@ -14,14 +14,14 @@ from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import OPERATORS, PREFIX, InHouse, Plane
 from drumbeat.web.api.pools import worker_shape
 from drumbeat.web.api.route import router as checked
-from drumbeat.web.api.shapes import Body, Id, Moment, Shape
+from drumbeat.web.api.shapes import Id, Moment, RequestBody, Shape
 from drumbeat.web.api.shapes_pools import PoolShape
 from drumbeat.web.api.shapes_runs import BeatShape, WorkerShape
 from drumbeat.web.problems import naming
 from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST, LONGEST_JOB, LONGEST_LAG, MOST_JOBS, simulated
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import FleetDesk
+    from drumbeat.composition.plane import FleetService
 
 router = checked("fleet")
 
@@ -94,7 +94,7 @@ class SpentShape(Shape):
     max_per_month: float | None
 
 
-class Drain(Body):
+class Drain(RequestBody):
     """Who shall leave; nobody named: everyone."""
 
     workers: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=1000)] = Field(
@@ -112,7 +112,7 @@ class Asked(Shape):
     workers: list[str]
 
 
-class Exempt(Body):
+class Exempt(RequestBody):
     """Whether a worker counts for nothing."""
 
     exempt: bool = True
@@ -128,14 +128,14 @@ class RetryShape(Shape):
     retry_at: datetime
 
 
-class TraceJob(Body):
+class TraceJob(RequestBody):
     """A job of a trace."""
 
     arrival: Arrival
     duration: Lasts
 
 
-class Simulation(Body):
+class Simulation(RequestBody):
     """Jobs to be run on virtual time, under a policy."""
 
     jobs: Annotated[list[TraceJob], Field(min_length=1, max_length=MOST_JOBS)]
@@ -241,7 +241,7 @@ async def kill(pool_id: Id, worker_id: Id, plane: Plane) -> WorkerShape:
     return worker_shape(found, status.now, status.pool)
 
 
-async def _desk(plane: ControlPlane, pool_id: str) -> "FleetDesk":
+async def _desk(plane: ControlPlane, pool_id: str) -> "FleetService":
     """The desk of a pool that is no run's: those have a controller of another kind. Raises NotFound, InvalidInput."""
     if (await plane.store.pools.get(PoolId(pool_id))).kind is PoolKind.BENCH:
         raise InvalidInput(f"pool_id: expected a fleet or a pool of jobs, got {pool_id!r}, which is a run's")

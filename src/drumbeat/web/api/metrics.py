@@ -9,7 +9,7 @@ from fastapi import Response
 from fastapi.responses import PlainTextResponse
 
 from drumbeat.composition.plane import ControlPlane
-from drumbeat.core.pool import Pool, PoolKind
+from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.run import RunStatus
 from drumbeat.core.worker import WorkerStatus, judge
 from drumbeat.web.api.entry import Plane
@@ -63,7 +63,7 @@ async def _runs(plane: ControlPlane) -> list[Line]:
     return told + [("drumbeat_run_qps", {"run": run.run_id}, run.qps) for run in under_way]
 
 
-async def _pool(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+async def _pool(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
     name = {"pool": str(pool.pool_id)}
     lines: list[Line] = [("drumbeat_pool_paused", name, float(pool.paused_until is not None and pool.paused_until > now))]
     if pool.kind is PoolKind.JOBS:
@@ -73,7 +73,7 @@ async def _pool(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
     return lines + (await fleet_lines(plane, pool, now) if pool.is_scaled else [])
 
 
-async def _jobs(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+async def _jobs(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
     counts, name = await plane.store.jobs.counts(pool.pool_id), str(pool.pool_id)
     states = ("ready", "delayed", "claimed", "done", "poisoned", "cancelled")
     oldest = 0.0 if counts.oldest_ready is None else max((now - counts.oldest_ready).total_seconds(), 0.0)
@@ -81,7 +81,7 @@ async def _jobs(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
     return [*told, ("drumbeat_oldest_ready_seconds", {"pool": name}, oldest)]
 
 
-async def _workers(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+async def _workers(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
     workers, name = await plane.store.workers.list(pool.pool_id, live=True), str(pool.pool_id)
     leaving = sum(worker.is_terminating for worker in workers)
     states = Counter(str(WorkerStatus.DRAINING if worker.is_terminating else worker.status) for worker in workers)
@@ -91,7 +91,7 @@ async def _workers(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]
     return [*told, ("drumbeat_workers_terminating", {"pool": name}, float(leaving))]
 
 
-async def _beats(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+async def _beats(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
     """Of a fleet its own last beat, not that of a checker in its pool."""
     name = {"pool": str(pool.pool_id)}
     last = await (plane.fleet(pool.pool_id).last_beat() if pool.is_scaled else plane.store.beats.last(pool.pool_id))

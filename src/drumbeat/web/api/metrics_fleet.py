@@ -7,7 +7,7 @@ from typing import Any
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 
 Line = tuple[str, Mapping[str, str], float]
 
@@ -25,7 +25,7 @@ FLEET_HELP = {
 }
 
 
-async def fleet_lines(plane: ControlPlane, pool: Pool, now: datetime) -> list[Line]:
+async def fleet_lines(plane: ControlPlane, pool: PoolRow, now: datetime) -> list[Line]:
     """A fleet's own figures, by its last decision: a beat that failed to look tells nothing of them.
 
     Before its first decision there is only its money.
@@ -58,7 +58,7 @@ def _left(until: Any, now: datetime) -> float:
     return 0.0 if until is None else max((datetime.fromisoformat(until) - now).total_seconds(), 0.0)
 
 
-async def _money(plane: ControlPlane, pool: Pool, last: Beat | None) -> list[Line]:
+async def _money(plane: ControlPlane, pool: PoolRow, last: Beat | None) -> list[Line]:
     """Of fleets whose workers cost something; a policy that cannot be read costs nothing here."""
     try:
         found = await plane.fleet(pool.pool_id).spent_by(last)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from drumbeat.core.answer import Answer, KeptAnswer
+from drumbeat.core.answer import KeptAnswer, RequestAnswer
 from drumbeat.core.errors import InvalidInput, Refused, StoreError
 from drumbeat.web.app_state import House
 
@@ -84,5 +84,5 @@ async def _keep(house: House, key: str, response: Response) -> None:
     if response.status_code >= 300 or len(body) > _LARGEST:
         await house.plane.store.answers.forget(key)
         return
-    answer = Answer(status=response.status_code, body=body.decode(), location=response.headers.get("Location"))
+    answer = RequestAnswer(status=response.status_code, body=body.decode(), location=response.headers.get("Location"))
     await house.plane.store.answers.give(key, answer, KEPT_FOR)

@@ -10,7 +10,7 @@ from fastapi import Query, Request, Response
 from drumbeat.client import WorkPlan
 from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.errors import NotFound
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.core.worker import Worker, WorkerId, judge
 from drumbeat.web.api.answers import located, made, problems
 from drumbeat.web.api.entry import PREFIX, Plane
@@ -75,7 +75,7 @@ async def show(pool_id: Id, plane: Plane) -> PoolStanding:
     )
 
 
-def worker_shape(worker: Worker, now: datetime, home: Pool) -> WorkerShape:
+def worker_shape(worker: Worker, now: datetime, home: PoolRow) -> WorkerShape:
     """A worker with its health by the store's clock."""
     told = {each.name: getattr(worker, each.name) for each in fields(worker)}
     health = judge(worker, now, home.thresholds) if worker.is_live else None
@@ -166,5 +166,5 @@ async def samples(
     return [SampleShape.model_validate(each) for each in rows]
 
 
-async def _home(plane: ControlPlane, pool_id: str) -> Pool:
+async def _home(plane: ControlPlane, pool_id: str) -> PoolRow:
     return await plane.store.pools.get(PoolId(pool_id))

@@ -8,7 +8,7 @@ from drumbeat.bench.model import Prices
 from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, Plane
 from drumbeat.web.api.route import router as checked
-from drumbeat.web.api.shapes import Body, Shape
+from drumbeat.web.api.shapes import RequestBody, Shape
 
 router = checked("prices")
 
@@ -16,7 +16,7 @@ PRICES = f"{PREFIX}/prices"
 Hour = Annotated[float, Field(ge=0, le=1e9, strict=True)]
 
 
-class NewPrices(Body):
+class NewPrices(RequestBody):
     """All of them; what is left out or null has no price."""
 
     worker_hour: Hour | None = None

@@ -22,7 +22,7 @@ from drumbeat.web.app_state import House
 from drumbeat.web.databases import DatabaseType, database_of
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import BenchDesk
+    from drumbeat.composition.plane import BenchService
 
 router = checked("runs")
 
@@ -49,7 +49,7 @@ async def make(body: NewRun, plane: Plane, response: Response) -> RunMade:
     return await _made(plane, response, run, ahead, start=body.start)
 
 
-async def _document(desk: "BenchDesk", body: NewRun) -> Any:
+async def _document(desk: "BenchService", body: NewRun) -> Any:
     if (body.template is None) == (body.document is None):
         raise InvalidInput("template: expected a template or a document, got " + ("both" if body.template else "neither"))
     if body.document is not None:

@@ -19,7 +19,7 @@ class Shape(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class Body(BaseModel):
+class RequestBody(BaseModel):
     """What is sent. A field it does not have is refused."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)

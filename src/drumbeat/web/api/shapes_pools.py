@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, JsonValue
 
 from drumbeat.client import Mode
-from drumbeat.core.job import JobStatus, Outcome
+from drumbeat.core.job import AttemptOutcome, JobStatus
 from drumbeat.core.pool import PoolKind
-from drumbeat.web.api.shapes import LARGEST_INT, Body, Moment, Seconds, Shape
+from drumbeat.web.api.shapes import LARGEST_INT, Moment, RequestBody, Seconds, Shape
 from drumbeat.web.api.shapes_runs import WorkerShape
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^/\\\x00-\x1f\x7f]+$")]
@@ -24,7 +24,7 @@ def _before_9000(moment: datetime) -> datetime:
     return moment
 
 
-class NewPool(Body):
+class NewPool(RequestBody):
     """A pool of jobs to be made. What its workers run is said where they are started, never here."""
 
     pool_id: Name
@@ -73,13 +73,13 @@ class PoolStanding(Shape):
     now: datetime
 
 
-class Pause(Body):
+class Pause(RequestBody):
     """For how long; without it until somebody resumes the pool."""
 
     seconds: Positive | None = None
 
 
-class BackoffBody(Body):
+class BackoffBody(RequestBody):
     """How long a failed job waits: first x factor^(failures - 1), at most ``most``, give or take the jitter's share."""
 
     first: Duration = 1
@@ -88,14 +88,14 @@ class BackoffBody(Body):
     jitter: Annotated[float, Field(ge=0, le=1)] = 0.1
 
 
-class Rate(Body):
+class Rate(RequestBody):
     """So many in so many seconds."""
 
     count: Count
     per: Positive
 
 
-class JobOptions(Body):
+class JobOptions(RequestBody):
     """How a job is to be done."""
 
     type: Annotated[str, Field(max_length=200)] = ""
@@ -120,19 +120,19 @@ class NewJob(JobOptions):
     unique_key: Key | None = Field(default=None, description="While one of this key is unfinished, this is that one.")
 
 
-class NewJobs(Body):
+class NewJobs(RequestBody):
     """Jobs to be pushed: all of them, or none."""
 
     jobs: Annotated[list[NewJob], Field(min_length=1, max_length=10_000)]
 
 
-class JobsNamed(Body):
+class JobsNamed(RequestBody):
     """Jobs by id."""
 
     job_ids: Annotated[list[Key], Field(min_length=1, max_length=1000)]
 
 
-class JobsToRequeue(Body):
+class JobsToRequeue(RequestBody):
     """Jobs by id; none: every poisoned one of the pool."""
 
     job_ids: Annotated[list[Key], Field(max_length=1000)] | None = None
@@ -187,7 +187,7 @@ class AttemptShape(Shape):
     worker_pool: str
     started_at: datetime
     ended_at: datetime | None
-    outcome: Outcome | None
+    outcome: AttemptOutcome | None
     error: str | None
 
 

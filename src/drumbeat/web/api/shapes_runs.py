@@ -9,7 +9,7 @@ from drumbeat.bench.model import Latency, LoadMode, RunVerdict
 from drumbeat.core.histogram import Histogram
 from drumbeat.core.run import RunStatus, StepType
 from drumbeat.core.worker import Health, WorkerStatus
-from drumbeat.web.api.shapes import Body, Seconds, Shape, Text
+from drumbeat.web.api.shapes import RequestBody, Seconds, Shape, Text
 
 Document = Annotated[
     dict[str, JsonValue], Field(description="A template's document; its schema is at /api/v1/templates/schema.")
@@ -20,7 +20,7 @@ Settings = Annotated[
 ]
 
 
-class NewRun(Body):
+class NewRun(RequestBody):
     """A run to be made, from a kept template or from a document."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"template": "kept", "settings": {"concurrent_connections": 4}}]})
@@ -31,7 +31,7 @@ class NewRun(Body):
     start: bool = Field(default=False, description="Start it at once.")
 
 
-class Rerun(Body):
+class Rerun(RequestBody):
     """A run like another, with some settings changed."""
 
     settings: Settings = Field(default_factory=dict)

@@ -16,7 +16,7 @@ from drumbeat.web.api.answers import located, made, problems
 from drumbeat.web.api.entry import OPERATORS, PREFIX, Plane
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
-from drumbeat.web.api.shapes import Body, Id, Shape, Text
+from drumbeat.web.api.shapes import Id, RequestBody, Shape, Text
 from drumbeat.web.api.shapes_runs import Document, PreflightShape, Settings
 from drumbeat.web.databases import DatabaseType, matching_templates
 
@@ -42,7 +42,7 @@ EXAMPLE: Any = {
 }
 
 
-class NewTemplate(Body):
+class NewTemplate(RequestBody):
     """A template to be kept."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"document": EXAMPLE}]})
@@ -53,21 +53,21 @@ class NewTemplate(Body):
     )
 
 
-class TemplateChange(Body):
+class TemplateChange(RequestBody):
     """Another document, or single settings of the one there is."""
 
     document: Document | None = None
     settings: Settings = Field(default_factory=dict)
 
 
-class TemplateCopy(Body):
+class TemplateCopy(RequestBody):
     """A new template like another."""
 
     name: Annotated[str, Field(min_length=1, max_length=255)]
     settings: Settings = Field(default_factory=dict)
 
 
-class Draft(Body):
+class Draft(RequestBody):
     """A document that is not kept yet, or a kept one with settings put in."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"document": EXAMPLE}, {"template": "kept"}]})
@@ -91,7 +91,7 @@ class TemplateShape(Shape):
     updated_at: datetime | None
 
 
-class Operation(Shape):
+class OperationShape(Shape):
     """One kind of operation, and the SQL it would run; values are bound, never written in."""
 
     kind: str
@@ -102,7 +102,7 @@ class Operation(Shape):
 class Preview(Shape):
     """What a document would have its workers run."""
 
-    operations: list[Operation]
+    operations: list[OperationShape]
 
 
 @router.post(
@@ -153,7 +153,7 @@ async def preview_draft(body: Draft, plane: Plane) -> Preview:
     found = await plane.bench().preview(await _drafted(plane, body))
     return Preview(
         operations=[
-            Operation(kind=str(each.kind), weight=each.weight, statements=[statement.sql for statement in each.statements])
+            OperationShape(kind=str(each.kind), weight=each.weight, statements=[statement.sql for statement in each.statements])
             for each in found
         ]
     )

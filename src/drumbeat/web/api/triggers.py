@@ -8,7 +8,7 @@ from fastapi import Query, Request, Response
 from pydantic import Field
 
 from drumbeat.core.errors import InvalidSettings, NotFound
-from drumbeat.triggers.model import Machine, TriggerType
+from drumbeat.triggers.model import BeatKind, TriggerType
 from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, InHouse
 from drumbeat.web.api.route import router as checked
@@ -17,7 +17,7 @@ from drumbeat.web.app_state import House
 from drumbeat.web.problems import problem
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import TriggerDesk
+    from drumbeat.composition.plane import TriggerService
 
 router = checked("triggers")
 
@@ -42,7 +42,7 @@ class TriggerShape(Shape):
 
     name: str
     type: TriggerType
-    machine: Machine
+    machine: BeatKind
     pool_id: str | None
     schedule: str | None
     timezone: str | None
@@ -74,7 +74,7 @@ async def list_triggers(house: InHouse) -> list[TriggerShape]:
     return [_shape(desk, each, last.get(each.name)) for each in desk.triggers]
 
 
-def _shape(desk: "TriggerDesk", trigger: Any, last: Any) -> TriggerShape:
+def _shape(desk: "TriggerService", trigger: Any, last: Any) -> TriggerShape:
     names = [name for name in TriggerShape.model_fields if name not in ("due", "last_fired")]
     told = {name: getattr(trigger, name) for name in names}
     return TriggerShape.model_validate({**told, "due": desk.due(trigger), "last_fired": last}, from_attributes=True)

@@ -43,7 +43,7 @@ _GOING = frozenset({"active", "done", "healthy", "RUNNING", "COMPLETED", "ready"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class TableColumn:
     """One column: how it is read from a row, and whether it leads somewhere or has a colour."""
 
     name: str
@@ -56,11 +56,11 @@ class Column:
     loose: bool = False  #: long words may be broken anywhere
 
 
-class Table:
+class PageTable:
     """A table whose rows may be set anew without the page being made again."""
 
     def __init__(
-        self, name: str, columns: Sequence[Column], key: Callable[[Any], str], *, deeds: Deeds | None = None, page: int = 0
+        self, name: str, columns: Sequence[TableColumn], key: Callable[[Any], str], *, deeds: Deeds | None = None, page: int = 0
     ) -> None:
         """``deeds``: what operators may do to a row, by the word on its button; each is given the row's key."""
         deeds = deeds if may_change() else None
@@ -108,7 +108,7 @@ class Table:
 class Filled:
     """A table, or words on what to do first while it has no rows."""
 
-    def __init__(self, table: Table, none: ui.element) -> None:
+    def __init__(self, table: PageTable, none: ui.element) -> None:
         self._table, self._none = table, none
 
     def show(self, rows: Sequence[Any]) -> None:
@@ -121,7 +121,7 @@ def _event(label: str) -> str:
     return "deed_" + label.lower().replace(" ", "_")
 
 
-def _column(column: Column) -> dict[str, Any]:
+def _column(column: TableColumn) -> dict[str, Any]:
     label = column.label or column.name.replace("_", " ")
     return {
         "name": column.name,
@@ -147,7 +147,7 @@ def badge(status: str) -> ui.badge:
     return ui.badge(status, color=colour(status), text_color="white").classes("q-px-sm q-py-xs")
 
 
-class Tile:
+class FigureTile:
     """One figure with its name."""
 
     def __init__(self, name: str, value: object = None, href: str | None = None) -> None:

@@ -8,19 +8,19 @@ from urllib.parse import quote
 
 from nicegui import ui
 
-from drumbeat.core.pool import Pool
+from drumbeat.core.pool import PoolRow
 from drumbeat.web.app_state import House
 from drumbeat.web.pages import fleet_one, fleet_policy, fleet_simulate
 from drumbeat.web.pages.actions import button
 from drumbeat.web.pages.auto_refresh import every
-from drumbeat.web.pages.components import Column, Filled, Table
+from drumbeat.web.pages.components import Filled, PageTable, TableColumn
 from drumbeat.web.pages.fleet_text import money, money_of
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty, heading, page
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetStatus
-    from drumbeat.web.pages.fleet_text import Spent
+    from drumbeat.web.pages.fleet_text import SpentFigures
 
 EVERY = 10.0
 _FIRST = "drumbeat fleet create render --policy lag_aware --set max_workers=6"
@@ -31,7 +31,7 @@ class Fleet:
     """One fleet at a glance."""
 
     status: "FleetStatus"
-    spent: "Spent | None"
+    spent: "SpentFigures | None"
 
     @property
     def pool_id(self) -> str:
@@ -52,13 +52,15 @@ class Fleet:
 
 
 _FLEETS = (
-    Column(name="pool", loose=True, read=lambda row: row.pool_id, href=lambda row: f"/fleet/{quote(row.pool_id, safe='')}"),
-    Column(name="policy", read=lambda row: row.status.pool.policy.get("policy", "fixed")),
-    Column(name="workers", read=lambda row: row.workers),
-    Column(name="wanted", read=lambda row: row.wanted, number=True),
-    Column(name="burn", label="burn an hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
-    Column(name="today", label="spent today", read=lambda row: money_of(row.spent, "day"), number=True),
-    Column(name="beat", label="last beat", read=lambda row: row.last_beat, number=True),
+    TableColumn(
+        name="pool", loose=True, read=lambda row: row.pool_id, href=lambda row: f"/fleet/{quote(row.pool_id, safe='')}"
+    ),
+    TableColumn(name="policy", read=lambda row: row.status.pool.policy.get("policy", "fixed")),
+    TableColumn(name="workers", read=lambda row: row.workers),
+    TableColumn(name="wanted", read=lambda row: row.wanted, number=True),
+    TableColumn(name="burn", label="burn an hour", read=lambda row: money(row.spent and row.spent.burn_per_hour), number=True),
+    TableColumn(name="today", label="spent today", read=lambda row: money_of(row.spent, "day"), number=True),
+    TableColumn(name="beat", label="last beat", read=lambda row: row.last_beat, number=True),
 )
 
 
@@ -76,7 +78,7 @@ def add(house: House) -> None:
             _new_button()
         found = await _all(house)
         none = empty("No fleet yet: have a pool scaled by a policy.", _FIRST)
-        shown = Filled(Table("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
+        shown = Filled(PageTable("Fleets", _FLEETS, key=lambda row: row.pool_id), none)
         shown.show(found)
 
         async def again() -> None:
@@ -90,7 +92,7 @@ async def _all(house: House) -> list[Fleet]:
     return [await _one(house, each) for each in pools]
 
 
-async def _one(house: House, pool: Pool) -> Fleet:
+async def _one(house: House, pool: PoolRow) -> Fleet:
     desk = house.plane.fleet(pool.pool_id)
     return Fleet(status=await desk.status(), spent=await fleet_one.spent(house, pool.pool_id))
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING
 
 from nicegui import ui
 
-from drumbeat.web.pages.components import Tile, tiles
+from drumbeat.web.pages.components import FigureTile, tiles
 from drumbeat.web.pages.element_names import called, given
-from drumbeat.web.pages.fleet_text import Spent, money, money_of, share_of
+from drumbeat.web.pages.fleet_text import SpentFigures, money, money_of, share_of
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import FleetStatus
@@ -40,12 +40,12 @@ class Money:
 
     def __init__(self) -> None:
         with tiles():
-            self._live, self._leaving = Tile("Live workers"), Tile("Terminating")
-            self._wanted, self._burn = Tile("Wanted"), Tile("Burn an hour")
-            self._spent: dict[str, tuple[Tile, ui.linear_progress]] = {}
+            self._live, self._leaving = FigureTile("Live workers"), FigureTile("Terminating")
+            self._wanted, self._burn = FigureTile("Wanted"), FigureTile("Burn an hour")
+            self._spent: dict[str, tuple[FigureTile, ui.linear_progress]] = {}
             for period in PERIODS:
                 with ui.element().classes("tile"):
-                    tile = Tile(f"Spent this {period}")
+                    tile = FigureTile(f"Spent this {period}")
                     bar = called(ui.linear_progress(0.0, show_value=False), f"Share of this {period}'s ceiling")
                     bar.set_visibility(False)
                 self._spent[period] = (tile, bar)
@@ -55,7 +55,7 @@ class Money:
         self._leaving.show(sum(each.is_terminating for each in seen.workers))
         self._wanted.show(seen.last.summary.get("wanted") if seen.last else None)
 
-    def show_spent(self, found: Spent | None) -> None:
+    def show_spent(self, found: SpentFigures | None) -> None:
         self._burn.show(money(found.burn_per_hour) if found else None)
         for period, (tile, bar) in self._spent.items():
             tile.show(money_of(found, period))

@@ -14,14 +14,14 @@ from drumbeat.core.worker import judge, silence
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import button, confirmed, say, told
 from drumbeat.web.pages.auto_refresh import every
-from drumbeat.web.pages.components import Column, Filled, Table, chart, chart_options
+from drumbeat.web.pages.components import Filled, PageTable, TableColumn, chart, chart_options
 from drumbeat.web.pages.fleet_money import Alarms, Money
-from drumbeat.web.pages.fleet_text import BEATS, Spent, course, show_explanation
+from drumbeat.web.pages.fleet_text import BEATS, SpentFigures, course, show_explanation
 from drumbeat.web.pages.frame import empty, heading, page, trail
 from drumbeat.web.pages.incremental_charts import GrowingChart
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import Explanation, FleetStatus
+    from drumbeat.composition.plane import BeatExplanation, FleetStatus
 
 EVERY = 3.0
 COUNTED_EVERY = 10.0  #: money asks providers
@@ -31,16 +31,16 @@ _SHOWN = 20
 _LAST_BEAT = 2**31 - 1  #: above it no database reads a number as a beat's
 
 _WORKERS = (
-    Column(name="worker", read=lambda row: row[1].worker_id),
-    Column(name="status", read=lambda row: row[1].standing, is_status=True),
-    Column(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
-    Column(name="silent", label="last heard", read=lambda row: silence(row[1], row[0].now), number=True),
-    Column(name="jobs", read=lambda row: row[1].active, number=True),
-    Column(name="leaves", label="leaves by (UTC)", read=lambda row: row[1].drain_deadline),
+    TableColumn(name="worker", read=lambda row: row[1].worker_id),
+    TableColumn(name="status", read=lambda row: row[1].standing, is_status=True),
+    TableColumn(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
+    TableColumn(name="silent", label="last heard", read=lambda row: silence(row[1], row[0].now), number=True),
+    TableColumn(name="jobs", read=lambda row: row[1].active, number=True),
+    TableColumn(name="leaves", label="leaves by (UTC)", read=lambda row: row[1].drain_deadline),
 )
 
 
-async def spent(house: House, pool_id: str) -> Spent | None:
+async def spent(house: House, pool_id: str) -> SpentFigures | None:
     """What a fleet costs, by the provider's prices as the last beat saw them; None where its policy cannot be read."""
     desk = house.plane.fleet(pool_id)
     try:
@@ -63,7 +63,7 @@ def add(house: House) -> None:
                 ui.link("Its jobs", f"/pools/{quote(pool_id, safe='')}")
         await _stand(house, status)
         beats = await latest(house, pool_id)
-        decisions = Decisions(house, pool_id, before)
+        decisions = FleetDecisions(house, pool_id, before)
         await decisions.show(beats)
         reasons = Reasons(house, pool_id, beat)
         await told(lambda: reasons.follow(beats))
@@ -123,11 +123,11 @@ def _workers(house: House, status: "FleetStatus") -> Filled:
 
     heading("Workers", 2)
     none = ui.label("No worker is live; the explanation below says why.").classes("faint")
-    table = Table("Workers", _WORKERS, key=lambda row: row[1].worker_id, deeds={"Drain": drain, "Kill": kill})
+    table = PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id, deeds={"Drain": drain, "Kill": kill})
     return Filled(table, none)
 
 
-class Decisions:
+class FleetDecisions:
     """What beats saw and did: the last ones, or a page of those before a beat that the address names."""
 
     def __init__(self, house: House, pool_id: str, before: int) -> None:
@@ -137,7 +137,7 @@ class Decisions:
         none = empty("No beat here: nobody keeps this fleet.", f"drumbeat fleet run {pool_id}")
         self._drawn = chart("Workers wanted and live, and ready jobs, over the last hours", course(()), step=True)
         self._chart = GrowingChart(self._drawn)
-        self._table = Filled(Table("Decisions", BEATS, key=lambda beat: str(beat.n)), none)
+        self._table = Filled(PageTable("Decisions", BEATS, key=lambda beat: str(beat.n)), none)
         with ui.row().classes("w-full justify-end"):
             self._newest = ui.link("Newest beats", _at(pool_id))
             self._newer = ui.link("Newer beats", _at(pool_id))
@@ -215,7 +215,7 @@ class Reasons:
         _show(self._place, found, "What a beat would do now; nothing is done")
 
 
-def _show(place: ui.column, found: "Explanation", words: str) -> None:
+def _show(place: ui.column, found: "BeatExplanation", words: str) -> None:
     place.clear()
     with place, ui.card().props("flat bordered").classes("w-full gap-1"):
         ui.label(words).classes("faint")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.errors import InvalidSettings
-from drumbeat.core.pool import Pool, PoolId, PoolKind
+from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.fleet.model import FleetPolicy, PolicyName
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import button, say
@@ -60,13 +60,13 @@ def add(house: House) -> None:
         button("Save", save, icon="save")
 
 
-def _policy(home: Pool | None) -> FleetPolicy:
+def _policy(home: PoolRow | None) -> FleetPolicy:
     if home is None or ("policy" not in home.policy and home.kind is PoolKind.JOBS):
         return FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0)
     return FleetPolicy.from_json(home.policy)
 
 
-async def keep(house: House, pool_id: str, home: Pool | None, policy: FleetPolicy) -> None:
+async def keep(house: House, pool_id: str, home: PoolRow | None, policy: FleetPolicy) -> None:
     """Have the pool follow the policy; it is made if it is not there."""
     if home is not None and home.kind is PoolKind.FLEET:
         await house.plane.fleets.set_policy(home.pool_id, policy)

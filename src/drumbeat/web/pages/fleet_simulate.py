@@ -14,7 +14,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import PolicyName
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import say, told
-from drumbeat.web.pages.components import Column, Series, Table, chart
+from drumbeat.web.pages.components import PageTable, Series, TableColumn, chart
 from drumbeat.web.pages.forms import Field, blame
 from drumbeat.web.pages.frame import heading, page, trail
 from drumbeat.web.simulations import HIGHEST_PRICE, LONGEST_LAG, MOST_WORKERS, Jobs, apart, simulated
@@ -32,9 +32,9 @@ _MOST = {
 }
 _EPOCH = datetime(2026, 1, 5, tzinfo=UTC)
 _FIGURES = (
-    Column(name="figure", read=lambda row: row[0].replace("_", " ")),
-    Column(name="cold", read=lambda row: _shown(row[1]), number=True),
-    Column(name="warm", read=lambda row: _shown(row[2]), number=True),
+    TableColumn(name="figure", read=lambda row: row[0].replace("_", " ")),
+    TableColumn(name="cold", read=lambda row: _shown(row[1]), number=True),
+    TableColumn(name="warm", read=lambda row: _shown(row[2]), number=True),
 )
 
 
@@ -143,7 +143,7 @@ def show(found: "Simulated") -> None:
     at = found.outcome.course
     chart("Workers, busy workers and queued jobs over the trace", course(at.at, at.workers, at.busy, at.queued), step=True)
     ui.label("Cold: the fleet begins without workers. Warm: the same jobs when they come a second time, right after the first.")
-    Table("Figures", _FIGURES, key=lambda row: row[0]).show(figures(found))
+    PageTable("Figures", _FIGURES, key=lambda row: row[0]).show(figures(found))
 
 
 def figures(found: "Simulated") -> list[tuple[str, Any, Any]]:

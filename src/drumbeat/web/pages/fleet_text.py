@@ -7,16 +7,16 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.beat import Beat
-from drumbeat.web.pages.components import Column, Series, words
+from drumbeat.web.pages.components import Series, TableColumn, words
 from drumbeat.web.pages.frame import heading
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import Explanation
+    from drumbeat.composition.plane import BeatExplanation
 
 ENDED = frozenset({"terminated", "error", "lost"})
 
 
-class Spent(Protocol):
+class SpentFigures(Protocol):
     """Money, as the fleet's desk tells it."""
 
     @property
@@ -31,7 +31,7 @@ def money(amount: float | None) -> str | None:
     return None if amount is None else f"{amount:,.2f}"
 
 
-def money_of(found: Spent | None, period: str) -> str | None:
+def money_of(found: SpentFigures | None, period: str) -> str | None:
     """What was spent in a period, of how much."""
     if found is None:
         return None
@@ -39,7 +39,7 @@ def money_of(found: Spent | None, period: str) -> str | None:
     return f"{getattr(found.spent, period):,.2f}" + (f" of {most:,.2f}" if most is not None else "")
 
 
-def share_of(found: Spent, period: str) -> float | None:
+def share_of(found: SpentFigures, period: str) -> float | None:
     """How much of a ceiling is spent, up to 1; None where there is no ceiling."""
     most = getattr(found, f"max_per_{period}")
     return None if not most else min(getattr(found.spent, period) / most, 1.0)
@@ -65,11 +65,11 @@ def _way(beat: Beat) -> str:
 
 
 BEATS = (
-    Column(name="beat", read=lambda beat: beat.n, number=True),
-    Column(name="at", label="at (UTC)", read=lambda beat: beat.at, href=_way),
-    Column(name="wanted", read=lambda beat: beat.summary.get("wanted"), number=True),
-    Column(name="live", read=lambda beat: living(beat), number=True),
-    Column(name="did", loose=True, label="what it did, or why not", read=did),
+    TableColumn(name="beat", read=lambda beat: beat.n, number=True),
+    TableColumn(name="at", label="at (UTC)", read=lambda beat: beat.at, href=_way),
+    TableColumn(name="wanted", read=lambda beat: beat.summary.get("wanted"), number=True),
+    TableColumn(name="live", read=lambda beat: living(beat), number=True),
+    TableColumn(name="did", loose=True, label="what it did, or why not", read=did),
 )
 
 
@@ -90,7 +90,7 @@ def course(beats: Sequence[Beat]) -> Series:
     }
 
 
-def show_explanation(found: "Explanation") -> None:
+def show_explanation(found: "BeatExplanation") -> None:
     """Why a beat did what it did, or what one would do: seen, wished, bound, done."""
     ui.label(f"{found.at:%Y-%m-%d %H:%M:%S} UTC, policy {found.policy}: wanted {found.wanted} workers").classes(
         "text-weight-medium"

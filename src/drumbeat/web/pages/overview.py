@@ -9,12 +9,12 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.job import JobCounts, counted
-from drumbeat.core.pool import Pool, PoolKind
+from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.auto_refresh import every
-from drumbeat.web.pages.components import Column, Filled, Table, Tile, lasting, tiles, words
+from drumbeat.web.pages.components import FigureTile, Filled, PageTable, TableColumn, lasting, tiles, words
 from drumbeat.web.pages.fleet_one import spent
 from drumbeat.web.pages.fleet_text import money
 from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
@@ -28,10 +28,10 @@ _UNDER_WAY = tuple(status for status in RunStatus if status not in RUN_ENDED and
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class PoolSummary:
     """One pool at a glance."""
 
-    pool: Pool
+    pool: PoolRow
     counts: JobCounts
     workers: tuple[Worker, ...]
     now: datetime
@@ -56,19 +56,19 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sight:
+class OverviewData:
     """Everything the page shows."""
 
     runs: tuple[JudgedRun, ...]  #: the latest
     under_way: tuple[JudgedRun, ...]
-    pools: tuple[Standing, ...]
+    pools: tuple[PoolSummary, ...]
 
 
-async def look_around(house: House) -> Sight:
+async def look_around(house: House) -> OverviewData:
     """Read everything anew."""
     store = house.plane.store
     pools = [each for each in await store.pools.list() if each.kind is not PoolKind.BENCH]
-    return Sight(
+    return OverviewData(
         runs=await _runs(house, limit=_LATEST),
         under_way=await _runs(house, statuses=_UNDER_WAY),
         pools=tuple([await standing(house, each) for each in pools]),
@@ -81,10 +81,10 @@ async def _runs(house: House, **filters: Any) -> tuple[JudgedRun, ...]:
     return tuple([JudgedRun(run, await house.verdicts.of(run)) for run in runs])
 
 
-async def standing(house: House, pool: Pool) -> Standing:
+async def standing(house: House, pool: PoolRow) -> PoolSummary:
     """One pool, as it is now."""
     store = house.plane.store
-    return Standing(
+    return PoolSummary(
         pool=pool,
         counts=await store.jobs.counts(pool.pool_id) if pool.kind is PoolKind.JOBS else JobCounts(),
         workers=tuple(await store.workers.list(pool.pool_id, live=True)),
@@ -92,7 +92,7 @@ async def standing(house: House, pool: Pool) -> Standing:
     )
 
 
-def needs(sight: Sight) -> list[tuple[str, str]]:
+def needs(sight: OverviewData) -> list[tuple[str, str]]:
     """What needs attention: words, and where to go."""
     found: list[tuple[str, str]] = []
     for each in sight.pools:
@@ -108,7 +108,7 @@ def needs(sight: Sight) -> list[tuple[str, str]]:
     return found + _runs_in_need(sight)
 
 
-def _runs_in_need(sight: Sight) -> list[tuple[str, str]]:
+def _runs_in_need(sight: OverviewData) -> list[tuple[str, str]]:
     """Runs nobody leads, and the latest that failed or missed an objective."""
     orphans = [row for row in sight.under_way if row.judgement.is_orphan]
     bad = [row for row in sight.runs if row.judgement.is_bad]
@@ -127,18 +127,18 @@ def _run_href(row: JudgedRun) -> str:
 
 _RUNS = (
     *run_columns(),
-    Column(name="phase", read=lambda row: row.run.phase),
-    Column(name="operations", read=lambda row: row.run.operations, number=True),
-    Column(name="ops_s", label="ops/s", read=lambda row: row.run.qps, number=True),
-    Column(name="started", label="started (UTC)", read=lambda row: row.run.started_at),
+    TableColumn(name="phase", read=lambda row: row.run.phase),
+    TableColumn(name="operations", read=lambda row: row.run.operations, number=True),
+    TableColumn(name="ops_s", label="ops/s", read=lambda row: row.run.qps, number=True),
+    TableColumn(name="started", label="started (UTC)", read=lambda row: row.run.started_at),
 )
 _POOLS = (
-    Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
-    Column(name="ready", read=lambda row: counted(row.counts.ready), number=True),
-    Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
-    Column(name="claimed", read=lambda row: counted(row.counts.claimed), number=True),
-    Column(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
-    Column(name="workers", read=lambda row: _by_status(row.workers)),
+    TableColumn(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
+    TableColumn(name="ready", read=lambda row: counted(row.counts.ready), number=True),
+    TableColumn(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
+    TableColumn(name="claimed", read=lambda row: counted(row.counts.claimed), number=True),
+    TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
+    TableColumn(name="workers", read=lambda row: _by_status(row.workers)),
 )
 
 
@@ -177,25 +177,25 @@ def no_pool() -> ui.card:
 class _Shown:
     """The page's parts, shown anew every few seconds."""
 
-    def __init__(self, sight: Sight) -> None:
+    def __init__(self, sight: OverviewData) -> None:
         with tiles():
-            self._under_way = Tile("Runs under way")
-            self._ready = Tile("Jobs ready")
-            self._claimed = Tile("Jobs in work")
-            self._poisoned = Tile("Poisoned")
-            self._workers = Tile("Workers")
-            self.spent = Tile("Spent today")
+            self._under_way = FigureTile("Runs under way")
+            self._ready = FigureTile("Jobs ready")
+            self._claimed = FigureTile("Jobs in work")
+            self._poisoned = FigureTile("Poisoned")
+            self._workers = FigureTile("Workers")
+            self.spent = FigureTile("Spent today")
         heading("Needs attention", 2)
         self._needs = ui.column().classes("w-full gap-1").props("aria-live=polite")
         self._told: list[tuple[str, str]] | None = None
         heading("Runs", 2)
         no_run = empty("No run yet: keep a template and run it, or", FIRST_RUN)
-        self._runs = Filled(Table("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_run)
+        self._runs = Filled(PageTable("Latest runs", _RUNS, key=lambda row: row.run.run_id), no_run)
         heading("Pools", 2)
-        self._pools = Filled(Table("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
+        self._pools = Filled(PageTable("Pools", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
         self.show(sight)
 
-    def show(self, sight: Sight) -> None:
+    def show(self, sight: OverviewData) -> None:
         self._under_way.show(len(sight.under_way))
         self._ready.show(counted(*(each.counts.ready for each in sight.pools)))
         self._claimed.show(counted(*(each.counts.claimed for each in sight.pools)))

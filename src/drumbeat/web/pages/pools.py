@@ -10,21 +10,21 @@ from drumbeat.web.app_state import House
 from drumbeat.web.pages import pools_job, pools_one
 from drumbeat.web.pages.actions import button, say
 from drumbeat.web.pages.auto_refresh import every
-from drumbeat.web.pages.components import Column, Filled, Table
+from drumbeat.web.pages.components import Filled, PageTable, TableColumn
 from drumbeat.web.pages.frame import heading, page
-from drumbeat.web.pages.overview import EVERY, Standing, no_pool, standing
+from drumbeat.web.pages.overview import EVERY, PoolSummary, no_pool, standing
 from drumbeat.web.pages.pools_push import push_form
 
 _POOLS = (
-    Column(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
-    Column(name="ready", read=lambda row: counted(row.counts.ready), number=True),
-    Column(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
-    Column(name="delayed", read=lambda row: counted(row.counts.delayed), number=True),
-    Column(name="claimed", read=lambda row: counted(row.counts.claimed), number=True),
-    Column(name="done", read=lambda row: row.counts.done, number=True),
-    Column(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
-    Column(name="workers", read=lambda row: len(row.workers), number=True),
-    Column(name="paused", read=lambda row: row.is_paused),
+    TableColumn(name="pool", loose=True, read=lambda row: row.pool.pool_id, href=lambda row: row.href),
+    TableColumn(name="ready", read=lambda row: counted(row.counts.ready), number=True),
+    TableColumn(name="oldest", label="oldest waits", read=lambda row: row.oldest_waits, number=True),
+    TableColumn(name="delayed", read=lambda row: counted(row.counts.delayed), number=True),
+    TableColumn(name="claimed", read=lambda row: counted(row.counts.claimed), number=True),
+    TableColumn(name="done", read=lambda row: row.counts.done, number=True),
+    TableColumn(name="poisoned", read=lambda row: row.counts.poisoned, number=True),
+    TableColumn(name="workers", read=lambda row: len(row.workers), number=True),
+    TableColumn(name="paused", read=lambda row: row.is_paused),
 )
 
 
@@ -39,7 +39,7 @@ def add(house: House) -> None:
             ui.space()
             _new_button(house)
         found = await _standing(house)
-        shown = Filled(Table("Pools of jobs", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
+        shown = Filled(PageTable("Pools of jobs", _POOLS, key=lambda row: row.pool.pool_id), no_pool())
         shown.show(found)
 
         async def again() -> None:
@@ -48,7 +48,7 @@ def add(house: House) -> None:
         every(EVERY, again)
 
 
-async def _standing(house: House) -> list[Standing]:
+async def _standing(house: House) -> list[PoolSummary]:
     return [await standing(house, each) for each in await house.plane.store.pools.list(PoolKind.JOBS)]
 
 

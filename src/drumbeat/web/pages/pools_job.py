@@ -8,16 +8,16 @@ from nicegui import ui
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import button, say
-from drumbeat.web.pages.components import Column, Table, badge, listing, words
+from drumbeat.web.pages.components import PageTable, TableColumn, badge, listing, words
 from drumbeat.web.pages.frame import heading, page, trail
 
 _ATTEMPTS = (
-    Column(name="attempt", read=lambda attempt: attempt.n, number=True),
-    Column(name="worker", read=lambda attempt: attempt.worker_id),
-    Column(name="began", label="began (UTC)", read=lambda attempt: attempt.started_at),
-    Column(name="ended", label="ended (UTC)", read=lambda attempt: attempt.ended_at),
-    Column(name="outcome", read=lambda attempt: attempt.outcome),
-    Column(name="error", loose=True, read=lambda attempt: attempt.error),
+    TableColumn(name="attempt", read=lambda attempt: attempt.n, number=True),
+    TableColumn(name="worker", read=lambda attempt: attempt.worker_id),
+    TableColumn(name="began", label="began (UTC)", read=lambda attempt: attempt.started_at),
+    TableColumn(name="ended", label="ended (UTC)", read=lambda attempt: attempt.ended_at),
+    TableColumn(name="outcome", read=lambda attempt: attempt.outcome),
+    TableColumn(name="error", loose=True, read=lambda attempt: attempt.error),
 )
 _FACTS = (
     "type",
@@ -98,7 +98,7 @@ async def _attempts(house: House, job: Job) -> None:
     if not found:
         ui.label("Nobody has tried it yet.").classes("faint")
         return
-    Table("Attempts", _ATTEMPTS, key=lambda attempt: str(attempt.n)).show(found)
+    PageTable("Attempts", _ATTEMPTS, key=lambda attempt: str(attempt.n)).show(found)
 
 
 def _json(value: object) -> str:

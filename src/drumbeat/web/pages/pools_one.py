@@ -16,10 +16,10 @@ from drumbeat.core.worker import judge, silence
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import button, confirmed, say
 from drumbeat.web.pages.auto_refresh import every
-from drumbeat.web.pages.components import Column, Filled, Series, Table, Tile, chart, chart_options, short, tiles
+from drumbeat.web.pages.components import FigureTile, Filled, PageTable, Series, TableColumn, chart, chart_options, short, tiles
 from drumbeat.web.pages.frame import heading, page, trail
 from drumbeat.web.pages.incremental_charts import GrowingChart
-from drumbeat.web.pages.overview import EVERY, Standing, standing
+from drumbeat.web.pages.overview import EVERY, PoolSummary, standing
 from drumbeat.web.pages.pools_push import push_form
 
 PAGE = 25
@@ -28,16 +28,16 @@ _RATED = timedelta(minutes=1)
 _POINTS = 1800
 
 _WORKERS = (
-    Column(name="worker", read=lambda row: row[1].worker_id),
-    Column(name="status", read=lambda row: row[1].status, is_status=True),
-    Column(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
-    Column(name="silent", label="last heard", read=lambda row: silence(row[1], row[0].now), number=True),
-    Column(name="jobs", read=lambda row: row[1].active, number=True),
-    Column(name="host", read=lambda row: row[1].host),
+    TableColumn(name="worker", read=lambda row: row[1].worker_id),
+    TableColumn(name="status", read=lambda row: row[1].status, is_status=True),
+    TableColumn(name="health", read=lambda row: judge(row[1], row[0].now, row[0].pool.thresholds), is_status=True),
+    TableColumn(name="silent", label="last heard", read=lambda row: silence(row[1], row[0].now), number=True),
+    TableColumn(name="jobs", read=lambda row: row[1].active, number=True),
+    TableColumn(name="host", read=lambda row: row[1].host),
 )
 
 
-_TILES: Mapping[str, Callable[[Standing], object]] = {
+_TILES: Mapping[str, Callable[[PoolSummary], object]] = {
     "Ready": lambda seen: counted(seen.counts.ready),
     "Oldest waits": lambda seen: seen.oldest_waits,
     "Delayed": lambda seen: counted(seen.counts.delayed),
@@ -131,16 +131,16 @@ def _deeds(house: House, pool_id: str) -> None:
 class _Shown:
     """Figures, chart and workers, shown anew every few seconds."""
 
-    def __init__(self, first: Standing) -> None:
+    def __init__(self, first: PoolSummary) -> None:
         self._pool = first.pool
         self._points: deque[Point] = deque(maxlen=_POINTS)
         self._finished: deque[tuple[datetime, int]] = deque()  #: jobs that had ended, by the looks of the last minute
         with tiles():
-            self._tiles = {name: Tile(name) for name in _TILES}
+            self._tiles = {name: FigureTile(name) for name in _TILES}
         self._chart = GrowingChart(chart(f"Queue of {first.pool.pool_id} over the last hour", series(()), step=True))
         heading("Workers", 2)
         none = ui.label("No worker is live; start one with: drumbeat pool work NAME, or a trigger.").classes("faint")
-        self._workers = Filled(Table("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
+        self._workers = Filled(PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
 
     async def begin(self, house: House) -> None:
         now = await house.plane.store.now()
@@ -151,7 +151,7 @@ class _Shown:
     async def again(self, house: House) -> None:
         self._show(await standing(house, await house.plane.store.pools.get(self._pool.pool_id)))
 
-    def _show(self, seen: Standing) -> None:
+    def _show(self, seen: PoolSummary) -> None:
         counts = seen.counts
         self._finished.append((seen.now, counts.done + counts.poisoned))
         while seen.now - self._finished[0][0] > _RATED:
@@ -165,19 +165,19 @@ class _Shown:
 
 
 _JOBS = (
-    Column(
+    TableColumn(
         name="job",
         loose=True,
         read=lambda job: job.job_id,
         href=lambda job: f"/pools/{quote(job.pool_id, safe='')}/jobs/{quote(job.job_id, safe='')}",
     ),
-    Column(name="type", read=lambda job: job.type or None),
-    Column(name="status", read=lambda job: job.status, is_status=True),
-    Column(name="priority", read=lambda job: job.priority, number=True),
-    Column(name="attempts", read=lambda job: job.attempts, number=True),
-    Column(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
-    Column(name="payload", loose=True, read=lambda job: short(job.payload, 40)),
-    Column(name="error", loose=True, read=lambda job: short(job.last_error, 40) if job.last_error else None),
+    TableColumn(name="type", read=lambda job: job.type or None),
+    TableColumn(name="status", read=lambda job: job.status, is_status=True),
+    TableColumn(name="priority", read=lambda job: job.priority, number=True),
+    TableColumn(name="attempts", read=lambda job: job.attempts, number=True),
+    TableColumn(name="pushed", label="pushed (UTC)", read=lambda job: job.created_at),
+    TableColumn(name="payload", loose=True, read=lambda job: short(job.payload, 40)),
+    TableColumn(name="error", loose=True, read=lambda job: short(job.last_error, 40) if job.last_error else None),
 )
 
 
@@ -196,7 +196,7 @@ async def _jobs(house: House, pool_id: str, status: str, after: str) -> None:
         ui.select(
             choices, value=status if wanted else "", label="Status", on_change=lambda e: ui.navigate.to(_at(pool_id, e.value))
         ).props("outlined dense").classes("w-40")
-    shown = Filled(Table("Jobs", _JOBS, key=lambda job: job.job_id), ui.label("No such jobs.").classes("faint"))
+    shown = Filled(PageTable("Jobs", _JOBS, key=lambda job: job.job_id), ui.label("No such jobs.").classes("faint"))
     further = _paging(pool_id, status, after)
 
     def show(found: Sequence[Job]) -> None:

@@ -14,14 +14,14 @@ from drumbeat.web.pages.forms import Form, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pushed:
+class PushedJob:
     """A job that is in its pool now."""
 
     pool_id: PoolId
     job_id: JobId
 
 
-async def push_form(house: House, pool_id: str | None) -> Pushed | None:
+async def push_form(house: House, pool_id: str | None) -> PushedJob | None:
     """Ask for a job and push it; without ``pool_id`` the form asks for that too. None: nothing was pushed."""
     form = Form("Push a job", "Push")
     with form.card:
@@ -33,7 +33,7 @@ async def push_form(house: House, pool_id: str | None) -> Pushed | None:
             attempts = form.field("max_attempts", ui.number("Attempts", value=3, min=1, precision=0))
     pool.set_visibility(pool_id is None)
 
-    async def push() -> Pushed:
+    async def push() -> PushedJob:
         name = text_of(pool)
         if not name:
             raise InvalidInput("pool: expected a name")
@@ -44,7 +44,7 @@ async def push_form(house: House, pool_id: str | None) -> Pushed | None:
         }
         job_id = await house.plane.pool(name).push(parsed(text_of(payload)), **options)
         await house.work_added(name)
-        return Pushed(pool_id=PoolId(name), job_id=job_id)
+        return PushedJob(pool_id=PoolId(name), job_id=job_id)
 
     return await form.ask(push)
 

@@ -10,23 +10,23 @@ from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import button, confirmed, may_change, say
-from drumbeat.web.pages.components import Column, Table, words
+from drumbeat.web.pages.components import PageTable, TableColumn, words
 from drumbeat.web.pages.forms import Form, text_of
 from drumbeat.web.pages.frame import empty, heading, page
 
 _CONNECTIONS = (
-    Column(name="name", read=lambda row: row.name),
-    Column(name="url", loose=True, label="URL", read=lambda row: row.url),
-    Column(name="password", read=lambda row: "sealed" if row.secret else "none"),
-    Column(name="default", read=lambda row: row.is_default),
-    Column(name="description", loose=True, read=lambda row: row.description),
-    Column(name="changed", label="changed (UTC)", read=lambda row: row.updated_at or row.created_at),
+    TableColumn(name="name", read=lambda row: row.name),
+    TableColumn(name="url", loose=True, label="URL", read=lambda row: row.url),
+    TableColumn(name="password", read=lambda row: "sealed" if row.secret else "none"),
+    TableColumn(name="default", read=lambda row: row.is_default),
+    TableColumn(name="description", loose=True, read=lambda row: row.description),
+    TableColumn(name="changed", label="changed (UTC)", read=lambda row: row.updated_at or row.created_at),
 )
 _PRICES = (
-    Column(name="of", read=lambda row: row[0], href=lambda row: row[1]),
-    Column(name="worker", label="worker an hour", read=lambda row: row[2], number=True),
-    Column(name="database", label="database an hour", read=lambda row: row[3], number=True),
-    Column(name="currency", read=lambda row: row[4]),
+    TableColumn(name="of", read=lambda row: row[0], href=lambda row: row[1]),
+    TableColumn(name="worker", label="worker an hour", read=lambda row: row[2], number=True),
+    TableColumn(name="database", label="database an hour", read=lambda row: row[3], number=True),
+    TableColumn(name="currency", read=lambda row: row[4]),
 )
 
 
@@ -73,7 +73,7 @@ async def _connections(house: House) -> None:
         button("Add a connection", new, icon="add")
     with ui.column().classes("w-full") as none:
         empty("No connection yet. A template may name one instead of a URL, and its password stays sealed in the store.")
-    table = Table(
+    table = PageTable(
         "Connections", _CONNECTIONS, key=lambda row: row.name, deeds={"Test": test, "Make default": prefer, "Delete": delete}
     )
     await show()
@@ -161,7 +161,7 @@ async def _other_prices(house: House) -> None:
             way = f"/fleet/{quote(pool.pool_id, safe='')}/policy"
             rows.append((pool.pool_id, way, pool.policy["price_per_hour"], None, None))
     if rows:
-        Table("Prices", _PRICES, key=lambda row: str(row[1])).show(rows)
+        PageTable("Prices", _PRICES, key=lambda row: str(row[1])).show(rows)
     else:
         ui.label("No template and no fleet has a price of its own.").classes("faint")
 

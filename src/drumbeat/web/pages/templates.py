@@ -11,20 +11,22 @@ from drumbeat.web.app_state import House
 from drumbeat.web.databases import DatabaseType, matching_templates
 from drumbeat.web.pages import templates_editor
 from drumbeat.web.pages.actions import button, confirmed, say
-from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import empty, heading, page
 from drumbeat.web.pages.templates_editor import copied, run_it
 from drumbeat.web.pages.templates_fields import get, way_of
 
 _TEMPLATES = (
-    Column(name="template", read=lambda row: row.name, href=lambda row: f"/templates/{quote(row.template_id, safe='')}"),
-    Column(name="load", label="load mode", read=lambda row: row.config.get("load_mode")),
-    Column(name="scaling", read=lambda row: get(row.config, "scaling.mode")),
-    Column(name="workload", read=lambda row: _workload(row)),
-    Column(name="target", loose=True, read=lambda row: get(row.config, "target.connection") or get(row.config, "target.url")),
-    Column(name="tags", read=lambda row: ", ".join(row.tags) or None),
-    Column(name="used", read=lambda row: row.usage_count, number=True),
-    Column(name="last", label="last used (UTC)", read=lambda row: row.last_used_at),
+    TableColumn(name="template", read=lambda row: row.name, href=lambda row: f"/templates/{quote(row.template_id, safe='')}"),
+    TableColumn(name="load", label="load mode", read=lambda row: row.config.get("load_mode")),
+    TableColumn(name="scaling", read=lambda row: get(row.config, "scaling.mode")),
+    TableColumn(name="workload", read=lambda row: _workload(row)),
+    TableColumn(
+        name="target", loose=True, read=lambda row: get(row.config, "target.connection") or get(row.config, "target.url")
+    ),
+    TableColumn(name="tags", read=lambda row: ", ".join(row.tags) or None),
+    TableColumn(name="used", read=lambda row: row.usage_count, number=True),
+    TableColumn(name="last", label="last used (UTC)", read=lambda row: row.last_used_at),
 )
 
 
@@ -103,4 +105,4 @@ def _table(house: House, found: Sequence[Template]) -> None:
             ui.navigate.reload()
 
     deeds = {"Run": run, "Copy": copy, "Delete": delete}
-    Table("Templates", _TEMPLATES, key=lambda row: row.template_id, deeds=deeds).show(found)
+    PageTable("Templates", _TEMPLATES, key=lambda row: row.template_id, deeds=deeds).show(found)

@@ -19,7 +19,7 @@ from drumbeat.web.pages.templates_form import TemplateForm, document_of
 from drumbeat.web.pages.templates_preview import show_plan, show_sql
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import BenchDesk
+    from drumbeat.composition.plane import BenchService
 
 _FORM, _YAML = "Form", "YAML"
 NEW: Tree = {"workload": {"preset": "read-heavy"}}
@@ -106,7 +106,7 @@ class Editor:
         return {name: value for name, value in document.canonical().items() if value not in (None, {}, [])}
 
     @property
-    def _desk(self) -> "BenchDesk":
+    def _desk(self) -> "BenchService":
         return self._house.plane.bench()
 
     def _source(self) -> str:

@@ -33,7 +33,7 @@ class Modes:
 Shown = Callable[[Modes], bool]
 
 
-class Kind(StrEnum):
+class FieldKind(StrEnum):
     """What somebody types into a field."""
 
     TEXT = "text"
@@ -45,12 +45,12 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class TemplateField:
     """One field: its path in the document, its label, when it is there."""
 
     path: str
     label: str
-    kind: Kind = Kind.NUMBER
+    kind: FieldKind = FieldKind.NUMBER
     shown: Shown = field(default=lambda modes: True)
     usual: str = ""  #: what stands where nothing is typed
     choices: tuple[str, ...] = ()
@@ -80,34 +80,40 @@ def enum_of(block: str, name: str) -> tuple[str, ...]:
     return tuple(word for word in found if word is not None)
 
 
-def workload() -> tuple[Asked, ...]:
+def workload() -> tuple[TemplateField, ...]:
     return (
-        Asked(
+        TemplateField(
             path="workload.preset",
             label="Mix",
-            kind=Kind.CHOICE,
+            kind=FieldKind.CHOICE,
             shown=_by(Way.PRESET),
             choices=enum_of("WorkloadBlock", "preset"),
         ),
-        Asked(
+        TemplateField(
             path="workload.standard",
             label="Workload",
-            kind=Kind.CHOICE,
+            kind=FieldKind.CHOICE,
             shown=_by(Way.STANDARD),
             choices=enum_of("WorkloadBlock", "standard"),
         ),
-        Asked(path="workload.scale", label="Scale", shown=_by(Way.STANDARD), usual="1"),
+        TemplateField(path="workload.scale", label="Scale", shown=_by(Way.STANDARD), usual="1"),
         *(
-            Asked(
-                path=f"workload.custom_{kind}_pct", label=f"{_spelt(kind)} %", kind=Kind.WHOLE, shown=_by(Way.CUSTOM), usual="0"
+            TemplateField(
+                path=f"workload.custom_{kind}_pct",
+                label=f"{_spelt(kind)} %",
+                kind=FieldKind.WHOLE,
+                shown=_by(Way.CUSTOM),
+                usual="0",
             )
             for kind in KINDS
         ),
         *(
-            Asked(path=f"workload.custom_{kind}_query", label=f"{_spelt(kind)} SQL", kind=Kind.SQL, shown=_by(Way.CUSTOM))
+            TemplateField(
+                path=f"workload.custom_{kind}_query", label=f"{_spelt(kind)} SQL", kind=FieldKind.SQL, shown=_by(Way.CUSTOM)
+            )
             for kind in KINDS
         ),
-        Asked(path="workload.think_time_ms", label="Think time (ms)", usual="0"),
+        TemplateField(path="workload.think_time_ms", label="Think time (ms)", usual="0"),
     )
 
 
@@ -116,51 +122,74 @@ def _spelt(kind: str) -> str:
 
 
 LOAD = (
-    Asked(path="concurrent_connections", label="Connections in all", kind=Kind.WHOLE, usual="10"),
-    Asked(path="target_qps", label="Target operations a second", shown=_in(_QPS), usual="100"),
-    Asked(
-        path="starting_threads", label="Connections at the start", kind=Kind.WHOLE, shown=_in(_QPS), usual="as few as may be"
+    TemplateField(path="concurrent_connections", label="Connections in all", kind=FieldKind.WHOLE, usual="10"),
+    TemplateField(path="target_qps", label="Target operations a second", shown=_in(_QPS), usual="100"),
+    TemplateField(
+        path="starting_threads",
+        label="Connections at the start",
+        kind=FieldKind.WHOLE,
+        shown=_in(_QPS),
+        usual="as few as may be",
     ),
-    Asked(path="max_thread_increase", label="Max connections added per interval", kind=Kind.WHOLE, shown=_in(_QPS), usual="15"),
-    Asked(
+    TemplateField(
+        path="max_thread_increase",
+        label="Max connections added per interval",
+        kind=FieldKind.WHOLE,
+        shown=_in(_QPS),
+        usual="15",
+    ),
+    TemplateField(
         path="bounds_patience_intervals",
         label="Intervals at the ceiling",
-        kind=Kind.WHOLE,
+        kind=FieldKind.WHOLE,
         shown=lambda at: at.load is _QPS and at.scaling is ScalingMode.BOUNDED,
         usual="3",
     ),
-    Asked(path="find_max.start_connections", label="Start with connections", kind=Kind.WHOLE, shown=_in(_SEARCH), usual="5"),
-    Asked(path="find_max.connections_increment", label="Add each step", kind=Kind.WHOLE, shown=_in(_SEARCH), usual="10"),
-    Asked(path="find_max.step_duration_seconds", label="Step (s)", shown=_in(_SEARCH), usual="30"),
-    Asked(path="find_max.qps_stability_pct", label="Throughput may fall (%)", shown=_in(_SEARCH), usual="5"),
-    Asked(path="find_max.latency_stability_pct", label="p95 may rise (%)", shown=_in(_SEARCH), usual="20"),
-    Asked(path="find_max.max_error_rate_pct", label="Max error rate (%)", shown=_in(_SEARCH), usual="1"),
-    Asked(path="timing.warmup_seconds", label="Warmup (s)", usual="30"),
-    Asked(path="timing.duration_seconds", label="Duration (s)", shown=_in(_CONCURRENCY, _QPS), usual="300"),
+    TemplateField(
+        path="find_max.start_connections", label="Start with connections", kind=FieldKind.WHOLE, shown=_in(_SEARCH), usual="5"
+    ),
+    TemplateField(
+        path="find_max.connections_increment", label="Add each step", kind=FieldKind.WHOLE, shown=_in(_SEARCH), usual="10"
+    ),
+    TemplateField(path="find_max.step_duration_seconds", label="Step (s)", shown=_in(_SEARCH), usual="30"),
+    TemplateField(path="find_max.qps_stability_pct", label="Throughput may fall (%)", shown=_in(_SEARCH), usual="5"),
+    TemplateField(path="find_max.latency_stability_pct", label="p95 may rise (%)", shown=_in(_SEARCH), usual="20"),
+    TemplateField(path="find_max.max_error_rate_pct", label="Max error rate (%)", shown=_in(_SEARCH), usual="1"),
+    TemplateField(path="timing.warmup_seconds", label="Warmup (s)", usual="30"),
+    TemplateField(path="timing.duration_seconds", label="Duration (s)", shown=_in(_CONCURRENCY, _QPS), usual="300"),
 )
 _BOUNDED = _scaled(ScalingMode.BOUNDED)
 _SET = _scaled(ScalingMode.BOUNDED, ScalingMode.FIXED)
 SCALING = (
-    Asked(path="scaling.min_workers", label="Min workers", kind=Kind.WHOLE, shown=_SET, usual="1"),
-    Asked(path="scaling.max_workers", label="Max workers", kind=Kind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT),
-    Asked(path="scaling.min_connections", label="Min connections", kind=Kind.WHOLE, shown=_SET, usual="1"),
-    Asked(path="scaling.max_connections", label="Max connections", kind=Kind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT),
+    TemplateField(path="scaling.min_workers", label="Min workers", kind=FieldKind.WHOLE, shown=_SET, usual="1"),
+    TemplateField(path="scaling.max_workers", label="Max workers", kind=FieldKind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT),
+    TemplateField(path="scaling.min_connections", label="Min connections", kind=FieldKind.WHOLE, shown=_SET, usual="1"),
+    TemplateField(
+        path="scaling.max_connections", label="Max connections", kind=FieldKind.WHOLE, shown=_BOUNDED, usual=NO_LIMIT
+    ),
 )
 #: FIXED has no bounds to speak of: its workers and connections are what they are (seed 000)
 FIXED_LABELS: Mapping[str, str] = {"scaling.min_workers": "Workers", "scaling.min_connections": "Connections"}
 CEILING = "Connections of a worker at most"  #: what concurrent_connections are in QPS and find-max (seed 000)
 GUARDRAILS = (
-    Asked(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, usual="80"),
-    Asked(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, usual="85"),
-    Asked(
-        path="guardrails.mode", label="When over", kind=Kind.CHOICE, shown=_GUARDED, choices=tuple(GuardrailMode), usual="soft"
+    TemplateField(path="guardrails.max_cpu_percent", label="Max Host CPU %", shown=_GUARDED, usual="80"),
+    TemplateField(path="guardrails.max_memory_percent", label="Max Host Memory %", shown=_GUARDED, usual="85"),
+    TemplateField(
+        path="guardrails.mode",
+        label="When over",
+        kind=FieldKind.CHOICE,
+        shown=_GUARDED,
+        choices=tuple(GuardrailMode),
+        usual="soft",
     ),
-    Asked(path="guardrails.back_off_percent", label="Back off by (%)", shown=_GUARDED, usual="20"),
-    Asked(path="guardrails.patience_intervals", label="Intervals before failing", kind=Kind.WHOLE, shown=_GUARDED, usual="3"),
-    Asked(
+    TemplateField(path="guardrails.back_off_percent", label="Back off by (%)", shown=_GUARDED, usual="20"),
+    TemplateField(
+        path="guardrails.patience_intervals", label="Intervals before failing", kind=FieldKind.WHOLE, shown=_GUARDED, usual="3"
+    ),
+    TemplateField(
         path="guardrails.fail_threshold",
         label="Fail when over",
-        kind=Kind.CHOICE,
+        kind=FieldKind.CHOICE,
         shown=_GUARDED,
         choices=tuple(FailThreshold),
         usual="all",
@@ -168,23 +197,25 @@ GUARDRAILS = (
 )
 OBJECTIVES = (
     *(
-        Asked(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
+        TemplateField(path=f"slo.{kind}.{name}", label=f"{_spelt(kind.lower())} {label}", usual="off")
         for kind in ("overall", *(kind.upper() for kind in KINDS))
         for name, label in (("p95_ms", "p95 (ms)"), ("p99_ms", "p99 (ms)"), ("max_error_pct", "max error rate (%)"))
     ),
-    Asked(path="slo.overall.min_availability_pct", label="Overall min availability (%)", usual="off"),
+    TemplateField(path="slo.overall.min_availability_pct", label="Overall min availability (%)", usual="off"),
 )
 MORE = (
-    Asked(path="on_worker_lost", label="When a worker is lost", kind=Kind.TEXT, usual="fail, replace or tolerate:N"),
-    Asked(path="prices.worker_hour", label="Worker an hour"),
-    Asked(path="prices.target_hour", label="Database an hour"),
-    Asked(path="target.query_timeout_seconds", label="Query timeout (s)", usual="30"),
-    Asked(path="target.use_cached_result", label="Query cache", kind=Kind.SWITCH, usual="on"),
-    Asked(path="seed", label="Seed", kind=Kind.WHOLE, usual="another each time"),
+    TemplateField(
+        path="on_worker_lost", label="When a worker is lost", kind=FieldKind.TEXT, usual="fail, replace or tolerate:N"
+    ),
+    TemplateField(path="prices.worker_hour", label="Worker an hour"),
+    TemplateField(path="prices.target_hour", label="Database an hour"),
+    TemplateField(path="target.query_timeout_seconds", label="Query timeout (s)", usual="30"),
+    TemplateField(path="target.use_cached_result", label="Query cache", kind=FieldKind.SWITCH, usual="on"),
+    TemplateField(path="seed", label="Seed", kind=FieldKind.WHOLE, usual="another each time"),
 )
 
 
-def every_field() -> tuple[Asked, ...]:
+def every_field() -> tuple[TemplateField, ...]:
     """All that the form asks."""
     return (*workload(), *LOAD, *SCALING, *GUARDRAILS, *OBJECTIVES, *MORE)
 
@@ -270,7 +301,7 @@ def filled(tree: Mapping[str, Any], typed: Mapping[str, Any], modes: Modes) -> T
     return made
 
 
-def _goes(each: Asked, before: Modes, modes: Modes) -> bool:
+def _goes(each: TemplateField, before: Modes, modes: Modes) -> bool:
     """Whether a field that is not shown goes: it was shown until the modes were changed, or says a workload another way."""
     return each.shown(before) or (each.path.startswith("workload.") and modes.way is not before.way)
 

@@ -19,9 +19,9 @@ from drumbeat.web.pages.templates_fields import (
     MORE,
     OBJECTIVES,
     SCALING,
-    Asked,
-    Kind,
+    FieldKind,
     Modes,
+    TemplateField,
     Tree,
     Way,
     filled,
@@ -44,7 +44,7 @@ class TemplateForm:
 
     def __init__(self, house: House, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
         self._house, self._before, self._connections, self._enabled = house, tree, connections, enabled
-        self._asked: dict[Asked, Field] = {}
+        self._asked: dict[TemplateField, Field] = {}
         self._shown_first: dict[str, Any] = {}
         self.fields: dict[str, Field] = {}
         self._about()
@@ -198,11 +198,11 @@ class TemplateForm:
         with ui.expansion("More").classes("w-full"):
             self._group(MORE)
 
-    def _group(self, asked: Sequence[Asked]) -> None:
+    def _group(self, asked: Sequence[TemplateField]) -> None:
         with ui.row().classes("w-full gap-2 items-start"):
             for each in asked:
                 field = self._keep(each.path, _field(each, get(self._before, each.path)))
-                field.classes("w-full" if each.kind is Kind.SQL else _NARROW)
+                field.classes("w-full" if each.kind is FieldKind.SQL else _NARROW)
                 self._asked[each] = field
                 if each.path.endswith("_pct") and each.path.startswith("workload."):
                     field.on_value_change(self._count)
@@ -231,24 +231,24 @@ class TemplateForm:
         self._total.set_visibility(self.modes.way is Way.CUSTOM)
 
 
-def _field(asked: Asked, value: Any) -> Field:
-    if asked.kind is Kind.CHOICE:
+def _field(asked: TemplateField, value: Any) -> Field:
+    if asked.kind is FieldKind.CHOICE:
         choices = list(asked.choices)
         return ui.select(choices, value=value if value in choices else None, label=asked.label, clearable=True)
-    if asked.kind is Kind.SWITCH:
+    if asked.kind is FieldKind.SWITCH:
         return ui.select(_SWITCH, value=value, label=asked.label, clearable=True)
-    if asked.kind is Kind.SQL:
+    if asked.kind is FieldKind.SQL:
         return ui.textarea(asked.label, value=value or "").props("autogrow")
-    if asked.kind is Kind.TEXT:
+    if asked.kind is FieldKind.TEXT:
         return ui.input(asked.label, value=value or "", placeholder=asked.usual)
     return ui.number(asked.label, value=value, placeholder=asked.usual)
 
 
-def _typed(asked: Asked, value: Any) -> Any:
+def _typed(asked: TemplateField, value: Any) -> Any:
     """What a field holds, as a document writes it; None: nothing."""
     if value in (None, ""):
         return None
-    if asked.kind is Kind.WHOLE and isinstance(value, float) and value.is_integer():
+    if asked.kind is FieldKind.WHOLE and isinstance(value, float) and value.is_integer():
         return int(value)
     return value.strip() or None if isinstance(value, str) else value
 

@@ -6,13 +6,13 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.web.app_state import House
-from drumbeat.web.pages.components import Column, Table, listing, words
+from drumbeat.web.pages.components import PageTable, TableColumn, listing, words
 from drumbeat.web.pages.frame import heading
 from drumbeat.web.pages.templates_values import show_value_sources
 
 _PHASES = (
-    Column(name="phase", read=lambda row: row.phase),
-    Column(name="takes", read=lambda row: row.duration if row.duration is not None else "as long as it takes"),
+    TableColumn(name="phase", read=lambda row: row.phase),
+    TableColumn(name="takes", read=lambda row: row.duration if row.duration is not None else "as long as it takes"),
 )
 
 
@@ -39,7 +39,7 @@ async def show_plan(house: House, document: Any) -> None:
     ui.label(f"Known phases take {words(sum(known, timedelta()))}.")
     if found.estimated_cost is not None:
         ui.label(f"Estimated cost: {found.estimated_cost:,.2f} {found.currency}.")
-    Table("Phases", _PHASES, key=lambda row: str(row.phase)).show(found.phases)
+    PageTable("Phases", _PHASES, key=lambda row: str(row.phase)).show(found.phases)
     for error in found.errors:
         _line("error_outline", "negative", f"It cannot run: {error}")
     for warning in found.warnings:

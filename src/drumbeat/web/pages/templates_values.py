@@ -16,14 +16,14 @@ from drumbeat.bench.model import (
     SameAs,
     Value,
 )
-from drumbeat.web.pages.components import Column, Table, short
+from drumbeat.web.pages.components import PageTable, TableColumn, short
 from drumbeat.web.pages.frame import heading
 
 _EXAMPLES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ValueSource:
+class PlaceholderSource:
     """One placeholder, and what stands in its place."""
 
     kind: str
@@ -33,21 +33,21 @@ class ValueSource:
 
 
 _COLUMNS = (
-    Column(name="operation", read=lambda each: each.kind),
-    Column(name="value", read=lambda each: each.place),
-    Column(name="source", read=lambda each: each.source),
-    Column(name="state", loose=True, read=lambda each: each.state),
+    TableColumn(name="operation", read=lambda each: each.kind),
+    TableColumn(name="value", read=lambda each: each.place),
+    TableColumn(name="source", read=lambda each: each.source),
+    TableColumn(name="state", loose=True, read=lambda each: each.state),
 )
 
 
-def value_sources(operations: Sequence[Operation]) -> Iterator[ValueSource]:
+def value_sources(operations: Sequence[Operation]) -> Iterator[PlaceholderSource]:
     """Every value of every operation, in order."""
     for operation in operations:
         for n, statement in enumerate(operation.statements, 1):
             several = f"statement {n}, " if len(operation.statements) > 1 else ""
             for place, value in enumerate(statement.values, 1):
                 source, state = described(value)
-                yield ValueSource(kind=operation.kind, place=f"{several}${place}", source=source, state=state)
+                yield PlaceholderSource(kind=operation.kind, place=f"{several}${place}", source=source, state=state)
 
 
 def described(value: Value) -> tuple[str, str]:
@@ -79,4 +79,4 @@ def show_value_sources(operations: Sequence[Operation]) -> None:
     found = list(value_sources(operations))
     if found:
         heading("Value pools and other values", 2)
-        Table("Values", _COLUMNS, key=lambda each: f"{each.kind} {each.place}").show(found)
+        PageTable("Values", _COLUMNS, key=lambda each: f"{each.kind} {each.place}").show(found)

@@ -8,11 +8,11 @@ from nicegui import ui
 from drumbeat.composition.base import triggers_file
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import say
-from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import empty, heading, page
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import TriggerDesk
+    from drumbeat.composition.plane import TriggerService
 
 _ANY = "every pool"
 
@@ -32,7 +32,7 @@ def add(house: House) -> None:
         await _table(desk)
 
 
-def _desk(house: House) -> "TriggerDesk | None":
+def _desk(house: House) -> "TriggerService | None":
     """The triggers this server keeps, or would."""
     if house.triggers is not None:
         return house.triggers
@@ -40,7 +40,7 @@ def _desk(house: House) -> "TriggerDesk | None":
     return house.plane.triggers(file) if file else None
 
 
-async def _table(desk: "TriggerDesk") -> None:
+async def _table(desk: "TriggerService") -> None:
     async def fire(name: str) -> None:
         await desk.fire(name)
         rows = await _rows(desk)
@@ -48,27 +48,27 @@ async def _table(desk: "TriggerDesk") -> None:
         say(f"{name} was fired. {said}")
         table.show(rows)
 
-    table = Table("Triggers", _TRIGGERS, key=lambda row: row[0].name, deeds={"Fire now": fire})
+    table = PageTable("Triggers", _TRIGGERS, key=lambda row: row[0].name, deeds={"Fire now": fire})
     table.show(await _rows(desk))
 
 
-async def _rows(desk: "TriggerDesk") -> list[tuple[Any, Any, Any]]:
+async def _rows(desk: "TriggerService") -> list[tuple[Any, Any, Any]]:
     """Each trigger, when it last fired, and when it comes due."""
     last = await desk.last_fired()
     return [(each, last.get(each.name), desk.due(each)) for each in desk.triggers]
 
 
 _TRIGGERS = (
-    Column(name="trigger", read=lambda row: row[0].name),
-    Column(name="type", read=lambda row: row[0].type),
-    Column(name="wakes", read=lambda row: row[0].machine),
-    Column(
+    TableColumn(name="trigger", read=lambda row: row[0].name),
+    TableColumn(name="type", read=lambda row: row[0].type),
+    TableColumn(name="wakes", read=lambda row: row[0].machine),
+    TableColumn(
         name="pool",
         read=lambda row: row[0].pool_id or _ANY,
         href=lambda row: f"/pools/{quote(row[0].pool_id, safe='')}" if row[0].pool_id else None,
     ),
-    Column(name="schedule", read=lambda row: row[0].schedule),
-    Column(name="last", label="last fired (UTC)", read=lambda row: row[1].at if row[1] else "never"),
-    Column(name="outcome", loose=True, read=lambda row: row[1].outcome if row[1] else None),
-    Column(name="due", label="next due (UTC)", read=lambda row: row[2]),
+    TableColumn(name="schedule", read=lambda row: row[0].schedule),
+    TableColumn(name="last", label="last fired (UTC)", read=lambda row: row[1].at if row[1] else "never"),
+    TableColumn(name="outcome", loose=True, read=lambda row: row[1].outcome if row[1] else None),
+    TableColumn(name="due", label="next due (UTC)", read=lambda row: row[2]),
 )

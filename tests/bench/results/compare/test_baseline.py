@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from bench.recorded import BEGAN, record, run
-from drumbeat.bench.model.verdict import Gate
+from drumbeat.bench.model.verdict import ExitStatus
 from drumbeat.bench.results.compare import Candidate, compared, last_good, regress
 from drumbeat.core.run import Run, RunStatus
 
@@ -60,24 +60,24 @@ def test_without_a_template_the_same_config_is_looked_for_and_else_the_same_name
 @pytest.mark.parametrize(
     ("shape", "gate"),
     [
-        ({}, Gate.PASSED),
-        ({"qps": 1300}, Gate.PASSED),
-        ({"qps": 870}, Gate.PASSED),
-        ({"qps": 500}, Gate.REGRESSED),
-        ({"length": 10}, Gate.INCONCLUSIVE),
+        ({}, ExitStatus.PASSED),
+        ({"qps": 1300}, ExitStatus.PASSED),
+        ({"qps": 870}, ExitStatus.PASSED),
+        ({"qps": 500}, ExitStatus.REGRESSED),
+        ({"length": 10}, ExitStatus.INCONCLUSIVE),
     ],
 )
-def test_a_regression_ends_in_a_code_of_its_own(shape: dict[str, Any], gate: Gate) -> None:
+def test_a_regression_ends_in_a_code_of_its_own(shape: dict[str, Any], gate: ExitStatus) -> None:
     steady: dict[str, Any] = {"length": 200, "spread": 0.03, "likeness": 0.3}
 
     assert regress(compared(record(seed=1, **steady), record(seed=2, **(steady | shape)))) is gate
 
 
 def test_nothing_to_compare_with_is_inconclusive() -> None:
-    assert regress(None) is Gate.INCONCLUSIVE
+    assert regress(None) is ExitStatus.INCONCLUSIVE
 
 
 def test_a_run_that_failed_is_not_called_fine() -> None:
     failed = replace(record(), run=run(status=RunStatus.FAILED))
 
-    assert regress(compared(record(), failed)) is Gate.RUN_FAILED
+    assert regress(compared(record(), failed)) is ExitStatus.RUN_FAILED

@@ -7,7 +7,7 @@ import pytest
 from bench.recorded import noise, record, record_of, run, search
 from drumbeat.bench.model.plan import LoadMode, RunPlan
 from drumbeat.bench.model.record import RunRecord
-from drumbeat.bench.results.compare import Change, Comparison, compare, compared
+from drumbeat.bench.results.compare import Comparison, FigureChange, compare, compared
 from drumbeat.bench.results.compare.changes import ERRORS, P95, P99, QPS, Bounds, overall
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import Result, RunId, RunStatus
@@ -16,43 +16,43 @@ from thorough import some
 SEEDS = range(some(100))
 
 
-def changes(comparison: Comparison) -> dict[str, Change]:
+def changes(comparison: Comparison) -> dict[str, FigureChange]:
     return {delta.bounds.name: delta.change for delta in comparison.deltas}
 
 
 @pytest.mark.parametrize(
     ("bounds", "by", "change"),
     [
-        (QPS, 0.11, Change.IMPROVED),
-        (QPS, 0.09, Change.STABLE),
-        (QPS, -0.11, Change.WARNING),
-        (QPS, -0.21, Change.REGRESSED),
-        (P95, -0.21, Change.IMPROVED),
-        (P95, 0.21, Change.WARNING),
-        (P95, 0.41, Change.REGRESSED),
-        (P99, 0.45, Change.WARNING),
-        (ERRORS, -0.002, Change.IMPROVED),
-        (ERRORS, 0.009, Change.STABLE),
-        (ERRORS, 0.02, Change.WARNING),
-        (ERRORS, 0.06, Change.REGRESSED),
+        (QPS, 0.11, FigureChange.IMPROVED),
+        (QPS, 0.09, FigureChange.STABLE),
+        (QPS, -0.11, FigureChange.WARNING),
+        (QPS, -0.21, FigureChange.REGRESSED),
+        (P95, -0.21, FigureChange.IMPROVED),
+        (P95, 0.21, FigureChange.WARNING),
+        (P95, 0.41, FigureChange.REGRESSED),
+        (P99, 0.45, FigureChange.WARNING),
+        (ERRORS, -0.002, FigureChange.IMPROVED),
+        (ERRORS, 0.009, FigureChange.STABLE),
+        (ERRORS, 0.02, FigureChange.WARNING),
+        (ERRORS, 0.06, FigureChange.REGRESSED),
     ],
 )
-def test_a_change_means_what_its_bounds_say_and_more_errors_are_worse(bounds: Bounds, by: float, change: Change) -> None:
+def test_a_change_means_what_its_bounds_say_and_more_errors_are_worse(bounds: Bounds, by: float, change: FigureChange) -> None:
     assert bounds.change(by) is change
 
 
 @pytest.mark.parametrize(
     ("found", "change"),
     [
-        ([Change.STABLE, Change.IMPROVED, Change.WARNING, Change.REGRESSED], Change.REGRESSED),
-        ([Change.INCONCLUSIVE, Change.IMPROVED, Change.WARNING], Change.WARNING),
-        ([Change.STABLE, Change.IMPROVED], Change.IMPROVED),
-        ([Change.INCONCLUSIVE, Change.STABLE], Change.STABLE),
-        ([Change.INCONCLUSIVE], Change.INCONCLUSIVE),
-        ([], Change.INCONCLUSIVE),
+        ([FigureChange.STABLE, FigureChange.IMPROVED, FigureChange.WARNING, FigureChange.REGRESSED], FigureChange.REGRESSED),
+        ([FigureChange.INCONCLUSIVE, FigureChange.IMPROVED, FigureChange.WARNING], FigureChange.WARNING),
+        ([FigureChange.STABLE, FigureChange.IMPROVED], FigureChange.IMPROVED),
+        ([FigureChange.INCONCLUSIVE, FigureChange.STABLE], FigureChange.STABLE),
+        ([FigureChange.INCONCLUSIVE], FigureChange.INCONCLUSIVE),
+        ([], FigureChange.INCONCLUSIVE),
     ],
 )
-def test_the_worst_figure_decides(found: list[Change], change: Change) -> None:
+def test_the_worst_figure_decides(found: list[FigureChange], change: FigureChange) -> None:
     assert overall(found) is change
 
 
@@ -75,7 +75,7 @@ def short(rng: Random, level: float) -> RunRecord:
 
 
 def test_of_forty_pairs_of_equal_short_runs_at_most_one_raises_an_alarm_and_ten_percent_less_is_found_in_four_of_five() -> None:
-    rng, worse = Random(19), (Change.WARNING, Change.REGRESSED)
+    rng, worse = Random(19), (FigureChange.WARNING, FigureChange.REGRESSED)
     equal = [compared(short(rng, 1000), short(rng, 1000)).change for _ in range(40)]
     slower = [compared(short(rng, 1000), short(rng, 900)).change for _ in range(40)]
 
@@ -91,23 +91,23 @@ def test_a_loss_that_is_shown_and_may_be_as_large_as_the_bound_is_a_warning() ->
     assert throughput.relative == pytest.approx(-0.08, abs=0.015)
     assert throughput.shift is not None
     assert throughput.shift.low < -100 < throughput.shift.high < 0
-    assert throughput.change is Change.WARNING
+    assert throughput.change is FigureChange.WARNING
 
 
 @pytest.mark.parametrize(
     ("after", "change"),
     [
-        ({}, Change.STABLE),
-        ({"qps": 700}, Change.REGRESSED),
-        ({"qps": 860}, Change.WARNING),
-        ({"qps": 1200}, Change.IMPROVED),
-        ({"median_ms": 8}, Change.REGRESSED),
-        ({"median_ms": 3}, Change.IMPROVED),
-        ({"error_rate": 0.02}, Change.WARNING),
-        ({"error_rate": 0.30}, Change.REGRESSED),
+        ({}, FigureChange.STABLE),
+        ({"qps": 700}, FigureChange.REGRESSED),
+        ({"qps": 860}, FigureChange.WARNING),
+        ({"qps": 1200}, FigureChange.IMPROVED),
+        ({"median_ms": 8}, FigureChange.REGRESSED),
+        ({"median_ms": 3}, FigureChange.IMPROVED),
+        ({"error_rate": 0.02}, FigureChange.WARNING),
+        ({"error_rate": 0.30}, FigureChange.REGRESSED),
     ],
 )
-def test_a_run_is_judged_by_throughput_latency_and_errors(after: dict[str, Any], change: Change) -> None:
+def test_a_run_is_judged_by_throughput_latency_and_errors(after: dict[str, Any], change: FigureChange) -> None:
     steady: dict[str, Any] = {"length": 300, "spread": 0.03, "likeness": 0.3}
 
     assert compared(record(seed=1, **steady), record(seed=2, **steady, **after)).change is change
@@ -121,8 +121,8 @@ def test_a_run_full_of_errors_is_no_stable_run_even_if_they_came_in_one_burst() 
 
     comparison = compared(steady, after)
 
-    assert changes(comparison)["error_rate"] is Change.REGRESSED
-    assert comparison.change is Change.REGRESSED
+    assert changes(comparison)["error_rate"] is FigureChange.REGRESSED
+    assert comparison.change is FigureChange.REGRESSED
 
 
 def test_no_difference_is_said_to_be_not_shown_and_what_could_hide_is_told() -> None:
@@ -138,16 +138,16 @@ def test_what_looks_much_worse_and_cannot_be_shown_is_no_pass() -> None:
     """Of short runs at a fifth of the throughput most are called regressed, and none stable."""
     found = [compared(record(seed=seed, length=30), record(seed=seed + 1000, length=30, qps=200)) for seed in SEEDS]
 
-    assert {comparison.change for comparison in found} <= {Change.REGRESSED, Change.INCONCLUSIVE}
-    assert sum(comparison.change is Change.REGRESSED for comparison in found) >= 0.6 * len(SEEDS)
-    unsure = [comparison.reason or "" for comparison in found if comparison.change is Change.INCONCLUSIVE]
+    assert {comparison.change for comparison in found} <= {FigureChange.REGRESSED, FigureChange.INCONCLUSIVE}
+    assert sum(comparison.change is FigureChange.REGRESSED for comparison in found) >= 0.6 * len(SEEDS)
+    unsure = [comparison.reason or "" for comparison in found if comparison.change is FigureChange.INCONCLUSIVE]
     assert all("operations/s" in reason and "measure for longer" in reason for reason in unsure)
 
 
 def test_runs_too_short_to_say_are_inconclusive() -> None:
     comparison = compared(record(length=20), record(length=20, qps=100))
 
-    assert comparison.change is Change.INCONCLUSIVE
+    assert comparison.change is FigureChange.INCONCLUSIVE
     assert {delta.shift for delta in comparison.deltas} == {None}
 
 
@@ -156,7 +156,7 @@ def test_a_run_that_measured_nothing_is_inconclusive() -> None:
 
     comparison = compared(record(), nothing)
 
-    assert comparison.change is Change.INCONCLUSIVE
+    assert comparison.change is FigureChange.INCONCLUSIVE
     assert "failed: it is FAILED, not COMPLETED" in comparison.warnings
 
 
@@ -164,8 +164,8 @@ def test_runs_of_different_modes_or_targets_are_not_compared() -> None:
     other = replace(record(), plan=RunPlan(load_mode=LoadMode.QPS))
     elsewhere = replace(record(), run=run(config={"target": {"url": "mysql://u@h/d"}}))
 
-    assert compared(record(), other).change is Change.INCONCLUSIVE
-    assert compared(record(), elsewhere).change is Change.INCONCLUSIVE
+    assert compared(record(), other).change is FigureChange.INCONCLUSIVE
+    assert compared(record(), elsewhere).change is FigureChange.INCONCLUSIVE
     assert "targets are of different kinds" in compared(record(), elsewhere).similarity.gates[0]
 
 
@@ -196,18 +196,18 @@ def test_latencies_of_another_shape_differ() -> None:
 @pytest.mark.parametrize(
     ("after", "change"),
     [
-        ({}, Change.STABLE),
-        ({"best": 50}, Change.WARNING),
-        ({"best": 40}, Change.REGRESSED),
-        ({"best": 80}, Change.IMPROVED),
-        ({"qps": 4300}, Change.WARNING),
+        ({}, FigureChange.STABLE),
+        ({"best": 50}, FigureChange.WARNING),
+        ({"best": 40}, FigureChange.REGRESSED),
+        ({"best": 80}, FigureChange.IMPROVED),
+        ({"qps": 4300}, FigureChange.WARNING),
     ],
 )
-def test_searches_are_compared_by_the_level_they_found(after: dict[str, Any], change: Change) -> None:
+def test_searches_are_compared_by_the_level_they_found(after: dict[str, Any], change: FigureChange) -> None:
     assert compared(search(), search(**after)).change is change
 
 
 def test_a_search_that_found_no_stable_level_has_regressed() -> None:
     nothing = replace(search(), results=(Result(run_id=RunId("s"), find_max_result={"best_connections": None}),))
 
-    assert changes(compared(search(), nothing))["best_level"] is Change.REGRESSED
+    assert changes(compared(search(), nothing))["best_level"] is FigureChange.REGRESSED

@@ -1,6 +1,13 @@
 import pytest
 
-from drumbeat.bench.results.compare.configuration import HIDDEN, Difference, differences, flattened, redacted, without_secrets
+from drumbeat.bench.results.compare.configuration import (
+    HIDDEN,
+    ConfigDifference,
+    differences,
+    flattened,
+    redacted,
+    without_secrets,
+)
 
 
 def test_differences_are_listed_by_path() -> None:
@@ -8,10 +15,10 @@ def test_differences_are_listed_by_path() -> None:
     after = {"scaling": {"mode": "FIXED", "max": 3}, "mix": [{"weight": 1}, {"weight": 5}], "new": {}}
 
     assert differences(before, after) == (
-        Difference(path="gone", before="1", after=None),
-        Difference(path="mix[1].weight", before="2", after="5"),
-        Difference(path="new", before=None, after="{}"),
-        Difference(path="scaling.mode", before="AUTO", after="FIXED"),
+        ConfigDifference(path="gone", before="1", after=None),
+        ConfigDifference(path="mix[1].weight", before="2", after="5"),
+        ConfigDifference(path="new", before=None, after="{}"),
+        ConfigDifference(path="scaling.mode", before="AUTO", after="FIXED"),
     )
 
 

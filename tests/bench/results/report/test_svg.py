@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from drumbeat.bench.results.report.svg import Axis, Band, Chart, Mark, Series, Shape, figure, svg
+from drumbeat.bench.results.report.svg import Axis, Band, Chart, ChartSeries, Mark, SeriesShape, figure, svg
 
 HOSTILE = "<&\">'"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -15,14 +15,14 @@ def text(field: str) -> str:
     return f"{field} {HOSTILE}"
 
 
-def chart(shape: Shape, axis: Axis) -> Chart:
+def chart(shape: SeriesShape, axis: Axis) -> Chart:
     points = [(1.0, 1.0), (2.0, 3.0), (60.0, 2.0)]
     return Chart(
         title=text("title"),
         unit=text("unit"),
         across=text("across"),
         axis=axis,
-        series=[Series(name=text("series"), points=points, colour=1, shape=shape)],
+        series=[ChartSeries(name=text("series"), points=points, colour=1, shape=shape)],
         marks=[
             Mark(label=text("upright"), x=2.0, drawn=text("drawn")),
             Mark(label=text("level"), y=2.0),
@@ -41,8 +41,8 @@ def texts(root: ElementTree.Element) -> list[str]:
 
 
 @pytest.mark.parametrize("axis", list(Axis))
-@pytest.mark.parametrize("shape", list(Shape))
-def test_every_label_comes_back_as_it_was_given(shape: Shape, axis: Axis) -> None:
+@pytest.mark.parametrize("shape", list(SeriesShape))
+def test_every_label_comes_back_as_it_was_given(shape: SeriesShape, axis: Axis) -> None:
     root = parsed(svg(chart(shape, axis)))
 
     found = texts(root)
@@ -55,9 +55,15 @@ def test_every_label_comes_back_as_it_was_given(shape: Shape, axis: Axis) -> Non
 
 
 @pytest.mark.parametrize(
-    ("shape", "axis"), [(Shape.POINTS, Axis.EVEN), (Shape.LINE, Axis.TIME), (Shape.AREA, Axis.TIME), (Shape.POINTS, Axis.LOG)]
+    ("shape", "axis"),
+    [
+        (SeriesShape.POINTS, Axis.EVEN),
+        (SeriesShape.LINE, Axis.TIME),
+        (SeriesShape.AREA, Axis.TIME),
+        (SeriesShape.POINTS, Axis.LOG),
+    ],
 )
-def test_a_series_name_comes_back_under_the_pointer(shape: Shape, axis: Axis) -> None:
+def test_a_series_name_comes_back_under_the_pointer(shape: SeriesShape, axis: Axis) -> None:
     found = texts(parsed(svg(chart(shape, axis))))
 
     assert sum(text("series") in each for each in found) == 3
@@ -65,7 +71,7 @@ def test_a_series_name_comes_back_under_the_pointer(shape: Shape, axis: Axis) ->
 
 @pytest.mark.parametrize("mark", [{"x": 2.0, "drawn": text("drawn")}, {"y": 2.0}, {"y": 2.0, "below": True}])
 def test_a_label_of_each_mark_is_told_under_the_pointer(mark: dict[str, object]) -> None:
-    drawn = replace(chart(Shape.LINE, Axis.EVEN), marks=[Mark(label=text("mark"), **mark)])  # type: ignore[arg-type]
+    drawn = replace(chart(SeriesShape.LINE, Axis.EVEN), marks=[Mark(label=text("mark"), **mark)])  # type: ignore[arg-type]
 
     titles = [each.text for each in parsed(svg(drawn)).iter(f"{SVG}title")]
 
@@ -73,7 +79,7 @@ def test_a_label_of_each_mark_is_told_under_the_pointer(mark: dict[str, object])
 
 
 def test_the_figure_around_a_chart_holds_its_title_and_legend() -> None:
-    root = ElementTree.fromstring(figure(chart(Shape.LINE, Axis.TIME)))
+    root = ElementTree.fromstring(figure(chart(SeriesShape.LINE, Axis.TIME)))
 
     assert root.findtext("figcaption") == text("title")
     assert ["".join(each.itertext()) for each in root.iter("li")] == [text("series")]

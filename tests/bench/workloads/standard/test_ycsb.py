@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from drumbeat.bench.model import Distribution, KeyValue, Kind, NewKey
-from drumbeat.bench.values.draw import Draw, Source
+from drumbeat.bench.values.draw import Draw, ValueStream
 from drumbeat.bench.workloads.standard import standard
 from drumbeat.bench.workloads.standard.ycsb import READ_MODIFY_WRITE
 
@@ -52,7 +52,7 @@ def test_new_records_come_behind_those_that_are_loaded() -> None:
 def test_d_reads_what_it_inserted() -> None:
     read, insert = (operation.statements[0].values[0] for operation in standard("ycsb-d", 0.01).load.operations)
     draw = Draw.seeded(0, 1, lambda: 0)
-    reads, inserts = Source(read, draw), Source(insert, draw)
+    reads, inserts = ValueStream(read, draw), ValueStream(insert, draw)
 
     for _ in range(4):
         inserts.next(40, ())
@@ -65,6 +65,6 @@ def test_d_reads_what_it_inserted() -> None:
 def test_a_scan_is_of_one_to_a_hundred_records() -> None:
     length = standard("ycsb-e", 1).load.operations[0].statements[0].values[1]
 
-    drawn = Source(length, Draw.seeded(0, 1, lambda: 0)).next(10_000, ())
+    drawn = ValueStream(length, Draw.seeded(0, 1, lambda: 0)).next(10_000, ())
 
     assert np.array_equal(np.unique(drawn), np.arange(1, 101))

@@ -14,7 +14,7 @@ from drumbeat.bench.control.modes import level_samples, stability
 from drumbeat.bench.control.modes.allocate import ceiling as most_per_worker
 from drumbeat.bench.control.modes.allocate import workers_for
 from drumbeat.bench.control.modes.find_max_result import finish, step_row
-from drumbeat.bench.control.modes.stability import Outcome, Verdict
+from drumbeat.bench.control.modes.stability import LevelOutcome, LevelVerdict
 from drumbeat.bench.model import FindMaxState, FindMaxStatus, ModeView, Steer, StepFigures, Window
 
 UNBOUNDED = 10_000  #: connections in all, where nothing limits the workers
@@ -109,16 +109,18 @@ def _end_step(view: ModeView, state: FindMaxState) -> Steer:
     wanted = workers(view, state.connections)
     unfit = stability.held_back(view.plan, state, view.figures, view.ready, wanted)
     if unfit and not state.repeated:
-        verdict = Verdict(outcome=Outcome.HELD, reason=f"{unfit}; repeated", look_at=state.connections)
+        verdict = LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{unfit}; repeated", look_at=state.connections)
         return _look_again(view, state, state, verdict)
     seen = replace(state, history=(*state.history, _look(view, state)))
     if state.connections != state.trial:
-        verdict = Verdict(outcome=Outcome.HELD, reason=f"the first level again, to compare {state.trial} connections with")
+        verdict = LevelVerdict(
+            outcome=LevelOutcome.HELD, reason=f"the first level again, to compare {state.trial} connections with"
+        )
         return _look_again(view, state, seen, verdict)
     verdict = stability.judge(view.plan, seen, view.figures, careful=_careful(view, state))
     if unfit:
         verdict = replace(verdict, reason=f"{verdict.reason}; {unfit}")
-    if verdict.outcome is Outcome.HELD:
+    if verdict.outcome is LevelOutcome.HELD:
         return _look_again(view, state, seen, verdict)
     return _settle(view, state, seen, verdict)
 
@@ -145,13 +147,13 @@ def _is_probe(state: FindMaxState) -> bool:
     return state.status is not FindMaxStatus.STEPPING or state.connections != state.trial
 
 
-def _look_again(view: ModeView, state: FindMaxState, seen: FindMaxState, verdict: Verdict) -> Steer:
+def _look_again(view: ModeView, state: FindMaxState, seen: FindMaxState, verdict: LevelVerdict) -> Steer:
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
     level = verdict.look_at or state.trial
     return replace(_begin(view, replace(seen, repeated=True), level, verdict.reason), step=row)
 
 
-def _settle(view: ModeView, state: FindMaxState, seen: FindMaxState, verdict: Verdict) -> Steer:
+def _settle(view: ModeView, state: FindMaxState, seen: FindMaxState, verdict: LevelVerdict) -> Steer:
     """The level in question is known: remember it and choose the next."""
     row = step_row(view, state, verdict, is_probe=_is_probe(state))
     known = replace(seen, history=level_samples.judged(seen.history, seen.trial, verdict.stable), repeated=False)
@@ -173,7 +175,7 @@ def _passed(view: ModeView, state: FindMaxState) -> FindMaxState:
     return replace(kept, trial=_above(view, state.trial))
 
 
-def _failed(view: ModeView, state: FindMaxState, verdict: Verdict) -> FindMaxState:
+def _failed(view: ModeView, state: FindMaxState, verdict: LevelVerdict) -> FindMaxState:
     marked = replace(
         state,
         failed=level_samples.pooled(state.history, state.trial),

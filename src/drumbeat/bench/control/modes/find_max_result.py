@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from drumbeat.bench.control.modes import usl
-from drumbeat.bench.control.modes.stability import Verdict, last_stable, queue_detected
+from drumbeat.bench.control.modes.stability import LevelVerdict, last_stable, queue_detected
 from drumbeat.bench.model import Figures, FindMaxPlan, FindMaxState, Finish, ModeView, Queueing, RunPlan, StepFigures, number
 from drumbeat.core.run import Step, StepType
 
@@ -13,7 +13,7 @@ BOUNDED = "Maximum within configured bounds (not system limit)"
 NOTHING = "No stable level: the first step was not stable"
 
 
-def step_row(view: ModeView, state: FindMaxState, verdict: Verdict, *, is_probe: bool) -> Step:
+def step_row(view: ModeView, state: FindMaxState, verdict: LevelVerdict, *, is_probe: bool) -> Step:
     """The step that ended now, as it is kept. ``state`` is the one it was measured under."""
     figures = view.figures
     assert figures is not None
@@ -41,7 +41,7 @@ def step_row(view: ModeView, state: FindMaxState, verdict: Verdict, *, is_probe:
     )
 
 
-def _reason(plan: FindMaxPlan, state: FindMaxState, figures: Figures, verdict: Verdict) -> str:
+def _reason(plan: FindMaxPlan, state: FindMaxState, figures: Figures, verdict: LevelVerdict) -> str:
     said = [verdict.reason]
     if state.short:
         said.append(state.short)

@@ -35,7 +35,7 @@ NARROW_COUNT = 0.25  #: … and so is a limit on errors or waiting sessions
 HELD_SHARE = 0.9  #: a level of which less was held cannot be said to have been reached
 
 
-class Outcome(StrEnum):
+class LevelOutcome(StrEnum):
     """What a look at a level showed."""
 
     STABLE = "STABLE"
@@ -47,29 +47,29 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class LevelVerdict:
     """What is made of a level. HELD: look again, at ``look_at`` or, if that is None, at the same level."""
 
-    outcome: Outcome
+    outcome: LevelOutcome
     reason: str
     look_at: int | None = None
 
     @property
     def stable(self) -> bool:
-        return self.outcome is Outcome.STABLE
+        return self.outcome is LevelOutcome.STABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class BrokenRule:
     """A rule that one look broke."""
 
-    outcome: Outcome
+    outcome: LevelOutcome
     reason: str
     narrow: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class LevelComparison:
     """A level's figure against a limit set by another level; both as logarithms, above 0 is beyond the limit."""
 
     excess: float
@@ -81,7 +81,7 @@ class Comparison:
         return abs(self.excess) > SURE * self.error
 
 
-def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -> Verdict:
+def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -> LevelVerdict:
     """What the level in question is, by this look and those before it, which are in ``state.history`` with it.
 
     ``careful``: that it is stable must be as sure as that it is not.
@@ -91,23 +91,23 @@ def judge(plan: RunPlan, state: FindMaxState, figures: Figures, careful: bool) -
     if stalled := stalled_by_waits(plan.find_max, state, figures):
         return stalled
     compared = compare(plan.find_max, state, careful)
-    missed = None if compared.outcome is Outcome.DEGRADED else missed_objective(plan, figures)
+    missed = None if compared.outcome is LevelOutcome.DEGRADED else missed_objective(plan, figures)
     return _weigh(missed, state) if missed else compared
 
 
-def _weigh(failure: Failure, state: FindMaxState) -> Verdict:
+def _weigh(failure: BrokenRule, state: FindMaxState) -> LevelVerdict:
     """A narrow failure is looked at once more before it counts."""
     if failure.narrow and not state.repeated:
         return _again(failure.reason)
-    return Verdict(outcome=failure.outcome, reason=failure.reason)
+    return LevelVerdict(outcome=failure.outcome, reason=failure.reason)
 
 
 def _first(state: FindMaxState) -> bool:
     return not state.history or state.trial == state.history[0].connections
 
 
-def _again(reason: str, look_at: int | None = None) -> Verdict:
-    return Verdict(outcome=Outcome.HELD, reason=f"{reason}; too close to call, measured again", look_at=look_at)
+def _again(reason: str, look_at: int | None = None) -> LevelVerdict:
+    return LevelVerdict(outcome=LevelOutcome.HELD, reason=f"{reason}; too close to call, measured again", look_at=look_at)
 
 
 def held_back(plan: RunPlan, state: FindMaxState, figures: Figures, ready: int, wanted: int) -> str | None:
@@ -126,16 +126,16 @@ def _not_reached(figures: Figures, state: FindMaxState) -> bool:
     return 0 < figures.connections < HELD_SHARE * state.connections
 
 
-def broken(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> Failure | None:
+def broken(plan: FindMaxPlan, figures: Figures, state: FindMaxState) -> BrokenRule | None:
     """The first rule this look breaks by itself; objectives come last of all."""
     return queueing(plan, figures) or too_many_errors(plan, figures) or nothing_measured(figures, state)
 
 
-def queue_detected(plan: FindMaxPlan, figures: Figures, outcome: Outcome) -> bool | None:
+def queue_detected(plan: FindMaxPlan, figures: Figures, outcome: LevelOutcome) -> bool | None:
     """Whether a queue was found; None: the server does not say or nobody asks, so it is not evaluated (C40)."""
     if figures.waiting is None or plan.queueing is Queueing.OFF:
         return None
-    return outcome is Outcome.QUEUE_DETECTED or queueing(plan, figures) is not None
+    return outcome is LevelOutcome.QUEUE_DETECTED or queueing(plan, figures) is not None
 
 
 def _waiting_limit(plan: FindMaxPlan, figures: Figures) -> float:
@@ -149,18 +149,18 @@ def _queue(plan: FindMaxPlan, figures: Figures) -> float | None:
     return figures.waiting if plan.queueing is Queueing.ALL or figures.lock_waits is None else figures.lock_waits
 
 
-def queueing(plan: FindMaxPlan, figures: Figures) -> Failure | None:
+def queueing(plan: FindMaxPlan, figures: Figures) -> BrokenRule | None:
     queue, limit = _queue(plan, figures), _waiting_limit(plan, figures)
     if queue is None or queue <= limit:
         return None
-    return Failure(
-        outcome=Outcome.QUEUE_DETECTED,
+    return BrokenRule(
+        outcome=LevelOutcome.QUEUE_DETECTED,
         reason=f"{queue:.1f} sessions waited in the server, more than {limit:.1f}",
         narrow=queue <= limit * (1 + NARROW_COUNT),
     )
 
 
-def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> Verdict | None:
+def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -> LevelVerdict | None:
     """QUEUE_DETECTED, HELD, or None: sessions that wait for the server's own short locks, and throughput gains next to nothing.
 
     As long as it gains, such waits are how the server shares work: with group commit all but one session wait for the flush
@@ -175,30 +175,30 @@ def stalled_by_waits(plan: FindMaxPlan, state: FindMaxState, figures: Figures) -
     waited = f"{figures.waiting:.1f} sessions waited in the server, more than {limit:.1f}"
     reason = f"{waited}, and throughput gained only {seen.change:+.1%} ± {SURE * seen.error:.1%} over the last stable step"
     settled = seen.sure or seen.error <= precise(plan, state) or _looked_enough(plan, state)
-    return Verdict(outcome=Outcome.QUEUE_DETECTED, reason=reason) if settled else _again(reason)
+    return LevelVerdict(outcome=LevelOutcome.QUEUE_DETECTED, reason=reason) if settled else _again(reason)
 
 
-def too_many_errors(plan: FindMaxPlan, figures: Figures) -> Failure | None:
+def too_many_errors(plan: FindMaxPlan, figures: Figures) -> BrokenRule | None:
     rate = 100 * figures.error_rate
     if rate <= plan.max_error_rate_pct:
         return None
-    return Failure(
-        outcome=Outcome.ERROR_THRESHOLD,
+    return BrokenRule(
+        outcome=LevelOutcome.ERROR_THRESHOLD,
         reason=f"{rate:.2f} % of operations failed, more than {plan.max_error_rate_pct:g} %",
         narrow=rate <= plan.max_error_rate_pct * (1 + NARROW_COUNT),
     )
 
 
-def nothing_measured(figures: Figures, state: FindMaxState) -> Failure | None:
+def nothing_measured(figures: Figures, state: FindMaxState) -> BrokenRule | None:
     if not figures.p95_ms or figures.qps <= 0:
-        return Failure(outcome=Outcome.DEGRADED, reason="no operation ended in the step")
+        return BrokenRule(outcome=LevelOutcome.DEGRADED, reason="no operation ended in the step")
     if not _first(state) and _not_reached(figures, state):
         held = f"{figures.connections:.0f} of {state.connections}"
-        return Failure(outcome=Outcome.DEGRADED, reason=f"only {held} connections could be held")
+        return BrokenRule(outcome=LevelOutcome.DEGRADED, reason=f"only {held} connections could be held")
     return None
 
 
-def missed_objective(plan: RunPlan, figures: Figures) -> Failure | None:
+def missed_objective(plan: RunPlan, figures: Figures) -> BrokenRule | None:
     """The first objective that is missed, by kind; one for a kind that did nothing is missed too."""
     whole = KindFigures(operations=figures.operations, errors=figures.errors, p95_ms=figures.p95_ms, p99_ms=figures.p99_ms)
     for kind, objective in sorted(plan.objectives.items()):
@@ -208,11 +208,11 @@ def missed_objective(plan: RunPlan, figures: Figures) -> Failure | None:
     return None
 
 
-def _missed(name: str, objective: Objective, measured: KindFigures) -> Failure | None:
+def _missed(name: str, objective: Objective, measured: KindFigures) -> BrokenRule | None:
     if objective == Objective():
         return None
     if not measured.operations:
-        return Failure(outcome=Outcome.SLO, reason=f"{name}: an objective is set and no operation ended in the step")
+        return BrokenRule(outcome=LevelOutcome.SLO, reason=f"{name}: an objective is set and no operation ended in the step")
     rate = 100 * measured.errors / measured.operations
     for label, figure, limit, unit, band in (
         ("p95", measured.p95_ms, objective.p95_ms, "ms", NARROW),
@@ -221,14 +221,14 @@ def _missed(name: str, objective: Objective, measured: KindFigures) -> Failure |
     ):
         if limit is not None and figure is not None and figure > limit:
             reason = f"{name}: {label} of {number(figure, 4)} {unit} is above the objective of {limit:g} {unit}"
-            return Failure(outcome=Outcome.SLO, reason=reason, narrow=figure <= limit * (1 + band))
+            return BrokenRule(outcome=LevelOutcome.SLO, reason=reason, narrow=figure <= limit * (1 + band))
     return None
 
 
-def compare(plan: FindMaxPlan, state: FindMaxState, careful: bool) -> Verdict:
+def compare(plan: FindMaxPlan, state: FindMaxState, careful: bool) -> LevelVerdict:
     """Latency against the first step, then throughput against the last stable one."""
     if _first(state):
-        return Verdict(outcome=Outcome.STABLE, reason="the first step: what later ones are compared with")
+        return LevelVerdict(outcome=LevelOutcome.STABLE, reason="the first step: what later ones are compared with")
     latency = latency_change(plan, state)
     throughput = throughput_change(plan, state)
     verdicts = (
@@ -236,23 +236,25 @@ def compare(plan: FindMaxPlan, state: FindMaxState, careful: bool) -> Verdict:
         _by_throughput(plan, state, throughput) if throughput else None,
     )
     for verdict in verdicts:
-        if verdict is not None and verdict.outcome is Outcome.DEGRADED:
+        if verdict is not None and verdict.outcome is LevelOutcome.DEGRADED:
             return verdict
     for verdict in verdicts:
         if verdict is not None:
             return verdict
-    return Verdict(outcome=Outcome.STABLE, reason=f"p95 {latency.change:+.1%} against the first step, within {_limit(plan)}")
+    return LevelVerdict(
+        outcome=LevelOutcome.STABLE, reason=f"p95 {latency.change:+.1%} against the first step, within {_limit(plan)}"
+    )
 
 
-def latency_change(plan: FindMaxPlan, state: FindMaxState) -> Comparison:
+def latency_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison:
     level = level_samples.values(level_samples.at(state.history, state.trial), level_samples.p95)
     first = level_samples.values(level_samples.at(state.history, state.history[0].connections), level_samples.p95)
     change = fmean(level) - fmean(first)
     error = level_samples.scatter(state.history, level_samples.p95) * sqrt(1 / len(level) + 1 / len(first))
-    return Comparison(excess=change - log1p(plan.latency_stability_pct / 100), error=error, change=exp(change) - 1)
+    return LevelComparison(excess=change - log1p(plan.latency_stability_pct / 100), error=error, change=exp(change) - 1)
 
 
-def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> Comparison | None:
+def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> LevelComparison | None:
     """Against the last stable regular step below the level (C24); None: there is none."""
     prior = last_stable(state)
     if prior is None:
@@ -262,10 +264,10 @@ def throughput_change(plan: FindMaxPlan, state: FindMaxState) -> Comparison | No
     change = fmean(level) - fmean(before)
     error = level_samples.scatter(state.history, level_samples.pace) * sqrt(1 / len(level) + 1 / len(before))
     lowest = log(max(1 - plan.qps_stability_pct / 100, 1e-9))
-    return Comparison(excess=lowest - change, error=error, change=exp(change) - 1)
+    return LevelComparison(excess=lowest - change, error=error, change=exp(change) - 1)
 
 
-def throughput_gain(state: FindMaxState) -> Comparison | None:
+def throughput_gain(state: FindMaxState) -> LevelComparison | None:
     """Against the least that the added connections should bring; above 0 is less than that. None: nothing to compare with."""
     prior = last_stable(state)
     if prior is None:
@@ -276,7 +278,7 @@ def throughput_gain(state: FindMaxState) -> Comparison | None:
         return None
     change = fmean(level) - fmean(before)
     error = level_samples.scatter(state.history, level_samples.pace) * sqrt(1 / len(level) + 1 / len(before))
-    return Comparison(excess=WORTH * log(state.trial / prior.connections) - change, error=error, change=exp(change) - 1)
+    return LevelComparison(excess=WORTH * log(state.trial / prior.connections) - change, error=error, change=exp(change) - 1)
 
 
 def last_stable(state: FindMaxState) -> StepFigures | None:
@@ -284,25 +286,25 @@ def last_stable(state: FindMaxState) -> StepFigures | None:
     return level_samples.pooled(state.history, levels[0]) if levels else None
 
 
-def _by_latency(plan: FindMaxPlan, state: FindMaxState, seen: Comparison, careful: bool) -> Verdict | None:
+def _by_latency(plan: FindMaxPlan, state: FindMaxState, seen: LevelComparison, careful: bool) -> LevelVerdict | None:
     """DEGRADED, HELD, or None: nothing against it."""
     settled = seen.sure or seen.error <= precise(plan, state) or _looked_enough(plan, state)
     reason = f"p95 {seen.change:+.1%} ± {SURE * seen.error:.1%} against the first step, limit {_limit(plan)}"
     if seen.excess > 0 and settled:
-        return Verdict(outcome=Outcome.DEGRADED, reason=reason)
+        return LevelVerdict(outcome=LevelOutcome.DEGRADED, reason=reason)
     if settled or (seen.excess <= 0 and not careful):
         return None
     return _again(reason, look_at=_weaker(state))
 
 
-def _by_throughput(plan: FindMaxPlan, state: FindMaxState, seen: Comparison) -> Verdict | None:
+def _by_throughput(plan: FindMaxPlan, state: FindMaxState, seen: LevelComparison) -> LevelVerdict | None:
     """DEGRADED, HELD, or None. A fall that stays within the scatter however often it is looked at is no fall."""
     if seen.excess <= 0:
         return None
     limit = f"limit -{plan.qps_stability_pct:g} %"
     reason = f"throughput {seen.change:+.1%} ± {SURE * seen.error:.1%} against the last stable step, {limit}"
     if seen.sure or seen.error <= precise(plan, state):
-        return Verdict(outcome=Outcome.DEGRADED, reason=reason)
+        return LevelVerdict(outcome=LevelOutcome.DEGRADED, reason=reason)
     return None if _looked_enough(plan, state) else _again(reason)
 
 

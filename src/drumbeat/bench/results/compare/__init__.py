@@ -1,9 +1,9 @@
 """Comparing runs. Pure: no clock, no chance, no I/O."""
 
 from drumbeat.bench.results.compare.baseline import Candidate, last_good, regress, same_what
-from drumbeat.bench.results.compare.changes import Bounds, Change, Delta
+from drumbeat.bench.results.compare.changes import Bounds, Delta, FigureChange
 from drumbeat.bench.results.compare.comparison import Comparison, compare, compared
-from drumbeat.bench.results.compare.configuration import Difference, differences
+from drumbeat.bench.results.compare.configuration import ConfigDifference, differences
 from drumbeat.bench.results.compare.history import History, history
 from drumbeat.bench.results.compare.means import Shift, shift
 from drumbeat.bench.results.compare.similarity import Confidence, Similarity, similarity
@@ -11,11 +11,11 @@ from drumbeat.bench.results.compare.similarity import Confidence, Similarity, si
 __all__ = [
     "Bounds",
     "Candidate",
-    "Change",
     "Comparison",
     "Confidence",
+    "ConfigDifference",
     "Delta",
-    "Difference",
+    "FigureChange",
     "History",
     "Shift",
     "Similarity",

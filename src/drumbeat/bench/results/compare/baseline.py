@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from drumbeat.bench.model.verdict import Gate
-from drumbeat.bench.results.compare.changes import Change
+from drumbeat.bench.model.verdict import ExitStatus
+from drumbeat.bench.results.compare.changes import FigureChange
 from drumbeat.bench.results.compare.comparison import Comparison
 from drumbeat.bench.results.verdicts import came_to_nothing
 from drumbeat.core.run import Run, RunStatus
@@ -50,19 +50,19 @@ def same_what(run: Run) -> str:
     return "configuration" if run.config.get("config_hash") is not None else f"name {run.name!r}"
 
 
-def regress(comparison: Comparison | None) -> Gate:
+def regress(comparison: Comparison | None) -> ExitStatus:
     """The exit code of ``bench regress``. A run that did not complete or came to nothing is worse whatever it measured."""
     if comparison is None:
-        return Gate.INCONCLUSIVE
+        return ExitStatus.INCONCLUSIVE
     if comparison.after.run.status is not RunStatus.COMPLETED or came_to_nothing(comparison.after):
-        return Gate.RUN_FAILED
+        return ExitStatus.RUN_FAILED
     match comparison.change:
-        case Change.REGRESSED:
-            return Gate.REGRESSED
-        case Change.INCONCLUSIVE:
-            return Gate.INCONCLUSIVE
+        case FigureChange.REGRESSED:
+            return ExitStatus.REGRESSED
+        case FigureChange.INCONCLUSIVE:
+            return ExitStatus.INCONCLUSIVE
         case _:
-            return Gate.PASSED
+            return ExitStatus.PASSED
 
 
 def _is_before(other: Run, run: Run) -> bool:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from drumbeat.bench.results.compare.means import Shift
 
 
-class Change(StrEnum):
+class FigureChange(StrEnum):
     """What became of one figure, or of a run. In the order in which they decide."""
 
     REGRESSED = "regressed"
@@ -38,14 +38,14 @@ class Bounds:
         """The share by which two runs of the same thing are taken to differ anyhow; errors are counted as they are."""
         return 0.0 if self.absolute else self.warning * _BETWEEN_RUNS
 
-    def change(self, by: float) -> Change:
+    def change(self, by: float) -> FigureChange:
         """What a change by so much, with its sign, means."""
         worse = -by if self.higher_is_better else by
         if worse > self.regression:
-            return Change.REGRESSED
+            return FigureChange.REGRESSED
         if worse > self.warning:
-            return Change.WARNING
-        return Change.IMPROVED if -worse > self.better else Change.STABLE
+            return FigureChange.WARNING
+        return FigureChange.IMPROVED if -worse > self.better else FigureChange.STABLE
 
     def worst(self, found: Shift) -> float:
         """The end of the interval that is worse."""
@@ -77,7 +77,7 @@ class Delta:
     bounds: Bounds
     before: float | None
     after: float | None
-    change: Change
+    change: FigureChange
     shift: Shift | None = None  #: from batches of seconds; None: not tested
     informative: bool = False  #: it is told, and decides nothing
 
@@ -98,7 +98,7 @@ class Delta:
     @property
     def looks_worse(self) -> bool:
         """By so much that it would be a regression, if only it were shown."""
-        return self.change is Change.INCONCLUSIVE and self.shown is False and not self.informative
+        return self.change is FigureChange.INCONCLUSIVE and self.shown is False and not self.informative
 
     @property
     def could_hide(self) -> float | None:
@@ -106,7 +106,7 @@ class Delta:
         if self.shift is None or self.shown or self.bounds.absolute or not self.before:
             return None
         worst = self.bounds.worst(self.shift) / self.before
-        return worst if self.bounds.change(worst) is Change.REGRESSED else None
+        return worst if self.bounds.change(worst) is FigureChange.REGRESSED else None
 
     @property
     def words(self) -> str:
@@ -114,13 +114,13 @@ class Delta:
             return "not measured in both runs"
         if self.looks_worse:
             return "looks worse, not shown"
-        if self.shift is not None and not self.shift.shown and self.change is Change.STABLE:
+        if self.shift is not None and not self.shift.shown and self.change is FigureChange.STABLE:
             return "no difference shown"
-        if self.shift is not None and self.change is Change.STABLE:
+        if self.shift is not None and self.change is FigureChange.STABLE:
             return "a difference, too small to matter"
         return str(self.change)
 
 
-def overall(changes: Sequence[Change]) -> Change:
+def overall(changes: Sequence[FigureChange]) -> FigureChange:
     """The first of the order that occurs; figures that say nothing are passed over unless none says anything."""
-    return next((change for change in Change if change in changes), Change.INCONCLUSIVE)
+    return next((change for change in FigureChange if change in changes), FigureChange.INCONCLUSIVE)

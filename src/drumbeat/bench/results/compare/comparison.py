@@ -17,11 +17,11 @@ from drumbeat.bench.results.compare.changes import (
     P99,
     QPS,
     Bounds,
-    Change,
     Delta,
+    FigureChange,
     overall,
 )
-from drumbeat.bench.results.compare.configuration import Difference, asked_for, differences
+from drumbeat.bench.results.compare.configuration import ConfigDifference, asked_for, differences
 from drumbeat.bench.results.compare.divergence import DIFFERENT, divergence
 from drumbeat.bench.results.compare.means import FEWEST as FEWEST_BATCHES
 from drumbeat.bench.results.compare.means import Shift, shift
@@ -52,24 +52,24 @@ class Comparison:
     after: RunRecord
     deltas: tuple[Delta, ...]
     similarity: Similarity
-    configuration: tuple[Difference, ...] = ()
+    configuration: tuple[ConfigDifference, ...] = ()
     divergence: float | None = None  #: of the latencies' distributions, in nats
     warnings: tuple[str, ...] = ()
 
     @property
-    def change(self) -> Change:
+    def change(self) -> FigureChange:
         """What it comes to. Runs that are not alike show nothing, nor does the absence of errors alone."""
         if self.similarity.confidence is Confidence.EXCLUDED:
-            return Change.INCONCLUSIVE
+            return FigureChange.INCONCLUSIVE
         found = overall([delta.change for delta in self.deltas if not delta.informative])
         throughput = self.deltas[0].change
-        unsure = throughput is Change.INCONCLUSIVE or any(delta.looks_worse for delta in self.deltas)
-        return Change.INCONCLUSIVE if found in (Change.STABLE, Change.IMPROVED) and unsure else found
+        unsure = throughput is FigureChange.INCONCLUSIVE or any(delta.looks_worse for delta in self.deltas)
+        return FigureChange.INCONCLUSIVE if found in (FigureChange.STABLE, FigureChange.IMPROVED) and unsure else found
 
     @property
     def reason(self) -> str | None:
         """Why nothing can be said; None: something can."""
-        if self.change is not Change.INCONCLUSIVE:
+        if self.change is not FigureChange.INCONCLUSIVE:
             return None
         if self.similarity.confidence is Confidence.EXCLUDED:
             unlike = f"the runs are not alike: similarity {self.similarity.score:.2f}, {LEAST_ALIKE} at least is compared"
@@ -144,27 +144,29 @@ def _delta(
     bounds: Bounds, before: float | None, after: float | None, old: Sequence[float], new: Sequence[float], measured: bool
 ) -> Delta:
     found = shift(old, new, between=bounds.between, whole=before)
-    change = _change(bounds, before, after, found) if measured else Change.INCONCLUSIVE
+    change = _change(bounds, before, after, found) if measured else FigureChange.INCONCLUSIVE
     return Delta(bounds=bounds, before=before, after=after, change=change, shift=found)
 
 
-def _change(bounds: Bounds, before: float | None, after: float | None, found: Shift | None) -> Change:
+def _change(bounds: Bounds, before: float | None, after: float | None, found: Shift | None) -> FigureChange:
     """What became of a figure. Errors were counted, not sampled: a rise beyond the bounds stands by itself. All else must be
     shown by the test. A loss that is shown and may be as large as the bound, by its interval, is a warning."""
     if before is None or after is None:
-        return Change.INCONCLUSIVE
+        return FigureChange.INCONCLUSIVE
     if bounds.absolute:
         counted = bounds.change(after - before)
-        return counted if counted is not Change.IMPROVED or (found and found.shown) else Change.STABLE
+        return counted if counted is not FigureChange.IMPROVED or (found and found.shown) else FigureChange.STABLE
     if found is None:
-        return Change.INCONCLUSIVE
+        return FigureChange.INCONCLUSIVE
     if not before:
-        return Change.STABLE
+        return FigureChange.STABLE
     by = bounds.change(found.estimate / before)
     if not found.shown:
-        return Change.INCONCLUSIVE if by is Change.REGRESSED else Change.STABLE
+        return FigureChange.INCONCLUSIVE if by is FigureChange.REGRESSED else FigureChange.STABLE
     may_be = bounds.change(bounds.worst(found) / before)
-    return Change.WARNING if by is Change.STABLE and may_be in (Change.WARNING, Change.REGRESSED) else by
+    return (
+        FigureChange.WARNING if by is FigureChange.STABLE and may_be in (FigureChange.WARNING, FigureChange.REGRESSED) else by
+    )
 
 
 def _find_max_deltas(before: RunRecord, after: RunRecord) -> tuple[Delta, ...]:
@@ -190,11 +192,11 @@ def _at_best(best: Best | None, name: str) -> float | None:
 
 def _plain(bounds: Bounds, before: float | None, after: float | None, informative: bool = False) -> Delta:
     """A figure of which each run has just one."""
-    change = Change.INCONCLUSIVE
+    change = FigureChange.INCONCLUSIVE
     if before is not None and after is not None and (before or bounds.absolute):
         change = bounds.change(after - before if bounds.absolute else (after - before) / before)
     elif before is not None and after is None and not bounds.absolute:
-        change = Change.REGRESSED if not informative else Change.INCONCLUSIVE
+        change = FigureChange.REGRESSED if not informative else FigureChange.INCONCLUSIVE
     return Delta(bounds=bounds, before=before, after=after, change=change, informative=informative)
 
 

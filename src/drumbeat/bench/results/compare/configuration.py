@@ -13,7 +13,7 @@ HIDDEN = "•••"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class ConfigDifference:
     """One path whose value differs; None: not there."""
 
     path: str
@@ -27,11 +27,11 @@ def asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return document if isinstance(document, Mapping) else config
 
 
-def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[Difference, ...]:
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[ConfigDifference, ...]:
     """Paths in either configuration whose values differ, by name."""
     old, new = flattened(_asked_for(before)), flattened(_asked_for(after))
     paths = [path for path in sorted({*old, *new}) if old.get(path) != new.get(path)]
-    return tuple(Difference(path=path, before=old.get(path), after=new.get(path)) for path in paths)
+    return tuple(ConfigDifference(path=path, before=old.get(path), after=new.get(path)) for path in paths)
 
 
 def _asked_for(config: Mapping[str, Any]) -> Mapping[str, Any]:

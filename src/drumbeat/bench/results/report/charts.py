@@ -7,7 +7,7 @@ from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
 from drumbeat.bench.model.record import RunRecord, Second, ServerSecond
 from drumbeat.bench.results.availability import availability_of
 from drumbeat.bench.results.report.scale import is_wide
-from drumbeat.bench.results.report.svg import Axis, Band, Chart, Mark, Point, Series, Shape
+from drumbeat.bench.results.report.svg import Axis, Band, Chart, ChartSeries, Mark, Point, SeriesShape
 from drumbeat.core.histogram import Histogram, bucket_bounds
 
 _GUARDRAILS = ("SCALE_DOWN", "GUARDRAIL_WARNING")
@@ -31,15 +31,15 @@ def _over_time(
     of: Callable[[Second], float | None],
     colour: int,
     *,
-    shape: Shape = Shape.LINE,
+    shape: SeriesShape = SeriesShape.LINE,
     dashed: bool = False,
-) -> Series:
+) -> ChartSeries:
     points: list[Point] = [(second.offset, of(second)) for second in record.timeline]
-    return Series(name=name, points=points, colour=colour, shape=shape, dashed=dashed)
+    return ChartSeries(name=name, points=points, colour=colour, shape=shape, dashed=dashed)
 
 
 def throughput(record: RunRecord) -> Chart:
-    series = [_over_time(record, "operations", lambda second: second.qps, 1, shape=Shape.AREA)]
+    series = [_over_time(record, "operations", lambda second: second.qps, 1, shape=SeriesShape.AREA)]
     if any(second.errors for second in record.timeline):
         series.append(_over_time(record, "errors", lambda second: second.errors, 5))
     marks = []
@@ -67,7 +67,7 @@ def histogram(record: RunRecord) -> Chart:
     latency = record.whole.latency
     named = {"p50": latency.p50_ms, "p95": latency.p95_ms, "p99": latency.p99_ms}
     marks = [Mark(label=f"{name} {value:.3g} ms", x=value, colour=2, drawn=name) for name, value in named.items() if value]
-    bars = Series(name="operations", points=_bars(whole), colour=1, shape=Shape.BARS)
+    bars = ChartSeries(name="operations", points=_bars(whole), colour=1, shape=SeriesShape.BARS)
     return Chart(
         title="Latency histogram of the measurement", unit="operations", series=[bars],
         across="milliseconds (logarithmic)", axis=Axis.LOG, marks=marks,
@@ -93,7 +93,7 @@ def _bars(whole: Histogram) -> list[Point]:
 
 def connections(record: RunRecord) -> Chart:
     series = [
-        _over_time(record, "held", lambda second: second.held, 1, shape=Shape.AREA),
+        _over_time(record, "held", lambda second: second.held, 1, shape=SeriesShape.AREA),
         _over_time(record, "target", lambda second: second.target, 2, dashed=True),
     ]
     return Chart(title="Connections, all workers", unit="connections", whole=True, series=series, bands=bands(record))
@@ -146,10 +146,10 @@ def server(record: RunRecord) -> Chart:
         return [(round(second.offset, 1), of(second)) for second in record.server]
 
     series = [
-        Series(name="sessions", points=told(lambda second: second.sessions), colour=6),
-        Series(name="active", points=told(lambda second: second.active), colour=1),
-        Series(name="waiting", points=told(lambda second: second.waiting), colour=2),
-        Series(name="lock waits", points=told(lambda second: second.lock_waits), colour=5),
+        ChartSeries(name="sessions", points=told(lambda second: second.sessions), colour=6),
+        ChartSeries(name="active", points=told(lambda second: second.active), colour=1),
+        ChartSeries(name="waiting", points=told(lambda second: second.waiting), colour=2),
+        ChartSeries(name="lock waits", points=told(lambda second: second.lock_waits), colour=5),
     ]
     known = [each for each in series if any(y is not None for _, y in each.points)]
     return Chart(title="Sessions, as the database tells", unit="sessions", whole=True, series=known)
@@ -163,7 +163,7 @@ def wait_events(record: RunRecord) -> Chart:
             totals[event] = totals.get(event, 0) + count
     commonest = sorted(totals, key=lambda event: -totals[event])[:_MOST_EVENTS]
     series = [
-        Series(
+        ChartSeries(
             name=event, points=[(round(each.offset, 1), each.wait_events.get(event, 0)) for each in record.server], colour=n + 1
         )
         for n, event in enumerate(commonest)
@@ -176,11 +176,11 @@ def steps(record: RunRecord) -> Chart:
     stable: list[Point] = [(step.to_target, step.qps) for step in found if step.outcome == "STABLE"]
     failed: list[Point] = [(step.to_target, step.qps) for step in found if step.outcome not in ("STABLE", "HELD", None)]
     series = [
-        Series(name="stable", points=stable, colour=3, shape=Shape.POINTS),
-        Series(name="not stable", points=failed, colour=5, shape=Shape.POINTS),
+        ChartSeries(name="stable", points=stable, colour=3, shape=SeriesShape.POINTS),
+        ChartSeries(name="not stable", points=failed, colour=5, shape=SeriesShape.POINTS),
     ]
     if curve := _law(record):
-        series.append(Series(name="scalability law, fitted", points=curve, colour=6, dashed=True))
+        series.append(ChartSeries(name="scalability law, fitted", points=curve, colour=6, dashed=True))
     return Chart(
         title="Throughput by level, and the knee", unit="operations/s", series=[each for each in series if each.points],
         across="connections", axis=Axis.EVEN, marks=_knees(record),
@@ -220,8 +220,8 @@ def _law(record: RunRecord) -> Sequence[Point]:
 def step_latency(record: RunRecord) -> Chart:
     found = [step for step in find_max_steps(record) if step.outcome != "HELD"]
     series = [
-        Series(name="p95", points=[(step.to_target, step.p95_ms) for step in found], colour=1, shape=Shape.POINTS),
-        Series(name="p99", points=[(step.to_target, step.p99_ms) for step in found], colour=2, shape=Shape.POINTS),
+        ChartSeries(name="p95", points=[(step.to_target, step.p95_ms) for step in found], colour=1, shape=SeriesShape.POINTS),
+        ChartSeries(name="p99", points=[(step.to_target, step.p99_ms) for step in found], colour=2, shape=SeriesShape.POINTS),
     ]
     values = [y for each in series for _, y in each.points if y is not None]
     return Chart(
@@ -234,7 +234,7 @@ def per_worker(record: RunRecord) -> Chart:
     """Each worker's throughput, where there are few enough to tell apart."""
     few = record.workers if len(record.workers) <= 8 else ()
     series = [
-        Series(name=str(worker.worker_id), points=[(round(s.offset, 1), s.qps) for s in worker.series], colour=n + 1)
+        ChartSeries(name=str(worker.worker_id), points=[(round(s.offset, 1), s.qps) for s in worker.series], colour=n + 1)
         for n, worker in enumerate(few)
     ]
     return Chart(title="Throughput of each worker", unit="operations/s", series=series)

@@ -6,21 +6,26 @@ from dataclasses import asdict
 from typing import Any
 
 from drumbeat.bench.model.record import RunRecord, Second
-from drumbeat.bench.results.compare import Change, Comparison, Delta
+from drumbeat.bench.results.compare import Comparison, Delta, FigureChange
 from drumbeat.bench.results.compare.sides import Pair
 from drumbeat.bench.results.report import facts, words
 from drumbeat.bench.results.report.escape import markdown as plain
 from drumbeat.bench.results.report.escape import markup
 from drumbeat.bench.results.report.page import charts, page, section
 from drumbeat.bench.results.report.scale import is_wide
-from drumbeat.bench.results.report.svg import Chart, Point, Series
-from drumbeat.bench.results.report.table import Table
+from drumbeat.bench.results.report.svg import Chart, ChartSeries, Point
+from drumbeat.bench.results.report.table import ReportTable
 from drumbeat.core.run import Phase
 
-_COLOURS = {Change.REGRESSED: "bad", Change.WARNING: "warn", Change.IMPROVED: "good", Change.STABLE: "good"}
+_COLOURS = {
+    FigureChange.REGRESSED: "bad",
+    FigureChange.WARNING: "warn",
+    FigureChange.IMPROVED: "good",
+    FigureChange.STABLE: "good",
+}
 
 
-def figures(comparison: Comparison) -> Table:
+def figures(comparison: Comparison) -> ReportTable:
     head = ("figure", "before", "after", "Δ", "shift by the test", "p", "change")
     rows = [_figure(delta) for delta in comparison.deltas]
     note = (
@@ -28,7 +33,7 @@ def figures(comparison: Comparison) -> Table:
         "neighbouring batches have in common and by what two equal runs differ by. A change must be shown and be large enough; "
         "errors are counted, not tested."
     )
-    return Table(head=head, rows=rows, prose=frozenset({"change"}), note=note)
+    return ReportTable(head=head, rows=rows, prose=frozenset({"change"}), note=note)
 
 
 def _figure(delta: Delta) -> tuple[str, ...]:
@@ -47,15 +52,15 @@ def _interval(delta: Delta) -> str:
     return f"{show(found.estimate)} [{show(found.low)}, {show(found.high)}]"
 
 
-def kinds(comparison: Comparison) -> Table | None:
+def kinds(comparison: Comparison) -> ReportTable | None:
     """Latency, throughput and errors of each kind; they decide nothing."""
     rows = [(pair.subject, *_pair(pair)) for pair in comparison.kinds]
-    return Table(head=("kind", "figure", "before", "after", "Δ"), rows=rows, texts=2) if rows else None
+    return ReportTable(head=("kind", "figure", "before", "after", "Δ"), rows=rows, texts=2) if rows else None
 
 
-def costs(comparison: Comparison) -> Table | None:
+def costs(comparison: Comparison) -> ReportTable | None:
     rows = [_pair(pair) for pair in comparison.costs]
-    return Table(head=("cost", "before", "after", "Δ"), rows=rows) if rows else None
+    return ReportTable(head=("cost", "before", "after", "Δ"), rows=rows) if rows else None
 
 
 def _pair(pair: Pair) -> tuple[str, ...]:
@@ -63,15 +68,15 @@ def _pair(pair: Pair) -> tuple[str, ...]:
     return (f"{pair.figure}{unit}", words.number(pair.before), words.number(pair.after), words.signed(pair.relative))
 
 
-def _asides(comparison: Comparison) -> dict[str, Table]:
+def _asides(comparison: Comparison) -> dict[str, ReportTable]:
     """Tables beside the figures that are tested, by their headings; those with nothing in them are left out."""
     tables = {"By kind": kinds(comparison), "Cost": costs(comparison), "Configuration": settings(comparison)}
     return {heading: table for heading, table in tables.items() if table is not None}
 
 
-def settings(comparison: Comparison) -> Table | None:
+def settings(comparison: Comparison) -> ReportTable | None:
     rows = [(each.path, each.before or words.NOTHING, each.after or words.NOTHING) for each in comparison.configuration]
-    return Table(head=("setting", "before", "after"), rows=rows, texts=3) if rows else None
+    return ReportTable(head=("setting", "before", "after"), rows=rows, texts=3) if rows else None
 
 
 def named(record: RunRecord) -> str:
@@ -134,7 +139,7 @@ def _body(comparison: Comparison) -> list[str]:
 
 
 def _overlay(records: Sequence[RunRecord], title: str, unit: str, of: Callable[[Second], float | None]) -> Chart:
-    series = [Series(name=named(each), points=_measured(each, of), colour=n + 1) for n, each in enumerate(records)]
+    series = [ChartSeries(name=named(each), points=_measured(each, of), colour=n + 1) for n, each in enumerate(records)]
     values = [y for each in series for _, y in each.points if y is not None]
     return Chart(title=title, unit=unit, series=series, log=is_wide(values), across="time since the measurement began (min:s)")
 

@@ -11,17 +11,17 @@ from drumbeat.bench.results.caveats import doubts
 from drumbeat.bench.results.compare.configuration import flattened, without_secrets
 from drumbeat.bench.results.cost import Cost, Method, cost_of
 from drumbeat.bench.results.report import words
-from drumbeat.bench.results.report.table import Table
+from drumbeat.bench.results.report.table import ReportTable
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.top_errors import most_frequent
-from drumbeat.bench.results.verdicts import Measure, Standing, Verdict, judged_at, verdicts_of
+from drumbeat.bench.results.verdicts import LimitStanding, Measure, SloVerdict, judged_at, verdicts_of
 from drumbeat.core.run import RunStatus, Step
 
 MOST_DECISIONS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tile:
+class ReportTile:
     """One figure that matters."""
 
     label: str
@@ -68,40 +68,40 @@ def target(record: RunRecord) -> str:
     return without_secrets(str(block.get("url") or block.get("kind") or "")) if isinstance(block, Mapping) else ""
 
 
-def tiles(record: RunRecord) -> list[Tile]:
+def tiles(record: RunRecord) -> list[ReportTile]:
     whole, latency = record.whole, record.whole.latency
     slowest95, slowest99 = slowest(record)
     return [
-        Tile(label="operations/s", value=words.number(whole.qps), note=f"{words.number(whole.operations, 9)} operations"),
-        Tile(label="p50", value=words.ms(latency.p50_ms), note=f"mean {words.ms(latency.mean_ms)}"),
-        Tile(label="p95", value=words.ms(latency.p95_ms), note=f"slowest worker {words.ms(slowest95)}"),
-        Tile(label="p99", value=words.ms(latency.p99_ms), note=f"slowest worker {words.ms(slowest99)}"),
-        Tile(
+        ReportTile(label="operations/s", value=words.number(whole.qps), note=f"{words.number(whole.operations, 9)} operations"),
+        ReportTile(label="p50", value=words.ms(latency.p50_ms), note=f"mean {words.ms(latency.mean_ms)}"),
+        ReportTile(label="p95", value=words.ms(latency.p95_ms), note=f"slowest worker {words.ms(slowest95)}"),
+        ReportTile(label="p99", value=words.ms(latency.p99_ms), note=f"slowest worker {words.ms(slowest99)}"),
+        ReportTile(
             label="errors",
             value=words.percent(whole.error_rate if whole.operations else None),
             note=f"{words.number(whole.errors, 9)} failed",
         ),
         *_availability_tile(record),
         *_best_tile(record),
-        Tile(label="workers", value=str(len(record.workers)), note=f"{_most_held(record):g} connections at most"),
+        ReportTile(label="workers", value=str(len(record.workers)), note=f"{_most_held(record):g} connections at most"),
     ]
 
 
-def _availability_tile(record: RunRecord) -> Iterable[Tile]:
+def _availability_tile(record: RunRecord) -> Iterable[ReportTile]:
     found = availability_of(record)
     if found is not None and found.percent is not None:
         missing = f"no service in {found.without_service} of {found.seconds} s"
-        yield Tile(label="availability", value=f"{words.number(found.percent, 5)} %", note=missing)
+        yield ReportTile(label="availability", value=f"{words.number(found.percent, 5)} %", note=missing)
 
 
-def _best_tile(record: RunRecord) -> Iterable[Tile]:
+def _best_tile(record: RunRecord) -> Iterable[ReportTile]:
     if record.plan.load_mode is not LoadMode.FIND_MAX_CONCURRENCY:
         return
     best, found = best_of(record), record.find_max_result
     value = f"{best.connections:g}" if best else "no stable level"
     knee = knee_of(record)
     note = str(found.get("max_type") or "") + (f", law's peak {words.number(knee)}" if knee else "")
-    yield Tile(label="best connections", value=value, note=note.strip(", "))
+    yield ReportTile(label="best connections", value=value, note=note.strip(", "))
 
 
 def _most_held(record: RunRecord) -> float:
@@ -128,21 +128,21 @@ def warnings(record: RunRecord) -> list[str]:
     return found
 
 
-def objectives(record: RunRecord) -> Table | None:
+def objectives(record: RunRecord) -> ReportTable | None:
     found = verdicts_of(record)
     rows = [(each.subject, _measure(each), *_limit_and_found(each), _mark(each)) for each in found]
     head, where = ("kind", "objective", "limit", "found", "verdict"), judged_at(record)
     note = f"{where[0].upper()}{where[1:]}." if where else ""
-    return Table(head=head, rows=rows, texts=2, prose=frozenset({"verdict"}), note=note) if rows else None
+    return ReportTable(head=head, rows=rows, texts=2, prose=frozenset({"verdict"}), note=note) if rows else None
 
 
-def _measure(verdict: Verdict) -> str:
+def _measure(verdict: SloVerdict) -> str:
     return {Measure.P95: "p95", Measure.P99: "p99", Measure.ERRORS: "errors", Measure.AVAILABILITY: "availability"}[
         verdict.measure
     ]
 
 
-def _limit_and_found(verdict: Verdict) -> tuple[str, str]:
+def _limit_and_found(verdict: SloVerdict) -> tuple[str, str]:
     if verdict.measure not in (Measure.ERRORS, Measure.AVAILABILITY):
         return words.ms(verdict.limit), words.ms(verdict.found)
     if verdict.found is None:
@@ -151,10 +151,10 @@ def _limit_and_found(verdict: Verdict) -> tuple[str, str]:
     return f"{limit} %", f"{found} %"
 
 
-def _mark(verdict: Verdict) -> str:
+def _mark(verdict: SloVerdict) -> str:
     signs = {
-        Standing.OK: "✓ ok", Standing.NEAR: "! near", Standing.OVER: "✗ over", Standing.UNDER: "✗ under",
-        Standing.NOT_MEASURED: "? not measured",
+        LimitStanding.OK: "✓ ok", LimitStanding.NEAR: "! near", LimitStanding.OVER: "✗ over", LimitStanding.UNDER: "✗ under",
+        LimitStanding.NOT_MEASURED: "? not measured",
     }  # fmt: skip
     return signs[verdict.standing]
 
@@ -180,7 +180,7 @@ def _figures(measured: Measured) -> tuple[str, ...]:
     return (*counts, *(words.number(value) for value in known))
 
 
-def kinds(record: RunRecord) -> Table | None:
+def kinds(record: RunRecord) -> ReportTable | None:
     if not record.whole.operations:
         return None
     rows = [("all kinds", *_figures(record.whole)), *_corrected(record)]
@@ -191,7 +191,7 @@ def kinds(record: RunRecord) -> Table | None:
             " Corrected for coordinated omission: with the operations that connections did not send while they waited for the "
             "database or could not reach it."
         )
-    return Table(head=("kind", *_FIGURES), rows=rows, note=note)
+    return ReportTable(head=("kind", *_FIGURES), rows=rows, note=note)
 
 
 def _corrected(record: RunRecord) -> list[tuple[str, ...]]:
@@ -212,7 +212,7 @@ def _corrected(record: RunRecord) -> list[tuple[str, ...]]:
     return [(_CORRECTED, words.number(fair.count, 9), "", "", *(words.number(value) for value in known))]
 
 
-def phases(record: RunRecord) -> Table | None:
+def phases(record: RunRecord) -> ReportTable | None:
     rows = []
     for phase in record.phases:
         rows.append((phase.name, "all kinds", words.at(phase.began), words.at(phase.ended), *_figures(phase.whole)))
@@ -222,10 +222,10 @@ def phases(record: RunRecord) -> Table | None:
         "MEASUREMENT: the operations that began in it, as in the totals. Other phases are by samples: an interval belongs to "
         "the phase it ended in, so their edges are a second wide."
     )
-    return Table(head=head, rows=rows, texts=2, note=note) if rows else None
+    return ReportTable(head=head, rows=rows, texts=2, note=note) if rows else None
 
 
-def workers(record: RunRecord) -> Table | None:
+def workers(record: RunRecord) -> ReportTable | None:
     head = (
         "worker",
         "status",
@@ -243,7 +243,7 @@ def workers(record: RunRecord) -> Table | None:
     )
     note = "Latencies in milliseconds. CPU and memory: the highest of the worker's host."
     rows = [_worker(worker) for worker in record.workers]
-    return Table(head=head, rows=rows, texts=3, note=note) if rows else None
+    return ReportTable(head=head, rows=rows, texts=3, note=note) if rows else None
 
 
 def _worker(worker: WorkerRecord) -> tuple[str, ...]:
@@ -270,11 +270,11 @@ def _highest(values: Iterable[float | None]) -> str:
     return f"{words.number(max(known))} %" if known else words.NOTHING
 
 
-def steps(record: RunRecord) -> Table | None:
+def steps(record: RunRecord) -> ReportTable | None:
     head = ("step", "connections", "QPS", "Δ QPS", "p95", "Δ p95", "p99", "error", "outcome", "reason")
     rows = [_step(step) for step in (find_max_steps(record) or record.steps)]
     note = "Δ QPS against the last stable step, Δ p95 against the first. * a verification or a bisection, not a regular step."
-    return Table(head=head, rows=rows, prose=frozenset({"outcome", "reason"}), note=note) if rows else None
+    return ReportTable(head=head, rows=rows, prose=frozenset({"outcome", "reason"}), note=note) if rows else None
 
 
 def _step(step: Step) -> tuple[str, ...]:
@@ -292,17 +292,17 @@ def _step(step: Step) -> tuple[str, ...]:
     )
 
 
-def server_totals(record: RunRecord) -> Table | None:
+def server_totals(record: RunRecord) -> ReportTable | None:
     """What the database's own counters rose by, where it told them at both ends."""
     told = record.result.custom_metrics.get("server") if record.result else None
     parts = {name: rise for name, rise in told.items() if isinstance(rise, Mapping)} if isinstance(told, Mapping) else {}
     names = sorted({name for rise in parts.values() for name in rise})
     rows = [(name, *(words.number(rise.get(name), 9) for rise in parts.values())) for name in names]
     note = str(told.get("note") or "") if isinstance(told, Mapping) else ""
-    return Table(head=("server's counter", *parts), rows=rows, note=note) if rows else None
+    return ReportTable(head=("server's counter", *parts), rows=rows, note=note) if rows else None
 
 
-def errors(record: RunRecord) -> Table | None:
+def errors(record: RunRecord) -> ReportTable | None:
     """Errors by kind, and an example of each class."""
     counted = [
         (kind, words.number(m.errors, 9), words.percent(m.error_rate), "", "", "")
@@ -312,22 +312,22 @@ def errors(record: RunRecord) -> Table | None:
     examples = [(each.kind, "", "", each.error_class, each.sqlstate, each.message) for each in record.failures]
     head = ("kind", "errors", "share", "class", "SQLSTATE", "example")
     rows = [*counted, *examples]
-    return Table(head=head, rows=rows, prose=frozenset({"class", "SQLSTATE", "example"})) if rows else None
+    return ReportTable(head=head, rows=rows, prose=frozenset({"class", "SQLSTATE", "example"})) if rows else None
 
 
-def decisions(record: RunRecord) -> Table | None:
+def decisions(record: RunRecord) -> ReportTable | None:
     shown = record.decisions[:MOST_DECISIONS]
     rows = [
         (words.at(each.offset), each.what, each.reason + (f" (not done: {each.error})" if each.error else "")) for each in shown
     ]
     more = len(record.decisions) - len(shown)
     note = f"{more} later ones are left out; drumbeat bench show tells all." if more else ""
-    return Table(head=("at", "what", "why"), rows=rows, texts=3, note=note) if rows else None
+    return ReportTable(head=("at", "what", "why"), rows=rows, texts=3, note=note) if rows else None
 
 
-def cost(record: RunRecord) -> Table | None:
+def cost(record: RunRecord) -> ReportTable | None:
     found = cost_of(record)
-    return Table(head=("cost", found.currency), rows=_cost_rows(found)) if found.method is Method.ACTUAL else None
+    return ReportTable(head=("cost", found.currency), rows=_cost_rows(found)) if found.method is Method.ACTUAL else None
 
 
 def _cost_rows(found: Cost) -> list[tuple[str, str]]:
@@ -342,6 +342,6 @@ def _cost_rows(found: Cost) -> list[tuple[str, str]]:
     ]
 
 
-def configuration(record: RunRecord) -> Table | None:
+def configuration(record: RunRecord) -> ReportTable | None:
     rows = list(flattened(record.run.config).items())
-    return Table(head=("setting", "value"), rows=rows, texts=2) if rows else None
+    return ReportTable(head=("setting", "value"), rows=rows, texts=2) if rows else None

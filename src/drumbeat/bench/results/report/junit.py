@@ -4,7 +4,7 @@ from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.report import facts
 from drumbeat.bench.results.report.escape import markup
 from drumbeat.bench.results.run_verdict import has_target, missed_target
-from drumbeat.bench.results.verdicts import Measure, Standing, Verdict, came_to_nothing, verdicts_of
+from drumbeat.bench.results.verdicts import LimitStanding, Measure, SloVerdict, came_to_nothing, verdicts_of
 from drumbeat.core.run import RunStatus
 
 
@@ -38,11 +38,11 @@ def _target(record: RunRecord) -> str:
     return f"{head}/>" if missed is None else f'{head}><failure type="missed" message="{markup(missed)}"/></testcase>'
 
 
-def _case(record: RunRecord, verdict: Verdict) -> str:
+def _case(record: RunRecord, verdict: SloVerdict) -> str:
     sign = "≥" if verdict.measure is Measure.AVAILABILITY else "≤"
     name = f"{verdict.subject}: {verdict.measure} {sign} {verdict.limit:g}"
     head = f'<testcase classname="{markup(facts.title(record))}" name="{markup(name)}"'
     if verdict.kept:
         return f"{head}/>"
-    found = "nothing was measured" if verdict.standing is Standing.NOT_MEASURED else f"found {verdict.found:g}"
+    found = "nothing was measured" if verdict.standing is LimitStanding.NOT_MEASURED else f"found {verdict.found:g}"
     return f'{head}><failure type="{markup(verdict.standing)}" message="{markup(f"{name}: {found}")}"/></testcase>'

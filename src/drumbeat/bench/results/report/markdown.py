@@ -3,7 +3,7 @@
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.report import facts
 from drumbeat.bench.results.report.escape import markdown as plain
-from drumbeat.bench.results.report.table import Table
+from drumbeat.bench.results.report.table import ReportTable
 
 
 def markdown(record: RunRecord) -> str:
@@ -18,8 +18,8 @@ def markdown(record: RunRecord) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _figures(record: RunRecord) -> Table:
-    return Table(head=("figure", "value", ""), rows=[(tile.label, tile.value, tile.note) for tile in facts.tiles(record)])
+def _figures(record: RunRecord) -> ReportTable:
+    return ReportTable(head=("figure", "value", ""), rows=[(tile.label, tile.value, tile.note) for tile in facts.tiles(record)])
 
 
 def _sections(record: RunRecord) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from drumbeat.bench.results.report.escape import markup
 from drumbeat.bench.results.report.style import CSS
 from drumbeat.bench.results.report.svg import Chart, figure
-from drumbeat.bench.results.report.table import Table
+from drumbeat.bench.results.report.table import ReportTable
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
@@ -25,11 +25,11 @@ def section(name: str, heading: str, *parts: str) -> str:
     return f'<section id="{name}"><h2>{markup(heading)}</h2>{body}</section>' if body else ""
 
 
-def table(found: Table | None) -> str:
+def table(found: ReportTable | None) -> str:
     return found.as_html() if found else ""
 
 
-def folded(summary: str, found: Table | None) -> str:
+def folded(summary: str, found: ReportTable | None) -> str:
     return f"<details><summary>{markup(summary)}</summary>{found.as_html()}</details>" if found else ""
 
 

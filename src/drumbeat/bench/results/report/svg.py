@@ -17,7 +17,7 @@ _HOVERS = 120
 Point = tuple[float, float | None]
 
 
-class Shape(StrEnum):
+class SeriesShape(StrEnum):
     """How a series is drawn."""
 
     LINE = "line"
@@ -35,13 +35,13 @@ class Axis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
+class ChartSeries:
     """One thing measured. ``colour`` is one of the style's, from 1."""
 
     name: str
     points: Sequence[Point]
     colour: int
-    shape: Shape = Shape.LINE
+    shape: SeriesShape = SeriesShape.LINE
     dashed: bool = False
 
 
@@ -72,7 +72,7 @@ class Chart:
 
     title: str
     unit: str  #: of the upright axis
-    series: Sequence[Series]
+    series: Sequence[ChartSeries]
     across: str = "time since start (min:s)"
     axis: Axis = Axis.TIME
     log: bool = False
@@ -158,19 +158,19 @@ def _short(value: float) -> str:
     return f"{value:g}" if value < 1e4 else words.number(value)
 
 
-def _shape(series: Series, across: Scale, up: Scale) -> Iterator[str]:
-    draw: Callable[[Series, Scale, Scale], Iterator[str]]
+def _shape(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
+    draw: Callable[[ChartSeries, Scale, Scale], Iterator[str]]
     match series.shape:
-        case Shape.BARS:
+        case SeriesShape.BARS:
             draw = _bars
-        case Shape.POINTS:
+        case SeriesShape.POINTS:
             draw = _points
         case _:
             draw = _lines
     return draw(series, across, up)
 
 
-def _lines(series: Series, across: Scale, up: Scale) -> Iterator[str]:
+def _lines(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
     """One line for each stretch without a gap; a stretch of one point is a dot."""
     dash = ' stroke-dasharray="5 4"' if series.dashed else ""
     for stretch in _stretches(series.points):
@@ -179,7 +179,7 @@ def _lines(series: Series, across: Scale, up: Scale) -> Iterator[str]:
         if len(places) == 1:
             yield f'<circle class="c{series.colour} dot" cx="{places[0][0]:.1f}" cy="{places[0][1]:.1f}" r="2"/>'
             continue
-        if series.shape is Shape.AREA:
+        if series.shape is SeriesShape.AREA:
             begin, end = (f"{x:.1f},{up.begin:.1f}" for x in (places[0][0], places[-1][0]))
             yield f'<polygon class="c{series.colour} area" points="{begin} {path} {end}"/>'
         yield f'<polyline class="c{series.colour} line" points="{path}"{dash}/>'
@@ -203,14 +203,14 @@ def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
     return kept
 
 
-def _points(series: Series, across: Scale, up: Scale) -> Iterator[str]:
+def _points(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
     for x, y in series.points:
         if y is not None:
             told = f"<title>{markup(f'{series.name}: {words.number(x)} → {words.number(y)}')}</title>"
             yield f'<circle class="c{series.colour} dot" cx="{across.at(x):.1f}" cy="{up.at(y):.1f}" r="4">{told}</circle>'
 
 
-def _bars(series: Series, across: Scale, up: Scale) -> Iterator[str]:
+def _bars(series: ChartSeries, across: Scale, up: Scale) -> Iterator[str]:
     """Each from its x to the next point's x; the last point only ends the one before."""
     for (x, y), (after, _) in zip(series.points, series.points[1:], strict=False):
         if y:
@@ -248,7 +248,7 @@ def _written(text: str, x: float, y: float, side: str) -> str:
 
 def _hovers(chart: Chart, across: Scale) -> Iterator[str]:
     """Clear columns that tell every series' value under the pointer."""
-    lines = [series for series in chart.series if series.shape in (Shape.LINE, Shape.AREA)]
+    lines = [series for series in chart.series if series.shape in (SeriesShape.LINE, SeriesShape.AREA)]
     xs = sorted({x for series in lines for x, _ in series.points})
     if chart.axis is not Axis.TIME or not xs:
         return

@@ -7,7 +7,7 @@ from drumbeat.bench.results.report.escape import markdown, markup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ReportTable:
     """Rows under a head. The first ``texts`` columns and those in ``prose`` are text, the rest figures."""
 
     head: Sequence[str]

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from drumbeat.bench.workloads.standard.consistency import Violation, check_consistency
 from drumbeat.bench.workloads.standard.presets import SEEDS_PRESETS
 from drumbeat.bench.workloads.standard.scaled import Condition, Scaled, Standard
-from drumbeat.bench.workloads.standard.table import Table
+from drumbeat.bench.workloads.standard.table import StandardTable
 from drumbeat.bench.workloads.standard.tpcb import TPCB
 from drumbeat.bench.workloads.standard.tpcc import TPCC
 from drumbeat.bench.workloads.standard.ycsb import YCSB
 from drumbeat.core.errors import InvalidInput
 
-__all__ = ["STANDARD", "Condition", "Scaled", "Standard", "Table", "Violation", "check_consistency", "standard"]
+__all__ = ["STANDARD", "Condition", "Scaled", "Standard", "StandardTable", "Violation", "check_consistency", "standard"]
 
 STANDARD: Mapping[str, Standard] = {each.name: each for each in (*TPCB, *YCSB, *SEEDS_PRESETS, TPCC)}
 

@@ -19,7 +19,7 @@ from drumbeat.bench.workloads.standard.rows import (
     texts,
 )
 from drumbeat.bench.workloads.standard.scaled import Scaled, Standard
-from drumbeat.bench.workloads.standard.table import Table, table
+from drumbeat.bench.workloads.standard.table import StandardTable, table
 
 ROWS = 100_000  #: at scale 1
 _NAME = "bench_items"
@@ -33,7 +33,7 @@ _COLUMNS = {
 }
 
 
-def items(scale: float) -> Table:
+def items(scale: float) -> StandardTable:
     columns = {name: declared for name, (declared, _) in _COLUMNS.items()}
     return table(_NAME, columns, key=("item_id",), rows=made_up(_NAME, _items), count=scaled_count("a preset", scale, ROWS))
 

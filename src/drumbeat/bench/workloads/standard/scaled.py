@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from drumbeat.bench.model import Load
-from drumbeat.bench.workloads.standard.table import Table
+from drumbeat.bench.workloads.standard.table import StandardTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,7 +21,7 @@ class Scaled:
 
     name: str
     scale: float
-    tables: tuple[Table, ...]  #: in the order they are filled; the last one is never changed in its number of rows
+    tables: tuple[StandardTable, ...]  #: in the order they are filled; the last one is never changed in its number of rows
     load: Load
     conditions: tuple[Condition, ...] = ()
 

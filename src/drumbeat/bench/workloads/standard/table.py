@@ -8,7 +8,7 @@ Rows = Callable[[int, int], Iterable[Sequence[Any]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class StandardTable:
     """What ``bench prepare`` creates and fills.
 
     Portable types: the DDL uses BIGINT, INTEGER, DOUBLE PRECISION, TEXT, VARCHAR(n), CHAR(n), TIMESTAMP and NUMERIC(p,s),
@@ -39,12 +39,12 @@ def table(
     unique: bool = True,
     indexes: tuple[tuple[str, ...], ...] = (),
     changes: bool = False,
-) -> Table:
+) -> StandardTable:
     """A table from its columns' types; its key is the primary key unless rows may share it."""
     primary = [f"PRIMARY KEY ({', '.join(key)})"] if unique else []
     body = ", ".join([*(f"{column} {kind}" for column, kind in columns.items()), *primary])
     ddl = [f"CREATE TABLE {name} ({body})", *(_index(name, index) for index in indexes)]
-    return Table(name=name, ddl=tuple(ddl), columns=tuple(columns), key=key, rows=rows, count=count, changes=changes)
+    return StandardTable(name=name, ddl=tuple(ddl), columns=tuple(columns), key=key, rows=rows, count=count, changes=changes)
 
 
 def _index(table: str, columns: tuple[str, ...]) -> str:

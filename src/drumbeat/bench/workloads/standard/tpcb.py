@@ -7,7 +7,7 @@ from drumbeat.bench.model import KeyValue, Kind, Load, Operation, RandomNumber, 
 from drumbeat.bench.workloads.standard.rows import scaled_count
 from drumbeat.bench.workloads.standard.scaled import Condition, Scaled, Standard
 from drumbeat.bench.workloads.standard.script import Named, operation, transaction
-from drumbeat.bench.workloads.standard.table import Rows, Table, table
+from drumbeat.bench.workloads.standard.table import Rows, StandardTable, table
 
 ACCOUNTS, TELLERS = 100_000, 10  #: for each branch
 
@@ -33,7 +33,7 @@ _HISTORY = {
 }
 
 
-def tables(scale: float) -> tuple[Table, ...]:
+def tables(scale: float) -> tuple[StandardTable, ...]:
     """Branches, tellers, an empty history, and 100,000 accounts for each branch."""
     accounts = scaled_count("tpcb", scale, ACCOUNTS)
     branches = branches_for(accounts)

@@ -10,7 +10,7 @@ from drumbeat.bench.model import Distribution, KeyValue, Kind, Load, NewKey, Ope
 from drumbeat.bench.workloads.standard.rows import Chance, Made, Numbers, made_up, scaled_count, texts
 from drumbeat.bench.workloads.standard.scaled import Scaled, Standard
 from drumbeat.bench.workloads.standard.script import operation, transaction
-from drumbeat.bench.workloads.standard.table import Table, table
+from drumbeat.bench.workloads.standard.table import StandardTable, table
 
 RECORDS = 100_000  #: at scale 1
 FIELDS, LENGTH = 10, 100
@@ -28,7 +28,7 @@ _INSERT = (
 )
 
 
-def usertable(scale: float) -> Table:
+def usertable(scale: float) -> StandardTable:
     columns = {"ycsb_key": "BIGINT NOT NULL"} | dict.fromkeys(_NAMES, f"VARCHAR({LENGTH})")
     count = scaled_count("ycsb", scale, RECORDS)
     return table("usertable", columns, key=("ycsb_key",), rows=made_up("usertable", _records), count=count)

@@ -8,7 +8,7 @@ from nicegui import ui
 from drumbeat.bench.model import Curves, Point, RunRecord
 from drumbeat.core.run import Phase
 from drumbeat.web.app_state import House
-from drumbeat.web.pages.run_live.charts import Chart, Line, options
+from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
 
 if TYPE_CHECKING:
     from drumbeat.composition.plane import Comparison
@@ -27,8 +27,8 @@ def overlays(house: House, found: "Sequence[Comparison]") -> None:
     lines = {title(record): house.plane.bench().curves(record) for record in records}
     with ui.element("div").classes("chart-grid w-full"):
         for name, (key, unit) in PICTURES.items():
-            drawn = [Line(name=run, points=measured(curves, key)) for run, curves in lines.items()]
-            Chart(name, options(drawn, unit=unit))
+            drawn = [ChartLine(name=run, points=measured(curves, key)) for run, curves in lines.items()]
+            LiveChart(name, options(drawn, unit=unit))
 
 
 def title(record: RunRecord) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from nicegui import ui
 
 from drumbeat.web.pages.compare.overlays import title
-from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import heading
 from drumbeat.web.pages.run_live.figures import number, percent
 
@@ -34,7 +34,7 @@ def verdict(comparison: "Comparison") -> None:
 
 
 def _figures(comparison: "Comparison") -> None:
-    table = Table("Figures", _COLUMNS, lambda delta: delta.bounds.name)
+    table = PageTable("Figures", _COLUMNS, lambda delta: delta.bounds.name)
     table.show(comparison.deltas)
     ui.label(
         "Shift: Hodges–Lehmann's between batches of seconds, with its 99 % interval; p: Mann–Whitney's. A change must be shown "
@@ -60,13 +60,15 @@ def _interval(delta: Any) -> str:
 
 
 _COLUMNS = [
-    Column(name="figure", read=lambda delta: delta.bounds.label + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")),
-    Column(name="before", read=lambda delta: _value(delta, delta.before), number=True),
-    Column(name="after", read=lambda delta: _value(delta, delta.after), number=True),
-    Column(name="delta", label="Δ", read=_change, number=True),
-    Column(name="shift", label="shift by the test", read=_interval, number=True),
-    Column(name="p", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
-    Column(name="change", read=lambda delta: delta.words),
+    TableColumn(
+        name="figure", read=lambda delta: delta.bounds.label + (f" ({delta.bounds.unit})" if delta.bounds.unit else "")
+    ),
+    TableColumn(name="before", read=lambda delta: _value(delta, delta.before), number=True),
+    TableColumn(name="after", read=lambda delta: _value(delta, delta.after), number=True),
+    TableColumn(name="delta", label="Δ", read=_change, number=True),
+    TableColumn(name="shift", label="shift by the test", read=_interval, number=True),
+    TableColumn(name="p", read=lambda delta: None if delta.shift is None else f"{delta.shift.p_value:.3g}", number=True),
+    TableColumn(name="change", read=lambda delta: delta.words),
 ]
 
 
@@ -80,11 +82,11 @@ def _notes(comparison: "Comparison") -> list[str]:
 
 
 _PAIRS = [
-    Column(name="of", read=lambda pair: pair.subject),
-    Column(name="figure", read=lambda pair: pair.figure + (f" ({pair.unit})" if pair.unit else "")),
-    Column(name="before", read=lambda pair: number(pair.before), number=True),
-    Column(name="after", read=lambda pair: number(pair.after), number=True),
-    Column(
+    TableColumn(name="of", read=lambda pair: pair.subject),
+    TableColumn(name="figure", read=lambda pair: pair.figure + (f" ({pair.unit})" if pair.unit else "")),
+    TableColumn(name="before", read=lambda pair: number(pair.before), number=True),
+    TableColumn(name="after", read=lambda pair: number(pair.after), number=True),
+    TableColumn(
         name="delta",
         label="Δ",
         read=lambda pair: "–" if pair.relative is None else f"{pair.relative * 100:+.1f} %",
@@ -97,13 +99,13 @@ def _pairs(title: str, name: str, pairs: Sequence[Any]) -> None:
     """Figures side by side that decide nothing."""
     if pairs:
         heading(title, 3)
-        Table(name, _PAIRS, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)
+        PageTable(name, _PAIRS, lambda pair: f"{pair.subject} {pair.figure}").show(pairs)
 
 
 _SETTINGS = [
-    Column(name="setting", read=lambda each: each.path),
-    Column(name="before", read=lambda each: each.before),
-    Column(name="after", read=lambda each: each.after),
+    TableColumn(name="setting", read=lambda each: each.path),
+    TableColumn(name="before", read=lambda each: each.before),
+    TableColumn(name="after", read=lambda each: each.after),
 ]
 
 
@@ -112,5 +114,5 @@ def _configuration(comparison: "Comparison") -> None:
     if not comparison.configuration:
         ui.label("The same in both.").classes("faint")
         return
-    table = Table("Configuration differences", _SETTINGS, lambda each: each.path)
+    table = PageTable("Configuration differences", _SETTINGS, lambda each: each.path)
     table.show(comparison.configuration)

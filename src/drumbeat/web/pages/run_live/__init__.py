@@ -14,9 +14,9 @@ from drumbeat.web.feeds_run import RunSource, run_feed
 from drumbeat.web.pages.frame import page, trouble
 from drumbeat.web.pages.run_live.banner import Banner
 from drumbeat.web.pages.run_live.charts import CourseCharts
-from drumbeat.web.pages.run_live.figures import Figures, Objectives
+from drumbeat.web.pages.run_live.figures import FigureTiles, Objectives
 from drumbeat.web.pages.run_live.heading import Heading
-from drumbeat.web.pages.run_live.log_panel import Decisions, Logs
+from drumbeat.web.pages.run_live.log_panel import LogPanel, RunDecisions
 from drumbeat.web.pages.run_live.panels import mode_panel
 from drumbeat.web.pages.run_live.progress import Progress
 from drumbeat.web.pages.run_live.style import LOOK
@@ -41,7 +41,7 @@ def add(house: House) -> None:
             trouble(str(first.told.data.get("message")) if first else "The server is leaving; load the page again.")
             return
         ui.page_title(f"{first.told.seen.run.name or run_id} · Drumbeat")
-        view = RunView(house, source, first.told.seen)
+        view = RunPage(house, source, first.told.seen)
         view.log(listener.lines(first))
 
         def tick() -> None:
@@ -57,7 +57,7 @@ def add(house: House) -> None:
         timer = ui.timer(1.0, tick)
 
 
-class RunView:
+class RunPage:
     """All parts of one page about a run."""
 
     def __init__(self, house: House, source: RunSource, seen: Watched) -> None:
@@ -67,13 +67,13 @@ class RunView:
         self._heading = Heading(house, seen)
         self._progress = Progress(house.clock)
         self._panel = mode_panel(seen.plan)
-        self._figures = Figures()
+        self._figures = FigureTiles()
         self._objectives = Objectives()
         self._result = RunResult(house, seen.run.run_id)
         self._charts = CourseCharts(seen.plan)
         self._workers = WorkerGrid(house, seen.run.run_id)
-        self._decisions = Decisions()
-        self._logs = Logs()
+        self._decisions = RunDecisions()
+        self._logs = LogPanel()
         self._show(seen)
         self._decisions.show(seen.decisions)
 

@@ -19,7 +19,7 @@ _WIDE = 50.0  #: how many times the least the greatest must be for a logarithmic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class ChartLine:
     """One line: its points by seconds."""
 
     name: str
@@ -29,7 +29,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class LimitLine:
     """A level that is drawn across; ``upright``: a place on the lower axis."""
 
     name: str
@@ -38,12 +38,12 @@ class Limit:
 
 
 def options(
-    lines: Sequence[Line],
+    lines: Sequence[ChartLine],
     *,
     unit: str = "",
     phases: Sequence[Stretch] = (),
     outages: Sequence[Stretch] = (),
-    limits: Sequence[Limit] = (),
+    limits: Sequence[LimitLine] = (),
     across: str | None = None,
     log: bool = False,
 ) -> dict[str, Any]:
@@ -65,12 +65,12 @@ def options(
     }
 
 
-def _time_scale(lines: Sequence[Line]) -> tuple[float, str]:
+def _time_scale(lines: Sequence[ChartLine]) -> tuple[float, str]:
     longest = max((line.points[-1][0] for line in lines if line.points), default=0.0)
     return (60.0, "minutes") if longest > _LONG else (1.0, "seconds")
 
 
-def _series(line: Line, size: float) -> dict[str, Any]:
+def _series(line: ChartLine, size: float) -> dict[str, Any]:
     """Points are tuples: NiceGUI watches every list in a chart for changes, which takes longer than all the rest of a page."""
     return {
         "name": line.name,
@@ -104,7 +104,7 @@ def _bands(phases: Sequence[Stretch], outages: Sequence[Stretch], size: float) -
     }
 
 
-def _limits(limits: Sequence[Limit]) -> dict[str, Any]:
+def _limits(limits: Sequence[LimitLine]) -> dict[str, Any]:
     return {
         "silent": True,
         "symbol": "none",
@@ -123,7 +123,7 @@ def throughput(curves: Curves, plan: RunPlan) -> dict[str, Any]:
     lines = [_line(curves, "qps", "operations")]
     if any(y for _, y in curves.series.get("errors", ())):
         lines.append(_line(curves, "errors", "errors"))
-    limits = [Limit(name=f"target {plan.qps.target_qps:g}", level=plan.qps.target_qps)] if plan.load_mode == "QPS" else []
+    limits = [LimitLine(name=f"target {plan.qps.target_qps:g}", level=plan.qps.target_qps)] if plan.load_mode == "QPS" else []
     return options(lines, unit="operations/s", phases=curves.phases, outages=curves.outages, limits=limits)
 
 
@@ -134,28 +134,28 @@ def latency(curves: Curves, plan: RunPlan) -> dict[str, Any]:
     return options([_above_zero(line) for line in lines] if log else lines, unit="ms", phases=curves.phases, log=log)
 
 
-def _above_zero(line: Line) -> Line:
+def _above_zero(line: ChartLine) -> ChartLine:
     """A logarithmic axis has no place for nothing."""
-    return Line(name=line.name, points=[(x, y or None) for x, y in line.points])
+    return ChartLine(name=line.name, points=[(x, y or None) for x, y in line.points])
 
 
 def connections(curves: Curves, plan: RunPlan) -> dict[str, Any]:
-    lines = [_line(curves, "held", "held"), Line(name="target", points=curves.series.get("target", ()), dashed=True)]
+    lines = [_line(curves, "held", "held"), ChartLine(name="target", points=curves.series.get("target", ()), dashed=True)]
     return options(lines, unit="connections", phases=curves.phases)
 
 
 def resources(curves: Curves, plan: RunPlan) -> dict[str, Any]:
     rails = plan.guardrails
     limits = [
-        Limit(name=f"CPU guardrail {rails.max_cpu_percent:g} %", level=rails.max_cpu_percent),
-        Limit(name=f"memory guardrail {rails.max_memory_percent:g} %", level=rails.max_memory_percent),
+        LimitLine(name=f"CPU guardrail {rails.max_cpu_percent:g} %", level=rails.max_cpu_percent),
+        LimitLine(name=f"memory guardrail {rails.max_memory_percent:g} %", level=rails.max_memory_percent),
     ]
     lines = [_line(curves, "cpu_percent", "CPU"), _line(curves, "memory_percent", "memory")]
     return options(lines, unit="% of the hosts", phases=curves.phases, limits=limits if rails.enabled else ())
 
 
-def _line(curves: Curves, key: str, name: str) -> Line:
-    return Line(name=name, points=curves.series.get(key, ()))
+def _line(curves: Curves, key: str, name: str) -> ChartLine:
+    return ChartLine(name=name, points=curves.series.get(key, ()))
 
 
 CHARTS: Mapping[str, Any] = {
@@ -166,7 +166,7 @@ CHARTS: Mapping[str, Any] = {
 }
 
 
-class Chart:
+class LiveChart:
     """A chart that may be drawn anew."""
 
     def __init__(self, name: str, drawn: Mapping[str, Any] | None = None, *, height: int = 260) -> None:
@@ -189,7 +189,7 @@ class CourseCharts:
         self._drawn: Curves | None = None
         self._grid = ui.element("div").classes("chart-grid w-full")
         with self._grid:
-            self._charts = {name: Chart(name) for name in CHARTS}
+            self._charts = {name: LiveChart(name) for name in CHARTS}
 
     def show(self, curves: Curves) -> None:
         """Draw what is new."""

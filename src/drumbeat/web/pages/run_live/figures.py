@@ -3,7 +3,7 @@
 from nicegui import ui
 
 from drumbeat.bench.model import Kept, Watched, told_apart
-from drumbeat.web.pages.components import Column, Table, Tile, tiles
+from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
 SIGNS = {"ok": "✓ ok", "near": "! near", "over": "✗ over", "under": "✗ under", "not measured": "? not measured"}
@@ -27,13 +27,13 @@ def percent(share: float | None) -> str:
     return "–" if share is None else f"{number(share * 100)} %"
 
 
-class Figures:
+class FigureTiles:
     """Operations a second, latencies, errors, connections."""
 
     def __init__(self) -> None:
         names = ("operations/s", "p50", "p95", "p99", "errors", "operations", "connections")
         with tiles():
-            self._tiles = {name: Tile(name) for name in names}
+            self._tiles = {name: FigureTile(name) for name in names}
 
     def show(self, seen: Watched) -> None:
         found = aggregate_metrics(seen)
@@ -54,7 +54,7 @@ class Objectives:
         self._card = ui.card().props("flat bordered").classes("w-full")
         with self._card:
             ui.label("Objectives").classes("text-h6").props("role=heading aria-level=2")
-            self._table = Table("Objectives", _COLUMNS, lambda each: f"{each.kind} {each.measure}")
+            self._table = PageTable("Objectives", _COLUMNS, lambda each: f"{each.kind} {each.measure}")
         self._card.set_visibility(False)
 
     def show(self, seen: Watched) -> None:
@@ -71,10 +71,10 @@ def _limit_and_found(kept: Kept) -> tuple[str, str]:
     return f"{limit} %", f"{found} %"
 
 
-_COLUMNS: list[Column] = [
-    Column(name="kind", read=lambda each: each.kind or "all kinds"),
-    Column(name="objective", read=lambda each: MEASURES.get(each.measure, each.measure)),
-    Column(name="limit", read=lambda each: _limit_and_found(each)[0], number=True),
-    Column(name="found", read=lambda each: _limit_and_found(each)[1], number=True),
-    Column(name="verdict", read=lambda each: SIGNS.get(each.standing, each.standing)),
+_COLUMNS: list[TableColumn] = [
+    TableColumn(name="kind", read=lambda each: each.kind or "all kinds"),
+    TableColumn(name="objective", read=lambda each: MEASURES.get(each.measure, each.measure)),
+    TableColumn(name="limit", read=lambda each: _limit_and_found(each)[0], number=True),
+    TableColumn(name="found", read=lambda each: _limit_and_found(each)[1], number=True),
+    TableColumn(name="verdict", read=lambda each: SIGNS.get(each.standing, each.standing)),
 ]

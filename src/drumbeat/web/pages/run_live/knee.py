@@ -6,7 +6,7 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import STABLE, Point
-from drumbeat.web.pages.run_live.charts import Chart, Limit, Line, options
+from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
 Told = Mapping[str, Any]
@@ -33,16 +33,16 @@ def throughput_by_level(told: Told) -> dict[str, Any]:
     """Every level that was measured, the best of them, and the fitted scalability law once there is one."""
     judged = [step for step in told["steps"] if step["outcome"] not in (None, _HELD)]
     lines = [
-        Line(name="stable", points=_points(judged, "qps", stable=True), dots=True),
-        Line(name="not stable", points=_points(judged, "qps", stable=False), dots=True),
-        Line(name="scalability law, fitted", points=_law(told, judged), dashed=True),
+        ChartLine(name="stable", points=_points(judged, "qps", stable=True), dots=True),
+        ChartLine(name="not stable", points=_points(judged, "qps", stable=False), dots=True),
+        ChartLine(name="scalability law, fitted", points=_law(told, judged), dashed=True),
     ]
     return options(_known(lines), unit="operations/s", across="connections", limits=_best(told))
 
 
 def latency_by_level(told: Told) -> dict[str, Any]:
     judged = [step for step in told["steps"] if step["outcome"] not in (None, _HELD)]
-    lines = [Line(name=name, points=_points(judged, f"{name}_ms"), dots=True) for name in ("p95", "p99")]
+    lines = [ChartLine(name=name, points=_points(judged, f"{name}_ms"), dots=True) for name in ("p95", "p99")]
     return options(_known(lines), unit="ms", across="connections", limits=_best(told))
 
 
@@ -51,14 +51,14 @@ def _points(steps: Sequence[Told], field: str, *, stable: bool | None = None) ->
     return sorted((float(step["to_target"]), step[field]) for step in wanted if step[field] is not None)
 
 
-def _known(lines: Sequence[Line]) -> list[Line]:
+def _known(lines: Sequence[ChartLine]) -> list[ChartLine]:
     """At least one line, so that the chart has its axes."""
     return [line for line in lines if line.points] or [lines[0]]
 
 
-def _best(told: Told) -> list[Limit]:
+def _best(told: Told) -> list[LimitLine]:
     best = (told["result"] or {}).get("best_connections") or (told["best"] or {}).get("connections")
-    return [Limit(name=f"best {best:g}", level=best, upright=True)] if best else []
+    return [LimitLine(name=f"best {best:g}", level=best, upright=True)] if best else []
 
 
 def _law(told: Told, steps: Sequence[Told]) -> list[Point]:
@@ -78,7 +78,7 @@ class Knee:
         self._answer = ui.label().classes("text-h5").props('role=status aria-label="Answer"')
         with ui.element("div").classes("chart-grid w-full"):
             self._charts = {"Throughput by connections": throughput_by_level, "Latency by connections": latency_by_level}
-            self._drawn = {name: Chart(name) for name in self._charts}
+            self._drawn = {name: LiveChart(name) for name in self._charts}
 
     def show(self, told: Told) -> None:
         self._answer.text = answer(told)

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import Decided
 from drumbeat.web.feeds import Line
-from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.components import PageTable, TableColumn
 
 MOST_LINES = 500
 _SHOWN = 300
@@ -21,14 +21,14 @@ def _at(decided: Decided) -> str:
     return f"{'-' if decided.offset < -0.5 else '+'}{seconds // 60}:{seconds % 60:02d}"
 
 
-_COLUMNS: list[Column] = [
-    Column(name="at", read=_at),
-    Column(name="what", read=lambda each: each.what),
-    Column(name="why", read=lambda each: each.reason + (f" (not done: {each.error})" if each.error else "")),
+_COLUMNS: list[TableColumn] = [
+    TableColumn(name="at", read=_at),
+    TableColumn(name="what", read=lambda each: each.what),
+    TableColumn(name="why", read=lambda each: each.reason + (f" (not done: {each.error})" if each.error else "")),
 ]
 
 
-class Decisions:
+class RunDecisions:
     """The newest first; all of them once that is asked for."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Decisions:
             ui.label("Decisions").classes("text-h6").props("role=heading aria-level=2")
             self._all = ui.switch("Show all", on_change=self._draw).props("dense")
         self._shown: tuple[Decided, ...] = ()
-        self._table = Table("Decisions", _COLUMNS, lambda each: f"{each.at} {each.what} {each.reason}", page=50)
+        self._table = PageTable("Decisions", _COLUMNS, lambda each: f"{each.at} {each.what} {each.reason}", page=50)
         self._table.element.props('no-data-label="Nothing has been decided yet."')
 
     def show(self, decisions: tuple[Decided, ...]) -> None:
@@ -51,7 +51,7 @@ class Decisions:
         self._table.show(tuple(reversed(newest)))
 
 
-class Logs:
+class LogPanel:
     """Log lines by level and source."""
 
     def __init__(self) -> None:

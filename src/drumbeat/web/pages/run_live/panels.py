@@ -6,7 +6,7 @@ from typing import Any
 from nicegui import ui
 
 from drumbeat.bench.model import STABLE, LoadMode, RunPlan, Watched
-from drumbeat.web.pages.components import Column, Table, Tile, tiles
+from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.run_live.figures import ms, number, percent
 from drumbeat.web.pages.run_live.knee import Knee, answer
@@ -19,22 +19,22 @@ def _signed(value: float | None) -> str:
     return "–" if value is None else f"{value:+.1f} %"
 
 
-STEPS: list[Column] = [
-    Column(name="step", read=lambda step: f"{step['n']}{'*' if step['is_probe'] else ''}"),
-    Column(name="connections", read=lambda step: step["to_target"], number=True),
-    Column(name="qps", label="QPS", read=lambda step: number(step["qps"]), number=True),
-    Column(name="qps_change", label="Δ QPS", read=lambda step: _signed(step["qps_vs_prior"]), number=True),
-    Column(name="p95", read=lambda step: ms(step["p95_ms"]), number=True),
-    Column(name="p95_change", label="Δ p95", read=lambda step: _signed(step["p95_vs_baseline"]), number=True),
-    Column(name="p99", read=lambda step: ms(step["p99_ms"]), number=True),
-    Column(name="errors", read=lambda step: percent(step["error_rate"]), number=True),
-    Column(name="outcome", read=lambda step: step["outcome"]),
-    Column(name="reason", read=lambda step: step["reason"]),
+STEPS: list[TableColumn] = [
+    TableColumn(name="step", read=lambda step: f"{step['n']}{'*' if step['is_probe'] else ''}"),
+    TableColumn(name="connections", read=lambda step: step["to_target"], number=True),
+    TableColumn(name="qps", label="QPS", read=lambda step: number(step["qps"]), number=True),
+    TableColumn(name="qps_change", label="Δ QPS", read=lambda step: _signed(step["qps_vs_prior"]), number=True),
+    TableColumn(name="p95", read=lambda step: ms(step["p95_ms"]), number=True),
+    TableColumn(name="p95_change", label="Δ p95", read=lambda step: _signed(step["p95_vs_baseline"]), number=True),
+    TableColumn(name="p99", read=lambda step: ms(step["p99_ms"]), number=True),
+    TableColumn(name="errors", read=lambda step: percent(step["error_rate"]), number=True),
+    TableColumn(name="outcome", read=lambda step: step["outcome"]),
+    TableColumn(name="reason", read=lambda step: step["reason"]),
 ]
 
 
-def steps_table() -> Table:
-    return Table("Steps", STEPS, lambda step: str(step["n"]))
+def steps_table() -> PageTable:
+    return PageTable("Steps", STEPS, lambda step: str(step["n"]))
 
 
 _TILES = ("step", "connections now", "next", "this step ends in", "baseline p95", "last p95", "best so far", "knee")
@@ -64,7 +64,7 @@ class FindMaxPanel:
             self._knee = Knee()
             self._message = ui.label().classes("text-weight-medium")
             with tiles():
-                self._tiles = {name: Tile(name) for name in _TILES}
+                self._tiles = {name: FigureTile(name) for name in _TILES}
             self._limits = ui.label().classes("text-caption faint")
             self._steps = steps_table()
 
@@ -103,12 +103,12 @@ class FindMaxPanel:
         given(self._badge, "color", "warning" if told["badge"] == "BOUNDED_MAX" else "positive")
 
 
-HISTORY: list[Column] = [
-    Column(name="at", read=lambda step: step["ended_at"]),
-    Column(name="change", read=lambda step: f"{step['from_target']} → {step['to_target']} connections"),
-    Column(name="qps", label="QPS", read=lambda step: number(step["qps"]), number=True),
-    Column(name="outcome", read=lambda step: step["outcome"]),
-    Column(name="reason", read=lambda step: step["reason"]),
+HISTORY: list[TableColumn] = [
+    TableColumn(name="at", read=lambda step: step["ended_at"]),
+    TableColumn(name="change", read=lambda step: f"{step['from_target']} → {step['to_target']} connections"),
+    TableColumn(name="qps", label="QPS", read=lambda step: number(step["qps"]), number=True),
+    TableColumn(name="outcome", read=lambda step: step["outcome"]),
+    TableColumn(name="reason", read=lambda step: step["reason"]),
 ]
 
 
@@ -120,8 +120,8 @@ class QpsPanel:
             ui.label("Throughput controller").classes("text-h6").props("role=heading aria-level=2")
             with tiles():
                 names = ("target QPS", "now", "off by", "connections asked for", "workers asked for", "next look in")
-                self._tiles = {name: Tile(name) for name in names}
-            self._history = Table("Changes", HISTORY, lambda step: str(step["n"]))
+                self._tiles = {name: FigureTile(name) for name in names}
+            self._history = PageTable("Changes", HISTORY, lambda step: str(step["n"]))
 
     def show(self, seen: Watched) -> None:
         told = qps_controller(seen)

@@ -12,7 +12,7 @@ from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import told
 from drumbeat.web.pages.components import lasting, words
 from drumbeat.web.pages.element_names import called, given
-from drumbeat.web.pages.run_live.charts import Chart, Limit, Line, options
+from drumbeat.web.pages.run_live.charts import ChartLine, LimitLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import ms, number
 
 _JUST_NOW = timedelta(seconds=2)
@@ -75,21 +75,21 @@ class WorkerGrid:
                 with ui.row().classes("gap-2"):
                     ui.label(f"{what}:").classes("faint")
                     ui.label(words(value))
-            chart, load = Chart("Throughput of this worker"), Chart("CPU and memory of its host", height=180)
+            chart, load = LiveChart("Throughput of this worker"), LiveChart("CPU and memory of its host", height=180)
             ui.button("Close", on_click=dialog.close).props("flat no-caps autofocus")
         dialog.on("hide", dialog.delete)
         dialog.open()
         await told(partial(self._fill, name, chart, load))
 
-    async def _fill(self, name: str, chart: Chart, load: Chart) -> None:
+    async def _fill(self, name: str, chart: LiveChart, load: LiveChart) -> None:
         curves = await self._house.plane.bench().worker_curves(self._run_id, name)
-        chart.show(options([Line(name="operations", points=curves.series.get("qps", ()))], unit="operations/s"))
+        chart.show(options([ChartLine(name="operations", points=curves.series.get("qps", ()))], unit="operations/s"))
         load.show(_load(curves))
 
 
 def _load(curves: Curves) -> dict[str, object]:
-    lines = [Line(name=name, points=curves.series.get(key, ())) for key, name in _LOAD.items()]
-    return options(lines, unit="%", limits=[Limit(name="100 %", level=100)])
+    lines = [ChartLine(name=name, points=curves.series.get(key, ())) for key, name in _LOAD.items()]
+    return options(lines, unit="%", limits=[LimitLine(name="100 %", level=100)])
 
 
 _LOAD = {"cpu_percent": "CPU", "memory_percent": "memory"}

@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from drumbeat.bench.model import Course, Watched
+from drumbeat.bench.model import RunSeries, Watched
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.run_result.caveats import doubts_card
@@ -38,7 +38,7 @@ class RunResult:
         self._errors = Errors(self._house, seen)
         self._server = Server(whole_result(seen))
 
-    def show_course(self, course: Course) -> None:
+    def show_course(self, course: RunSeries) -> None:
         """What takes longer to read."""
         if self._errors is not None and self._server is not None:
             self._errors.show(course.failures)

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from nicegui import ui
 
-from drumbeat.bench.model import Failure, Watched
+from drumbeat.bench.model import FailureExample, Watched
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import House
-from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.run_live.figures import number, percent
 from drumbeat.web.pages.run_result.executions import Operations
@@ -16,43 +16,43 @@ from drumbeat.web.snapshot import whole_result
 
 _ID = "operations"  #: where a link to operations leads
 _SEEN = f"document.getElementById('{_ID}')?.scrollIntoView()"
-_COUNTS: list[Column] = [
-    Column(name="kind", read=lambda row: row.kind),
-    Column(name="errors", read=lambda row: row.errors, number=True),
-    Column(name="share", read=lambda row: percent(row.errors / row.operations), number=True),
+_COUNTS: list[TableColumn] = [
+    TableColumn(name="kind", read=lambda row: row.kind),
+    TableColumn(name="errors", read=lambda row: row.errors, number=True),
+    TableColumn(name="share", read=lambda row: percent(row.errors / row.operations), number=True),
 ]
-COLUMNS: list[Column] = [
-    Column(name="at", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
-    Column(name="worker", read=lambda each: each.worker_id),
-    Column(name="connection", read=lambda each: each.connection, number=True),
-    Column(name="kind", read=lambda each: each.kind),
-    Column(name="ms", read=lambda each: number(each.duration_ms), number=True),
-    Column(name="rows", read=lambda each: each.rows, number=True),
-    Column(name="error", read=lambda each: f"{each.error_class} {each.error or ''}" if not each.ok else None),
-    Column(name="phase", read=lambda each: "warmup" if each.warmup else ""),
+COLUMNS: list[TableColumn] = [
+    TableColumn(name="at", read=lambda each: f"{each.started_at:%H:%M:%S.%f}"[:-3]),
+    TableColumn(name="worker", read=lambda each: each.worker_id),
+    TableColumn(name="connection", read=lambda each: each.connection, number=True),
+    TableColumn(name="kind", read=lambda each: each.kind),
+    TableColumn(name="ms", read=lambda each: number(each.duration_ms), number=True),
+    TableColumn(name="rows", read=lambda each: each.rows, number=True),
+    TableColumn(name="error", read=lambda each: f"{each.error_class} {each.error or ''}" if not each.ok else None),
+    TableColumn(name="phase", read=lambda each: "warmup" if each.warmup else ""),
 ]
 
 
-def _ways_in(run_id: RunId) -> tuple[list[Column], list[Column]]:
+def _ways_in(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
     """Classes and examples, each of which leads to the operations that failed so."""
 
     def of_class(each: tuple[str, int]) -> str:
         return Chosen(error_class=each[0]).path(run_id)
 
-    def of_sort(each: Failure) -> str | None:
+    def of_sort(each: FailureExample) -> str | None:
         """None where no operation was begun."""
         return Chosen(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id) if each.kind else None
 
     classes = [
-        Column(name="class", read=lambda each: each[0], href=of_class),
-        Column(name="errors", read=lambda each: each[1], number=True),
+        TableColumn(name="class", read=lambda each: each[0], href=of_class),
+        TableColumn(name="errors", read=lambda each: each[1], number=True),
     ]
     examples = [
-        Column(name="kind", read=lambda each: each.kind or "connecting"),
-        Column(name="class", read=lambda each: each.error_class, href=of_sort),
-        Column(name="sqlstate", label="SQLSTATE", read=lambda each: each.sqlstate),
-        Column(name="example", read=lambda each: each.message),
-        Column(name="sql", label="SQL", read=lambda each: each.sql),
+        TableColumn(name="kind", read=lambda each: each.kind or "connecting"),
+        TableColumn(name="class", read=lambda each: each.error_class, href=of_sort),
+        TableColumn(name="sqlstate", label="SQLSTATE", read=lambda each: each.sqlstate),
+        TableColumn(name="example", read=lambda each: each.message),
+        TableColumn(name="sql", label="SQL", read=lambda each: each.sql),
     ]
     return classes, examples
 
@@ -67,17 +67,17 @@ class Errors:
         by_class, by_sort = _ways_in(seen.run.run_id)
         ui.label("Errors").classes("text-h6").props("role=heading aria-level=2")
         if failed:
-            Table("Errors by kind", _COUNTS, lambda row: str(row.kind)).show(failed)
+            PageTable("Errors by kind", _COUNTS, lambda row: str(row.kind)).show(failed)
         else:
             ui.label("No operation failed in the measurement.").classes("faint")
         if classes:
-            Table("Errors by class", by_class, lambda each: str(each[0])).show(list(classes.items()))
-        self._examples = Table("Examples of errors", by_sort, lambda each: f"{each}")
+            PageTable("Errors by class", by_class, lambda each: str(each[0])).show(list(classes.items()))
+        self._examples = PageTable("Examples of errors", by_sort, lambda each: f"{each}")
         self._examples.element.set_visibility(False)
-        self._shown: Sequence[Failure] = ()
+        self._shown: Sequence[FailureExample] = ()
         self._operations = _operations(house, seen, [str(row.kind) for row in kinds], classes, failed=bool(failed))
 
-    def show(self, failures: Sequence[Failure]) -> None:
+    def show(self, failures: Sequence[FailureExample]) -> None:
         if failures != self._shown:
             self._shown = failures
             sorts = {(each.kind, each.error_class, each.sqlstate): each for each in failures}

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 from nicegui import ui
 
-from drumbeat.bench.model import Failure
+from drumbeat.bench.model import FailureExample
 from drumbeat.core.run import RunId
 from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import told
-from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_result.selection import ORDERS, PAGE, Chosen, only_failed
 
 _ANY_KIND, _ANY_ERROR = "all kinds", "any, or none"
@@ -23,7 +23,7 @@ class Operations:
         self,
         house: House,
         run_id: RunId,
-        columns: Sequence[Column],
+        columns: Sequence[TableColumn],
         kinds: Sequence[str],
         classes: Iterable[str],
         chosen: Chosen,
@@ -37,14 +37,14 @@ class Operations:
             self._error.classes("w-60").on_value_change(self._changed)
             self._order = ui.select(ORDERS, value=chosen.order, label="order", on_change=self._changed).classes("w-48")
             self._failed = ui.checkbox("failed only", value=chosen.failed_only, on_change=self._changed)
-        self._table = Table("Single operations", columns, lambda each: f"{each.worker_id} {each.n}")
+        self._table = PageTable("Single operations", columns, lambda each: f"{each.worker_id} {each.n}")
         self._none = ui.label(_NONE).classes("faint")
         with ui.row().classes("items-center"):
             self._back = ui.button("Earlier", on_click=lambda: self._turn(-1)).props("flat no-caps")
             self._where = ui.label().classes("number")
             self._on = ui.button("Further", on_click=lambda: self._turn(1)).props("flat no-caps")
 
-    def know(self, failures: Iterable[Failure]) -> None:
+    def know(self, failures: Iterable[FailureExample]) -> None:
         """Offer these ways to fail too."""
         known = self._ways | {(each.error_class, each.sqlstate) for each in failures if each.kind}
         if known != self._ways:

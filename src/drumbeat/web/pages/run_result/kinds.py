@@ -9,8 +9,8 @@ from nicegui import ui
 from drumbeat.bench.model import Latency, Watched
 from drumbeat.core.histogram import Histogram, bucket_bounds
 from drumbeat.core.run import Result
-from drumbeat.web.pages.components import COLOURS, Column, Table
-from drumbeat.web.pages.run_live.charts import INK, Chart, options
+from drumbeat.web.pages.components import COLOURS, PageTable, TableColumn
+from drumbeat.web.pages.run_live.charts import INK, LiveChart, options
 from drumbeat.web.pages.run_live.figures import number
 from drumbeat.web.pages.run_live.figures import percent as share
 
@@ -25,9 +25,9 @@ def kinds_table(seen: Watched) -> None:
     if not rows:
         ui.label("Nothing was measured.").classes("faint")
         return
-    table = Table("Results by kind", _COLUMNS, lambda row: row.kind or "all kinds")
+    table = PageTable("Results by kind", _COLUMNS, lambda row: row.kind or "all kinds")
     table.show(rows)
-    Chart("Latency histogram of the measurement", histogram_options(rows[0].latency), height=220)
+    LiveChart("Latency histogram of the measurement", histogram_options(rows[0].latency), height=220)
 
 
 def _latency(percent: float, row: Result) -> str:
@@ -43,16 +43,16 @@ def _ms(nanoseconds: int | None) -> str:
     return number(None if nanoseconds is None else nanoseconds / 1e6)
 
 
-_COLUMNS: list[Column] = [
-    Column(name="kind", read=lambda row: row.kind or "all kinds"),
-    Column(name="operations", read=lambda row: row.operations, number=True),
-    Column(name="ops", label="ops/s", read=lambda row: number(row.qps), number=True),
-    Column(name="errors", read=lambda row: share(row.errors / row.operations), number=True),
-    Column(name="avg", label="avg ms", read=_mean, number=True),
-    Column(name="min", label="min ms", read=lambda row: _ms(row.latency.least), number=True),
-    Column(name="max", label="max ms", read=lambda row: _ms(row.latency.greatest), number=True),
-    Column(name="stddev", label="stddev ms", read=lambda row: number(Latency.of(row.latency).stddev_ms), number=True),
-    *(Column(name=f"p{each:g}", label=f"p{each:g} ms", read=partial(_latency, each), number=True) for each in _PERCENTS),
+_COLUMNS: list[TableColumn] = [
+    TableColumn(name="kind", read=lambda row: row.kind or "all kinds"),
+    TableColumn(name="operations", read=lambda row: row.operations, number=True),
+    TableColumn(name="ops", label="ops/s", read=lambda row: number(row.qps), number=True),
+    TableColumn(name="errors", read=lambda row: share(row.errors / row.operations), number=True),
+    TableColumn(name="avg", label="avg ms", read=_mean, number=True),
+    TableColumn(name="min", label="min ms", read=lambda row: _ms(row.latency.least), number=True),
+    TableColumn(name="max", label="max ms", read=lambda row: _ms(row.latency.greatest), number=True),
+    TableColumn(name="stddev", label="stddev ms", read=lambda row: number(Latency.of(row.latency).stddev_ms), number=True),
+    *(TableColumn(name=f"p{each:g}", label=f"p{each:g} ms", read=partial(_latency, each), number=True) for each in _PERCENTS),
 ]
 
 

@@ -7,14 +7,14 @@ from nicegui import ui
 
 from drumbeat.bench.model import ServerSeen
 from drumbeat.core.run import Result
-from drumbeat.web.pages.components import Column, Table
-from drumbeat.web.pages.run_live.charts import Chart, Line, options
+from drumbeat.web.pages.components import PageTable, TableColumn
+from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
 from drumbeat.web.pages.run_live.figures import number
 
 _MOST_WAITS = 12
-_WAITS: list[Column] = [
-    Column(name="event", label="waited for", read=lambda each: each[0]),
-    Column(name="times", label="times seen", read=lambda each: each[1], number=True),
+_WAITS: list[TableColumn] = [
+    TableColumn(name="event", label="waited for", read=lambda each: each[0]),
+    TableColumn(name="times", label="times seen", read=lambda each: each[1], number=True),
 ]
 
 
@@ -26,8 +26,8 @@ class Server:
         self._place = ui.column().classes("w-full")
         with self._place:
             ui.label("The database's own figures").classes("text-h6").props("role=heading aria-level=2")
-            self._chart = Chart("Sessions, as the database tells")
-            self._waits = Table("Wait events", _WAITS, lambda each: each[0])
+            self._chart = LiveChart("Sessions, as the database tells")
+            self._waits = PageTable("Wait events", _WAITS, lambda each: each[0])
             self._totals = _totals(whole)
         self._place.set_visibility(self._totals)
 
@@ -36,7 +36,7 @@ class Server:
             return
         self._shown = server
         self._place.set_visibility(self._totals or bool(server.series))
-        lines = [Line(name=name.replace("_", " "), points=points) for name, points in server.series.items()]
+        lines = [ChartLine(name=name.replace("_", " "), points=points) for name, points in server.series.items()]
         self._chart.show(options(lines, unit="sessions"))
         self._waits.element.set_visibility(bool(server.waits))
         self._waits.show(list(server.waits.items())[:_MOST_WAITS])
@@ -49,11 +49,11 @@ def _totals(whole: Result | None) -> bool:
     names = sorted({name for rise in parts.values() for name in rise})
     if not names:
         return False
-    columns: list[Column] = [
-        Column(name="counter", read=lambda name: name),
-        *(Column(name=part, read=_rise(rise), number=True) for part, rise in parts.items()),
+    columns: list[TableColumn] = [
+        TableColumn(name="counter", read=lambda name: name),
+        *(TableColumn(name=part, read=_rise(rise), number=True) for part, rise in parts.items()),
     ]
-    table = Table("Rise of the database's totals", columns, lambda name: name)
+    table = PageTable("Rise of the database's totals", columns, lambda name: name)
     table.show(names)
     return True
 

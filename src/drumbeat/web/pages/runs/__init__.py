@@ -6,7 +6,7 @@ from drumbeat.web.app_state import House
 from drumbeat.web.pages.actions import may_change
 from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
 from drumbeat.web.pages.runs.creating import new_run
-from drumbeat.web.pages.runs.filters import Wanted, read_wanted
+from drumbeat.web.pages.runs.filters import RunFilters, read_wanted
 from drumbeat.web.pages.runs.listing import Listing
 
 
@@ -19,7 +19,7 @@ def add(house: House) -> None:
             if may_change():
                 await new_run(house)
         wanted = read_wanted(ui.context.client.request.query_params)
-        if wanted == Wanted() and not await house.plane.store.runs.list(limit=1):
+        if wanted == RunFilters() and not await house.plane.store.runs.list(limit=1):
             empty("No run yet. Make one from a template, or on the command line.", FIRST_RUN)
             return
         templates = {each.template_id: each.name for each in await house.plane.store.templates.list()}

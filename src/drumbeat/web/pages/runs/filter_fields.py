@@ -8,7 +8,7 @@ from nicegui import ui
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.core.run import RunStatus
 from drumbeat.web.databases import DatabaseType
-from drumbeat.web.pages.runs.filters import ORDERS, Wanted
+from drumbeat.web.pages.runs.filters import ORDERS, RunFilters
 
 _ANY = "any"
 
@@ -16,7 +16,7 @@ _ANY = "any"
 class Filters:
     """One row of fields; a change of any is asked for at once."""
 
-    def __init__(self, wanted: Wanted, templates: Mapping[str, str], ask: Callable[[Wanted], Awaitable[None]]) -> None:
+    def __init__(self, wanted: RunFilters, templates: Mapping[str, str], ask: Callable[[RunFilters], Awaitable[None]]) -> None:
         self._ask = ask
         with ui.row().classes("items-end w-full gap-2").props('role=search aria-label="Find runs"'):
             self._search = ui.input("name contains", value=wanted.search, on_change=self._changed).props(
@@ -39,7 +39,7 @@ class Filters:
     async def _changed(self) -> None:
         await self._ask(
             replace(
-                Wanted(),
+                RunFilters(),
                 status=self._status.value or "",
                 load_mode=self._load.value or "",
                 scaling_mode=self._scaling.value or "",

@@ -17,7 +17,7 @@ _LAST_DAY = datetime(9999, 12, 31, tzinfo=UTC)  #: until then is until ever
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class RunFilters:
     """All of it as texts, the way an address has them; an empty one asks for nothing."""
 
     status: str = ""
@@ -38,7 +38,7 @@ class Wanted:
     @property
     def query(self) -> str:
         """What stands behind the ? of the address."""
-        usual = asdict(Wanted())
+        usual = asdict(RunFilters())
         return urlencode({name: value for name, value in asdict(self).items() if value and value != usual[name]})
 
     def filters(self) -> dict[str, Any]:
@@ -55,13 +55,13 @@ class Wanted:
         }
 
 
-def read_wanted(query: Mapping[str, str]) -> Wanted:
+def read_wanted(query: Mapping[str, str]) -> RunFilters:
     """What an address asks for."""
-    known = {each.name for each in fields(Wanted)}
+    known = {each.name for each in fields(RunFilters)}
     given = {name: value[:200] for name, value in query.items() if name in known}
     if given.get("order") not in ORDERS:
         given.pop("order", None)
-    return Wanted(**given)
+    return RunFilters(**given)
 
 
 def _day(name: str, text: str) -> datetime | None:

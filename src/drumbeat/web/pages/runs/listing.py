@@ -12,11 +12,11 @@ from drumbeat.core.run import Run, RunId
 from drumbeat.web.app_state import House
 from drumbeat.web.databases import database_of
 from drumbeat.web.pages.actions import button, confirmed, may_change, say, told
-from drumbeat.web.pages.components import Column, Table
+from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_live.figures import number
 from drumbeat.web.pages.run_live.heading import run_again
 from drumbeat.web.pages.runs.filter_fields import Filters
-from drumbeat.web.pages.runs.filters import MOST_SORTED, PAGE, Wanted
+from drumbeat.web.pages.runs.filters import MOST_SORTED, PAGE, RunFilters
 from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 
 FEWEST, MOST = 2, 5  #: runs that can be compared
@@ -50,15 +50,15 @@ class JudgedRun:
     judgement: RunJudgement
 
 
-def run_columns() -> list[Column]:
+def run_columns() -> list[TableColumn]:
     """Name, status and verdict: what every list of runs begins with."""
     return [
-        Column(name="name", read=lambda row: row.run.name or row.run.run_id, href=lambda row: f"/runs/{row.run.run_id}"),
-        Column(
+        TableColumn(name="name", read=lambda row: row.run.name or row.run.run_id, href=lambda row: f"/runs/{row.run.run_id}"),
+        TableColumn(
             name="status", read=lambda row: row.run.status, is_status=True,
             colour=lambda row: status_colour(row.run, row.judgement),
         ),
-        Column(
+        TableColumn(
             name="verdict", read=lambda row: verdict_words(row.judgement), is_status=True,
             colour=lambda row: verdict_colour(row.judgement),
         ),
@@ -69,29 +69,29 @@ def _took(run: Run) -> timedelta | None:
     return run.ended_at - run.started_at if run.ended_at and run.started_at else None
 
 
-def columns(templates: Mapping[str, str]) -> list[Column]:
+def columns(templates: Mapping[str, str]) -> list[TableColumn]:
     return [
         *run_columns(),
-        Column(name="load", read=lambda row: _mode(row.run, "load_mode") or row.run.config.get("load_mode")),
-        Column(name="scaling", read=lambda row: _mode(row.run, "scaling", "mode")),
-        Column(name="database", read=lambda row: database_of(row.run.config)),
-        Column(name="template", read=lambda row: templates.get(row.run.template_id or "", row.run.template_id)),
-        Column(name="ops", label="ops/s", read=lambda row: number(row.run.qps), number=True),
-        Column(name="errors", read=lambda row: row.run.errors, number=True),
-        Column(name="made", read=lambda row: row.run.created_at),
-        Column(name="took", read=lambda row: _took(row.run)),
-        Column(name="ended because", read=lambda row: row.run.completion_reason),
+        TableColumn(name="load", read=lambda row: _mode(row.run, "load_mode") or row.run.config.get("load_mode")),
+        TableColumn(name="scaling", read=lambda row: _mode(row.run, "scaling", "mode")),
+        TableColumn(name="database", read=lambda row: database_of(row.run.config)),
+        TableColumn(name="template", read=lambda row: templates.get(row.run.template_id or "", row.run.template_id)),
+        TableColumn(name="ops", label="ops/s", read=lambda row: number(row.run.qps), number=True),
+        TableColumn(name="errors", read=lambda row: row.run.errors, number=True),
+        TableColumn(name="made", read=lambda row: row.run.created_at),
+        TableColumn(name="took", read=lambda row: _took(row.run)),
+        TableColumn(name="ended because", read=lambda row: row.run.completion_reason),
     ]
 
 
 class Listing:
     """The table, its filters, its pages."""
 
-    def __init__(self, house: House, wanted: Wanted, templates: Mapping[str, str]) -> None:
+    def __init__(self, house: House, wanted: RunFilters, templates: Mapping[str, str]) -> None:
         self._house, self._wanted = house, wanted
         self._filters = Filters(wanted, templates, self._ask)
         self._actions()
-        self._table = Table("Runs", columns(templates), lambda row: row.run.run_id)
+        self._table = PageTable("Runs", columns(templates), lambda row: row.run.run_id)
         self._table.element.set_selection("multiple")
         self._table.element.add_slot("header-selection", _CHOOSE_ALL)
         self._table.element.add_slot("body-selection", _CHOOSE)
@@ -140,7 +140,7 @@ class Listing:
         wanted = [run for run in found if not database or database_of(run.config) == database]
         return (sorted(wanted, key=order) if order else wanted)[first : first + PAGE + 1]
 
-    async def _ask(self, wanted: Wanted) -> None:
+    async def _ask(self, wanted: RunFilters) -> None:
         """Something else is looked for: the address says so, and pages begin anew."""
         self._wanted = wanted
         ui.navigate.history.replace("/runs" + (f"?{wanted.query}" if wanted.query else ""))

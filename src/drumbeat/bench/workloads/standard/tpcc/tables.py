@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from drumbeat.bench.workloads.standard.rows import made_up
-from drumbeat.bench.workloads.standard.table import Table, table
+from drumbeat.bench.workloads.standard.table import StandardTable, table
 from drumbeat.bench.workloads.standard.tpcc.rows import RowsOf, lines_before
 from drumbeat.bench.workloads.standard.tpcc.size import Size
 
@@ -96,7 +96,7 @@ _STOCK = {
 }
 
 
-def tables(size: Size) -> tuple[Table, ...]:
+def tables(size: Size) -> tuple[StandardTable, ...]:
     """In the order they are filled."""
     orders = size.all_customers
     return (
@@ -123,7 +123,7 @@ def _table(
     index: tuple[str, ...] = (),
     unique: bool = True,
     changes: bool = False,
-) -> Table:
+) -> StandardTable:
     """The first ``key`` columns are the key."""
     names = tuple(columns)[:key]
     return table(
