@@ -7,7 +7,7 @@ from drumbeat.core.job import JobStatus
 from drumbeat.core.lease import Lease
 from drumbeat.core.worker import WorkerId, WorkerStatus
 from drumbeat.pool.act import PoolActor
-from drumbeat.pool.model import Action, EndStray, ExpireLeases, MarkLost, ReleaseJobs, Spawn
+from drumbeat.pool.model import Action, EndStray, ExpireLeases, MarkLost, SpawnJobWorker, TakeBackJobs
 from pool.seen import POOL, name, seconds
 from pool.stage import Stage
 
@@ -40,8 +40,8 @@ async def do(stage: Stage, *actions: Action) -> None:
         await stage.store.leases.release(lease)
 
 
-def release(worker_id: WorkerId = FIRST) -> ReleaseJobs:
-    return ReleaseJobs(worker_id=worker_id, reason="it is over and holds 1 job")
+def release(worker_id: WorkerId = FIRST) -> TakeBackJobs:
+    return TakeBackJobs(worker_id=worker_id, reason="it is over and holds 1 job")
 
 
 async def test_a_lost_workers_job_is_ready_again_with_a_crash_counted(stage: Stage) -> None:
@@ -89,7 +89,7 @@ async def test_leases_that_ran_out_are_taken_back(stage: Stage) -> None:
 
 
 async def test_a_new_worker_has_a_row_that_says_what_it_can_do(stage: Stage) -> None:
-    await do(stage, Spawn(worker_id=name(1), slot=1, group_count=3, reason=BECAUSE, capabilities=("gpu",)))
+    await do(stage, SpawnJobWorker(worker_id=name(1), slot=1, group_count=3, reason=BECAUSE, capabilities=("gpu",)))
 
     row = await stage.store.workers.get(POOL, name(1))
     assert (row.status, row.slot, row.capabilities, row.provider) == (WorkerStatus.SPAWNING, 1, ("gpu",), "fake")
@@ -102,7 +102,7 @@ async def test_a_new_worker_has_a_row_that_says_what_it_can_do(stage: Stage) -> 
         release(),
         ExpireLeases(reason=BECAUSE),
         EndStray(worker_id=WorkerId("stray"), reason=BECAUSE),
-        Spawn(worker_id=name(1), slot=1, group_count=3, reason=BECAUSE),
+        SpawnJobWorker(worker_id=name(1), slot=1, group_count=3, reason=BECAUSE),
     ],
     ids=lambda action: type(action).__name__,
 )

@@ -18,8 +18,8 @@ from drumbeat.pool.model import (
     PoolPolicy,
     PoolView,
     Reap,
-    ReleaseJobs,
-    Spawn,
+    SpawnJobWorker,
+    TakeBackJobs,
 )
 from pool.seen import LIMITS, NOW, POOL, claim, is_over, name, runs, seconds, view, worker
 
@@ -61,7 +61,7 @@ def test_a_worker_for_each_ready_job_that_nobody_is_free_for_up_to_the_cap(
 ) -> None:
     decision = decide(view(*some(here), ready=ready, busy=busy, cap=cap))
 
-    assert [type(action) for action in decision.actions] == [Spawn] * spawned
+    assert [type(action) for action in decision.actions] == [SpawnJobWorker] * spawned
     assert (decision.why_not is None) == bool(spawned)
     assert decision.summary["spawned"] == spawned
 
@@ -89,24 +89,24 @@ def test_a_worker_that_does_four_at_once_is_worth_four_slots(ready: int, here: i
 
 DECISIONS: list[tuple[str, PoolView, list[type[Action]]]] = [
     ("those who are starting count", view(*some(2, STARTING), ready=2), []),
-    ("those who are asked for count", view(*some(2, SPAWNING), ready=3), [Spawn]),
-    ("those who drain are no help", view(worker(0, DRAINING), ready=1), [Spawn]),
+    ("those who are asked for count", view(*some(2, SPAWNING), ready=3), [SpawnJobWorker]),
+    ("those who drain are no help", view(worker(0, DRAINING), ready=1), [SpawnJobWorker]),
     ("but they are there, and the cap counts them", view(worker(0, DRAINING), ready=1, cap=1), []),
-    ("nor are those asked to leave", view(worker(0, drain_deadline=LATER), ready=1), [Spawn]),
+    ("nor are those asked to leave", view(worker(0, drain_deadline=LATER), ready=1), [SpawnJobWorker]),
     ("long-lived ones are never asked to leave", view(*some(5), cap=1), []),
-    ("a silent one is lost, its job taken back", view(worker(0, silent=LOST_S + 1), busy=1, cap=0), [MarkLost, ReleaseJobs]),
-    ("and done by another", view(worker(0, silent=LOST_S + 1), busy=1), [MarkLost, ReleaseJobs, Spawn]),
+    ("a silent one is lost, its job taken back", view(worker(0, silent=LOST_S + 1), busy=1, cap=0), [MarkLost, TakeBackJobs]),
+    ("and done by another", view(worker(0, silent=LOST_S + 1), busy=1), [MarkLost, TakeBackJobs, SpawnJobWorker]),
     ("one that held nothing is just lost", view(worker(0, silent=LOST_S + 1)), [MarkLost]),
     ("a stale one keeps its job", view(worker(0, silent=LOST_S - 1), busy=1), []),
-    ("a killed one is closed", view(worker(0), busy=1, instances=(is_over(0),), cap=0), [MarkFailed, ReleaseJobs]),
-    ("an overdue one too", view(worker(0, drain_deadline=EARLIER), busy=1, cap=0), [EndOverdue, ReleaseJobs]),
-    ("one that left with a job", view(worker(0, ERROR, reaped_at=NOW), busy=1, cap=0), [ReleaseJobs]),
+    ("a killed one is closed", view(worker(0), busy=1, instances=(is_over(0),), cap=0), [MarkFailed, TakeBackJobs]),
+    ("an overdue one too", view(worker(0, drain_deadline=EARLIER), busy=1, cap=0), [EndOverdue, TakeBackJobs]),
+    ("one that left with a job", view(worker(0, ERROR, reaped_at=NOW), busy=1, cap=0), [TakeBackJobs]),
     ("a lease ran out", view(worker(0), claims=(claim(0, expired=True),), cap=0), [ExpireLeases]),
-    ("of a holder without a row", view(claims=(claim(7, expired=True, extended=True),)), [ExpireLeases, Spawn]),
+    ("of a holder without a row", view(claims=(claim(7, expired=True, extended=True),)), [ExpireLeases, SpawnJobWorker]),
     ("extended once before a worker is worth it", view(claims=(claim(7, expired=True),)), [ExpireLeases]),
     ("a holder without a row is left alone", view(claims=(claim(7),)), []),
     ("not all claims were seen", view(worker(0), claims=(claim(0),), more_claims=True), [ExpireLeases]),
-    ("an ended one is reaped, last of all", view(worker(0, TERMINATED), ready=1), [Spawn, Reap]),
+    ("an ended one is reaped, last of all", view(worker(0, TERMINATED), ready=1), [SpawnJobWorker, Reap]),
     ("a reaped one is done with", view(worker(0, TERMINATED, reaped_at=NOW)), []),
     ("one that has just left may end its process", view(worker(0, TERMINATED, ended=1), instances=runs(0)), []),
     ("so may one that failed", view(worker(0, ERROR, ended=1), instances=runs(0)), []),
@@ -115,20 +115,20 @@ DECISIONS: list[tuple[str, PoolView, list[type[Action]]]] = [
     ("gone is gone", view(worker(0, TERMINATED, ended=1)), [Reap]),
     ("reaped elsewhere, it may linger here", view(worker(0, TERMINATED, ended=1, reaped_at=NOW), instances=runs(0)), []),
     ("but not for ever", view(worker(0, TERMINATED, ended=60, reaped_at=NOW), instances=runs(0)), [EndStray]),
-    ("a stray is ended before anyone is started", view(instances=runs(5), ready=1), [EndStray, Spawn]),
+    ("a stray is ended before anyone is started", view(instances=runs(5), ready=1), [EndStray, SpawnJobWorker]),
     ("a row without an instance is waited for", view(worker(0, SPAWNING, silent=SHOWN - 1), instances=(), ready=1), []),
-    ("and then started", view(worker(0, SPAWNING, silent=SHOWN + 1), instances=(), ready=1), [Spawn]),
+    ("and then started", view(worker(0, SPAWNING, silent=SHOWN + 1), instances=(), ready=1), [SpawnJobWorker]),
     ("and then given up", view(worker(0, SPAWNING, silent=START_S + 1), instances=(), cap=0), [MarkLost]),
     ("who drains counts for the cap", view(worker(0, DRAINING), worker(1, drain_deadline=LATER), ready=5, cap=2), []),
     ("who is given up now may still run", view(worker(0, silent=LOST_S + 1), ready=5, cap=1), [MarkLost]),
     ("until it is ended", view(worker(0, LOST), instances=runs(0), ready=5, cap=1), [Reap]),
-    ("who is over makes room at once", view(worker(0), instances=(is_over(0),), ready=5, cap=1), [MarkFailed, Spawn]),
+    ("who is over makes room at once", view(worker(0), instances=(is_over(0),), ready=5, cap=1), [MarkFailed, SpawnJobWorker]),
     ("who drained for too long may still run", view(worker(0, DRAINING, drain_deadline=EARLIER), ready=5, cap=1), [EndOverdue]),
     ("until that one is ended", view(overdue(0), instances=runs(0), ready=5, cap=1), [Reap]),
     (
         "who leaves by itself makes room for another",
         view(worker(0, TERMINATED, ended=1), instances=runs(0), ready=5, cap=1),
-        [Spawn],
+        [SpawnJobWorker],
     ),
     ("a stray is there until it is ended", view(instances=runs(5), ready=1, cap=1), [EndStray]),
     (
@@ -138,8 +138,8 @@ DECISIONS: list[tuple[str, PoolView, list[type[Action]]]] = [
     ),
     ("a pause starts nobody", view(ready=5, paused_until=LATER), []),
     ("not even those without an instance", view(worker(0, SPAWNING, silent=SHOWN + 1), instances=(), paused_until=LATER), []),
-    ("a pause stops no recovery", view(worker(0, LOST), busy=1, paused_until=LATER), [ReleaseJobs, Reap]),
-    ("a pause that is over holds nothing back", view(ready=1, paused_until=EARLIER), [Spawn]),
+    ("a pause stops no recovery", view(worker(0, LOST), busy=1, paused_until=LATER), [TakeBackJobs, Reap]),
+    ("a pause that is over holds nothing back", view(ready=1, paused_until=EARLIER), [SpawnJobWorker]),
 ]
 
 
@@ -156,14 +156,14 @@ def test_the_table(seen: PoolView, expected: list[type[Action]]) -> None:
 def test_the_reaper_does_the_same_and_starts_nobody(seen: PoolView, expected: list[type[Action]]) -> None:
     decision = decide_recovery(seen)
 
-    assert [type(action) for action in decision.actions] == [kind for kind in expected if kind is not Spawn]
+    assert [type(action) for action in decision.actions] == [kind for kind in expected if kind is not SpawnJobWorker]
     assert (decision.why_not is None) == bool(decision.actions)
 
 
 def test_a_job_that_would_be_poisoned_is_worth_no_worker() -> None:
     seen = view(worker(0, silent=LOST_S + 1), claims=(claim(0, comes_back=False),))
 
-    assert [type(action) for action in decide(seen).actions] == [MarkLost, ReleaseJobs]
+    assert [type(action) for action in decide(seen).actions] == [MarkLost, TakeBackJobs]
 
 
 def test_new_workers_take_new_names_and_the_lowest_free_slots() -> None:
@@ -173,7 +173,7 @@ def test_new_workers_take_new_names_and_the_lowest_free_slots() -> None:
 
     reason = "4 jobs ready, 0 of 1 slots are free, 3 more workers may come"
     assert spawned == [
-        Spawn(worker_id=name(41 + n), slot=slot, group_count=4, reason=reason) for n, slot in enumerate((0, 2, 3))
+        SpawnJobWorker(worker_id=name(41 + n), slot=slot, group_count=4, reason=reason) for n, slot in enumerate((0, 2, 3))
     ]
 
 
@@ -186,7 +186,7 @@ def test_an_unstarted_worker_is_started_under_its_own_name_and_slot() -> None:
 
     (action,) = decide(view(row, instances=(), cap=2)).actions
 
-    assert isinstance(action, Spawn)
+    assert isinstance(action, SpawnJobWorker)
     assert (action.worker_id, action.slot, action.group_count, action.is_new) == (name(4), 4, 5, False)
     assert action.capabilities == ("gpu",)
 
@@ -213,7 +213,7 @@ def test_nobody_is_started_for_what_nobody_could_do(
     actions = decide(seen).actions
 
     assert len(actions) == spawned
-    assert all(isinstance(action, Spawn) and action.capabilities == capabilities for action in actions)
+    assert all(isinstance(action, SpawnJobWorker) and action.capabilities == capabilities for action in actions)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,17 @@ from hypothesis import strategies as st
 
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
 from drumbeat.pool.decide import decide, decide_recovery
-from drumbeat.pool.model import Claim, EndOverdue, MarkFailed, MarkLost, PoolPolicy, PoolView, ReleaseJobs, SeenInstance, Spawn
+from drumbeat.pool.model import (
+    Claim,
+    EndOverdue,
+    MarkFailed,
+    MarkLost,
+    PoolPolicy,
+    PoolView,
+    SeenInstance,
+    SpawnJobWorker,
+    TakeBackJobs,
+)
 from pool.seen import LONG_AGO, NOW, POOL, name, view
 
 moments = st.integers(-2000, 2000).map(lambda seconds: NOW + timedelta(seconds=seconds))
@@ -61,8 +71,8 @@ def closed(seen: PoolView) -> set[WorkerId]:
     return {action.worker.worker_id for action in decide(seen).actions if isinstance(action, closings)}
 
 
-def new(seen: PoolView) -> list[Spawn]:
-    return [action for action in decide(seen).actions if isinstance(action, Spawn) and action.is_new]
+def new(seen: PoolView) -> list[SpawnJobWorker]:
+    return [action for action in decide(seen).actions if isinstance(action, SpawnJobWorker) and action.is_new]
 
 
 @given(views())
@@ -103,7 +113,7 @@ def test_no_slot_and_no_name_is_given_twice(seen: PoolView) -> None:
 
 @given(views())
 def test_only_those_who_are_over_lose_their_jobs(seen: PoolView) -> None:
-    released = {action.worker_id for action in decide(seen).actions if isinstance(action, ReleaseJobs)}
+    released = {action.worker_id for action in decide(seen).actions if isinstance(action, TakeBackJobs)}
     over = closed(seen) | {row.worker_id for row in seen.workers if not row.is_live}
 
     assert released == over & {claim.worker_id for claim in seen.claims}

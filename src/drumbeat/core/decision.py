@@ -22,3 +22,8 @@ class Decision(Generic[A]):
     actions: Sequence[A] = ()
     why_not: str | None = None
     summary: Mapping[str, Any] = field(default_factory=dict)  #: kept with the beat, for whoever lists beats
+
+
+def action_type(action: object) -> str:
+    """The name under which an action is recorded: its class's ``TYPE``, or the name of its class."""
+    return getattr(action, "TYPE", None) or type(action).__name__

@@ -4,7 +4,7 @@ from drumbeat.core.errors import NotFound, StaleWrite
 from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker
-from drumbeat.pool.model import Action, ExpireLeases, ReleaseJobs, Spawn
+from drumbeat.pool.model import Action, ExpireLeases, SpawnJobWorker, TakeBackJobs
 from drumbeat.runtime.recovery import Hands
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
@@ -22,9 +22,9 @@ class PoolActor:
     async def act(self, action: Action, fence: Fence) -> None:
         """Do one action under the checker's fence."""
         match action:
-            case Spawn():
+            case SpawnJobWorker():
                 await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
-            case ReleaseJobs():
+            case TakeBackJobs():
                 await self._release(action, fence)
             case ExpireLeases():
                 await self._hands.check(fence)
@@ -32,7 +32,7 @@ class PoolActor:
             case _:
                 await self._hands.recover(action, fence)
 
-    async def _release(self, action: ReleaseJobs, fence: Fence) -> None:
+    async def _release(self, action: TakeBackJobs, fence: Fence) -> None:
         """Only of a worker that is over: one that was heard of since keeps its row, and so its jobs.
 
         Without a row nobody knows which process held them: they come back when their leases run out.
@@ -45,7 +45,7 @@ class PoolActor:
             raise StaleWrite(f"worker {action.worker_id} is {row.status}: it was heard of since, and keeps its jobs")
         await self._store.queue.release(row.holder, action.reason, fence=fence)
 
-    def _row(self, action: Spawn) -> Worker:
+    def _row(self, action: SpawnJobWorker) -> Worker:
         return Worker(
             pool_id=self._pool_id,
             worker_id=action.worker_id,

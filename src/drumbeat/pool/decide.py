@@ -12,7 +12,7 @@ from drumbeat.core.recovery import Closing, EndStray, Reap, Recovered, lingers, 
 from drumbeat.core.recovery import end_strays as strays
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.pool.breaker import allowed, held_until, trouble
-from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, ReleaseJobs, Spawn, no_handler, worker_name
+from drumbeat.pool.model import Action, Claim, ExpireLeases, PoolView, SpawnJobWorker, TakeBackJobs, no_handler, worker_name
 
 SHOW_WITHIN = timedelta(seconds=10)  #: a new row without an instance is started again only after this long
 MOST_REAPED = 50  #: in one beat
@@ -107,11 +107,11 @@ def mend(view: PoolView) -> Mending:
     )
 
 
-def release(view: PoolView, over: set[WorkerId]) -> list[ReleaseJobs]:
+def release(view: PoolView, over: set[WorkerId]) -> list[TakeBackJobs]:
     """Jobs of workers that are over, or are about to be."""
     held = Counter(claim.worker_id for claim in view.claims if claim.worker_id in over)
     return [
-        ReleaseJobs(worker_id=worker_id, reason=f"it is over and holds {_count(jobs, 'job')}")
+        TakeBackJobs(worker_id=worker_id, reason=f"it is over and holds {_count(jobs, 'job')}")
         for worker_id, jobs in held.items()
     ]
 
@@ -170,11 +170,11 @@ def left_over(demand: Mapping[str, int], free: Iterable[tuple[Worker, int]]) -> 
     return sum(left.values())
 
 
-def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[Spawn]:
+def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[SpawnJobWorker]:
     """Rows whose instance was never started, within the cap: a checker died between the two."""
     unstarted = never_started(view.sight, staying)
     return [
-        Spawn(
+        SpawnJobWorker(
             worker_id=worker.worker_id,
             slot=worker.slot,
             group_count=max(view.policy.max_workers, worker.slot + 1),
@@ -187,7 +187,7 @@ def respawn(view: PoolView, staying: Sequence[Worker], need: Need) -> list[Spawn
     ]
 
 
-def spawn(view: PoolView, mending: Mending, need: Need) -> list[Spawn]:
+def spawn(view: PoolView, mending: Mending, need: Need) -> list[SpawnJobWorker]:
     """New workers, in the lowest free slots."""
     wanted = max(min(ceil(need.uncovered / view.policy.concurrency), need.room), 0)
     limit = allowed(view.streak, mending.living, view.now)
@@ -196,7 +196,7 @@ def spawn(view: PoolView, mending: Mending, need: Need) -> list[Spawn]:
     slots = [slot for slot in range(view.policy.max_workers) if slot not in taken][:wanted]
     reason = f"{_ready(need)}, {need.free} of {_slots(need)} slots are free, {need.room} more workers may come"
     return [
-        Spawn(
+        SpawnJobWorker(
             worker_id=worker_name(view.pool_id, view.next_number + n),
             slot=slot,
             group_count=view.policy.max_workers,

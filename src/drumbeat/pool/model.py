@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId, Thresholds
@@ -21,10 +21,10 @@ __all__ = [
     "PoolPolicy",
     "PoolView",
     "Reap",
-    "ReleaseJobs",
     "SeenInstance",
-    "Spawn",
+    "SpawnJobWorker",
     "Streak",
+    "TakeBackJobs",
     "handler_command",
     "no_handler",
     "worker_name",
@@ -160,8 +160,10 @@ def worker_name(pool_id: PoolId, number: int) -> WorkerId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spawn:
+class SpawnJobWorker:
     """Start a worker. Named here, so that asking twice is asking once."""
+
+    TYPE: ClassVar[str] = "Spawn"
 
     worker_id: WorkerId
     slot: int
@@ -172,8 +174,10 @@ class Spawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReleaseJobs:
+class TakeBackJobs:
     """Take back what a worker that is over still holds; each job counts a crash, and may be poisoned by it."""
+
+    TYPE: ClassVar[str] = "ReleaseJobs"
 
     worker_id: WorkerId
     reason: str
@@ -186,4 +190,4 @@ class ExpireLeases:
     reason: str
 
 
-Action = Recovery | ReleaseJobs | ExpireLeases | Spawn
+Action = Recovery | TakeBackJobs | ExpireLeases | SpawnJobWorker

@@ -12,7 +12,7 @@ import msgspec
 
 from drumbeat.core.beat import NewBeat
 from drumbeat.core.clock import Clock
-from drumbeat.core.decision import Decision, Reasoned
+from drumbeat.core.decision import Decision, Reasoned, action_type
 from drumbeat.core.errors import DrumbeatError, Fenced, StoreError
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId
@@ -100,7 +100,7 @@ def encode(view: object) -> Mapping[str, Any]:
 
 def encode_action(action: Reasoned, error: str | None = None) -> Mapping[str, Any]:
     """An action as it is kept: its type, its fields and, if it was not done, its error."""
-    encoded = {"type": type(action).__name__, **encode(action)}
+    encoded = {"type": action_type(action), **encode(action)}
     return encoded if error is None else {**encoded, "error": error}
 
 
@@ -233,7 +233,7 @@ class ControlLoop(Generic[V, A]):
 
     async def _do(self, draft: _Draft[V, A], action: A) -> bool:
         """Do one action within its own boundary; False once another controller leads."""
-        log.info("%s: %s", type(action).__name__, action.reason)
+        log.info("%s: %s", action_type(action), action.reason)
         error: str | None = None
         try:
             await self._patiently(self._act(action, draft.lease.fence))
@@ -242,7 +242,7 @@ class ControlLoop(Generic[V, A]):
             draft.note(f"act: {error}", exc)
         except Exception as exc:
             error = describe(exc)
-            log.error("%s failed: %s", type(action).__name__, error, exc_info=not isinstance(exc, DrumbeatError))
+            log.error("%s failed: %s", action_type(action), error, exc_info=not isinstance(exc, DrumbeatError))
         draft.actions.append(encode_action(action, error=error))
         return not draft.fenced
 

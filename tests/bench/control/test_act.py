@@ -10,7 +10,7 @@ import pytest
 from drumbeat.bench.control.act import RunActor, change_of
 from drumbeat.bench.model import (
     Action,
-    AskToDrain,
+    AskWorkersToDrain,
     Begin,
     Conclude,
     ControllerState,
@@ -171,7 +171,7 @@ async def someone_else_leads(scene: Scene) -> None:
         (RunStatus.RUNNING, STOP),
         (RunStatus.RUNNING, KEEP),
         (RunStatus.RUNNING, SaveStep(step=STEP, reason="it ended")),
-        (RunStatus.RUNNING, AskToDrain(workers=(W0,), within=MINUTE, reason="fewer")),
+        (RunStatus.RUNNING, AskWorkersToDrain(workers=(W0,), within=MINUTE, reason="fewer")),
         (RunStatus.STOPPING, Conclude(ending=ENDING, reason="all have left")),
     ],
     ids=lambda given: type(given).__name__ if not isinstance(given, RunStatus) else given,

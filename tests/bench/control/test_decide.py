@@ -25,7 +25,7 @@ from drumbeat.bench.model import (
     RunView,
     Scaling,
     ScalingMode,
-    Spawn,
+    SpawnBenchWorker,
     StopLoad,
     ToldTarget,
 )
@@ -174,7 +174,7 @@ def test_a_lost_worker_means_what_the_policy_says(
     assert [each.completion_reason for each in actions if isinstance(each, StopLoad)] == (["WORKER_LOST"] if fails else []), (
         what
     )
-    assert [(each.slot, each.worker_id) for each in actions if isinstance(each, Spawn)] == spawned, what
+    assert [(each.slot, each.worker_id) for each in actions if isinstance(each, SpawnBenchWorker)] == spawned, what
 
 
 def test_a_guardrail_that_fails_ends_the_run() -> None:
@@ -191,7 +191,7 @@ def test_a_run_never_has_more_workers_than_its_bound_though_guardrails_ask_for_o
 
     actions = decided(view([worker(0), worker(1)], plan=replace(PLAN, scaling=bounded, connections=40), state=one_more))
 
-    assert [each for each in actions if isinstance(each, Spawn)] == []
+    assert [each for each in actions if isinstance(each, SpawnBenchWorker)] == []
 
 
 def test_a_run_is_concluded_only_when_every_worker_has_left_and_is_gone() -> None:

@@ -17,7 +17,7 @@ from drumbeat.bench.model import (
     Scaling,
     ScalingMode,
     SetTargets,
-    Spawn,
+    SpawnBenchWorker,
     Steer,
     ToldTarget,
 )
@@ -52,7 +52,9 @@ NOBODY = Recovered(actions=(), living=(), staying=())
 def told(held: list[int], pace: float | None) -> list[ToldTarget]:
     """What workers are told that shall hold so much, together at this pace."""
     spawns = tuple(
-        Spawn(worker_id=WorkerId(f"worker-{slot}"), slot=slot, group_count=len(held), connections=connections, reason="")
+        SpawnBenchWorker(
+            worker_id=WorkerId(f"worker-{slot}"), slot=slot, group_count=len(held), connections=connections, reason=""
+        )
         for slot, connections in enumerate(held)
     )
     staffing = Staffing(state=ControllerState(pace=pace), connections=dict(enumerate(held)), spawns=spawns, reason="")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from drumbeat.bench.model import (
     Action,
-    AskToDrain,
+    AskWorkersToDrain,
     Begin,
     Conclude,
     EnterPhase,
@@ -12,7 +12,7 @@ from drumbeat.bench.model import (
     Remember,
     SaveStep,
     SetTargets,
-    Spawn,
+    SpawnBenchWorker,
     StopLoad,
 )
 from drumbeat.bench.model.verdict import KEPT_UNDER, RunJudgement, judgement_document
@@ -20,6 +20,7 @@ from drumbeat.bench.results.conclusion import described, from_samples, measured_
 from drumbeat.bench.results.record import ended_record, read_record
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.run_state import kept_state, state_document
+from drumbeat.core.decision import action_type
 from drumbeat.core.errors import Refused
 from drumbeat.core.event import NewEvent, WorkerTarget, set_phase, start, stop
 from drumbeat.core.lease import Fence
@@ -64,16 +65,16 @@ class RunActor:
         undone, self._undone = self._undone, []
         if undone:
             self._facts = []
-            names = ", ".join(type(action).__name__ for action in undone)
+            names = ", ".join(action_type(action) for action in undone)
             raise Refused(f"expected everything before it to be done, but {names} failed; the next beat decides it again")
 
     async def _do(self, action: Action, fence: Fence) -> None:
         match action:
-            case Spawn():
+            case SpawnBenchWorker():
                 await self._hands.start(self._row(action), action.group_count, fence, is_new=action.is_new)
             case SetTargets():
                 await self._set_targets(action, fence)
-            case AskToDrain():
+            case AskWorkersToDrain():
                 workers = self._store.workers
                 await workers.ask_to_drain(self._pool_id, action.workers, action.reason, action.within, fence=fence)
             case SaveStep():
@@ -87,7 +88,7 @@ class RunActor:
             case _:
                 await self._hands.recover(action, fence)
 
-    def _row(self, action: Spawn) -> Worker:
+    def _row(self, action: SpawnBenchWorker) -> Worker:
         return Worker(
             pool_id=self._pool_id,
             worker_id=action.worker_id,

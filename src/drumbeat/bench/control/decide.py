@@ -14,7 +14,7 @@ from drumbeat.bench.control.modes import concurrency, find_max, qps
 from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of, told
 from drumbeat.bench.model import (
     Action,
-    AskToDrain,
+    AskWorkersToDrain,
     Begin,
     Conclude,
     ControllerState,
@@ -191,7 +191,7 @@ def _ending(view: RunView, recovered: Recovered) -> list[Action]:
     ]
     asked = tuple(worker.worker_id for worker in recovered.living if worker.drain_deadline is None and worker not in unborn)
     if asked:
-        actions.append(AskToDrain(workers=asked, within=view.thresholds.drain_within, reason=_why_ending(view)))
+        actions.append(AskWorkersToDrain(workers=asked, within=view.thresholds.drain_within, reason=_why_ending(view)))
     if recovered.living or recovered.actions:
         return actions
     if view.phase != Phase.PROCESSING:

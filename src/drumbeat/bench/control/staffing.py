@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from drumbeat.bench.control import losses
 from drumbeat.bench.control.modes.allocate import allocate
-from drumbeat.bench.model import Action, ControllerState, RunView, SetTargets, Spawn, Steer, ToldTarget
+from drumbeat.bench.model import Action, ControllerState, RunView, SetTargets, SpawnBenchWorker, Steer, ToldTarget
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.core.recovery import Recovered, end_strays, may_run, never_started, next_number
 from drumbeat.core.worker import WorkerId
@@ -18,7 +18,7 @@ class Staffing:
 
     state: ControllerState
     connections: Mapping[int, int]  #: by slot
-    spawns: tuple[Spawn, ...]
+    spawns: tuple[SpawnBenchWorker, ...]
     reason: str
 
 
@@ -72,9 +72,9 @@ def _new_slots(view: RunView, staying: Sequence[int], missing: int) -> list[int]
     return fresh
 
 
-def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[Spawn]:
+def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Mapping[int, int]) -> list[SpawnBenchWorker]:
     return [
-        Spawn(
+        SpawnBenchWorker(
             worker_id=worker.worker_id,
             slot=worker.slot,
             group_count=max(workers, worker.slot + 1),
@@ -88,10 +88,10 @@ def _respawn(view: RunView, recovered: Recovered, workers: int, connections: Map
 
 def _spawn(
     view: RunView, recovered: Recovered, workers: int, slots: Sequence[int], connections: Mapping[int, int]
-) -> list[Spawn]:
+) -> list[SpawnBenchWorker]:
     first = next_number(view.sight)
     return [
-        Spawn(
+        SpawnBenchWorker(
             worker_id=WorkerId(f"worker-{first + n}"),
             slot=slot,
             group_count=max(workers, slot + 1),

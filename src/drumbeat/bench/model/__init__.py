@@ -75,7 +75,7 @@ from drumbeat.bench.model.steering import FindMaxState, FindMaxStatus, Finish, M
 from drumbeat.bench.model.verdict import ExitStatus, RunJudgement, RunVerdict, kept_judgement
 from drumbeat.bench.model.view import (
     Action,
-    AskToDrain,
+    AskWorkersToDrain,
     Begin,
     Conclude,
     ControllerState,
@@ -87,7 +87,7 @@ from drumbeat.bench.model.view import (
     SaveStep,
     ServerProbe,
     SetTargets,
-    Spawn,
+    SpawnBenchWorker,
     StopLoad,
     ToldTarget,
 )
@@ -101,7 +101,7 @@ __all__ = [
     "STABLE",
     "Action",
     "Allocation",
-    "AskToDrain",
+    "AskWorkersToDrain",
     "Begin",
     "Best",
     "Conclude",
@@ -179,7 +179,7 @@ __all__ = [
     "ServerSeen",
     "ServerSignals",
     "SetTargets",
-    "Spawn",
+    "SpawnBenchWorker",
     "Statement",
     "Steer",
     "StepFigures",

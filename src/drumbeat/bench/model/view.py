@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 
 from drumbeat.bench.model.figures import Figures
 from drumbeat.bench.model.guarding import GuardState
@@ -99,8 +99,10 @@ class RunView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spawn:
+class SpawnBenchWorker:
     """Start a worker. Named here, so that asking twice is asking once."""
+
+    TYPE: ClassVar[str] = "Spawn"
 
     worker_id: WorkerId
     slot: int
@@ -120,8 +122,10 @@ class SetTargets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskToDrain:
+class AskWorkersToDrain:
     """Ask workers to finish and leave."""
+
+    TYPE: ClassVar[str] = "AskToDrain"
 
     workers: tuple[WorkerId, ...]
     within: timedelta
@@ -191,4 +195,16 @@ class Conclude:
     reason: str
 
 
-Action = Recovery | Spawn | SetTargets | AskToDrain | Begin | EnterPhase | StopLoad | SaveStep | NoteFact | Remember | Conclude
+Action = (
+    Recovery
+    | SpawnBenchWorker
+    | SetTargets
+    | AskWorkersToDrain
+    | Begin
+    | EnterPhase
+    | StopLoad
+    | SaveStep
+    | NoteFact
+    | Remember
+    | Conclude
+)

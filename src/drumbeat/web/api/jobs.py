@@ -20,7 +20,7 @@ from drumbeat.web.api.shapes_pools import (
     JobShape,
     JobsNamed,
     JobsToRequeue,
-    NewJob,
+    JobToPush,
     NewJobs,
     Pushed,
     WholeJob,
@@ -43,7 +43,7 @@ def _links() -> dict[int | str, dict[str, Any]]:
 
 
 @router.post(_JOBS, status_code=201, operation_id="push_job", responses={**_links(), **problems(404, 409)})
-async def push(pool_id: Id, body: NewJob, house: InHouse, response: Response) -> Pushed:
+async def push(pool_id: Id, body: JobToPush, house: InHouse, response: Response) -> Pushed:
     """Push a job. The pool is made if it is not there."""
     ids = await _pushed(house, pool_id, [_job(body)])
     located(response, f"{PREFIX}/pools/{quote(pool_id, safe='')}/jobs/{quote(ids[0], safe='')}")
@@ -56,7 +56,7 @@ async def push_many(pool_id: Id, body: NewJobs, house: InHouse) -> Pushed:
     return Pushed(job_ids=await _pushed(house, pool_id, [_job(each) for each in body.jobs]))
 
 
-def _job(body: NewJob) -> PushedJob:
+def _job(body: JobToPush) -> PushedJob:
     given = body.model_dump(exclude_unset=True, exclude={"payload"})
     return new_job(body.payload, **{name: value for name, value in given.items() if value is not None})
 

@@ -112,7 +112,7 @@ class JobOptions(RequestBody):
     capability: Key | None = None
 
 
-class NewJob(JobOptions):
+class JobToPush(JobOptions):
     """A job to be pushed."""
 
     payload: JsonValue
@@ -123,7 +123,7 @@ class NewJob(JobOptions):
 class NewJobs(RequestBody):
     """Jobs to be pushed: all of them, or none."""
 
-    jobs: Annotated[list[NewJob], Field(min_length=1, max_length=10_000)]
+    jobs: Annotated[list[JobToPush], Field(min_length=1, max_length=10_000)]
 
 
 class JobsNamed(RequestBody):
