@@ -21,7 +21,7 @@ from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind, Thresholds, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, PolicyName, QueueView, SeenInstance
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, ListedInstance, PolicyName, QueueView
 from drumbeat.settings import Settings
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Order
@@ -58,7 +58,7 @@ def view_of(workers: int, thresholds: Thresholds) -> FleetView:
         thresholds=thresholds,
         policy=policy_for(workers + 100),
         workers=tuple(replace(row, worker_id=name(n), slot=n) for n in range(workers)),
-        instances=tuple(SeenInstance(worker_id=name(n), running=True) for n in range(workers)),
+        instances=tuple(ListedInstance(worker_id=name(n), running=True) for n in range(workers)),
         last_number=workers - 1,
         queue=QueueView(ready=workers * JOBS_EACH, claimed=workers // 2, oldest_ready=NOW, types={"": 200}),
         held=tuple(HeldJob(job_id=JobId(f"j{n}"), worker_id=name(n), claimed_at=NOW) for n in range(0, workers, 2)),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from cli.given import Said, invoke
 from drumbeat.cli.main import app
-from drumbeat.cli.stdin_lines import arriving
+from drumbeat.cli.stdin_lines import incoming_lines
 from drumbeat.core.errors import AlreadyExists, InvalidInput, InvalidSettings, NotFound
 
 
@@ -313,7 +313,7 @@ def test_what_a_slow_pipe_has_sent_is_pushed_before_more_comes(monkeypatch: pyte
 def test_a_pause_in_a_pipe_is_told_and_no_line_is_cut_by_it() -> None:
     reader, writer = os.pipe()
     with os.fdopen(reader, "rb") as source, os.fdopen(writer, "wb", buffering=0) as end:
-        lines = arriving(source)
+        lines = incoming_lines(source)
         end.write(b"a\nb")
         before = [next(lines), next(lines)]
         end.write(b"c\n\nd")

@@ -8,7 +8,7 @@ from typing import Any
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, PolicyName, QueueView, SeenInstance
+from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, HeldJob, ListedInstance, PolicyName, QueueView
 
 POOL = PoolId("p")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -44,12 +44,12 @@ def worker(
     return replace(row, **fields)
 
 
-def runs(*names: str | int) -> tuple[SeenInstance, ...]:
-    return tuple(SeenInstance(worker_id=_name(name), running=True) for name in names)
+def runs(*names: str | int) -> tuple[ListedInstance, ...]:
+    return tuple(ListedInstance(worker_id=_name(name), running=True) for name in names)
 
 
-def is_over(name: str | int, exit_code: int | None = -9) -> SeenInstance:
-    return SeenInstance(worker_id=_name(name), running=False, exit_code=exit_code)
+def is_over(name: str | int, exit_code: int | None = -9) -> ListedInstance:
+    return ListedInstance(worker_id=_name(name), running=False, exit_code=exit_code)
 
 
 def _name(name: str | int) -> WorkerId:
@@ -57,10 +57,10 @@ def _name(name: str | int) -> WorkerId:
 
 
 def view(
-    *workers: Worker, wanted: int = 0, instances: tuple[SeenInstance, ...] | None = None, target: int = 1, **fields: Any
+    *workers: Worker, wanted: int = 0, instances: tuple[ListedInstance, ...] | None = None, target: int = 1, **fields: Any
 ) -> FleetView:
     """A pool that has been looked at for a day. Unless told otherwise every live worker's instance runs."""
-    running = tuple(SeenInstance(worker_id=each.worker_id, running=True) for each in workers if each.is_live)
+    running = tuple(ListedInstance(worker_id=each.worker_id, running=True) for each in workers if each.is_live)
     seen = FleetView(
         pool_id=POOL,
         now=NOW,

@@ -8,8 +8,8 @@ import pytest
 from drumbeat.core.recovery import ASKED_AT
 from drumbeat.core.worker import Worker, WorkerStatus
 from drumbeat.fleet.decide import decide
-from drumbeat.fleet.decide.classify import judge_crew
-from drumbeat.fleet.model import AskToDrain, FleetState, MarkLost, Provider, Reap, SeenInstance, Spawn, Warn
+from drumbeat.fleet.decide.classify import classify
+from drumbeat.fleet.model import AskToDrain, FleetState, ListedInstance, MarkLost, Provider, Reap, Spawn, Warn
 from fleet.given import NOW, idle_for, job, queued, ready_worker, runs, seconds, worker
 
 
@@ -17,7 +17,7 @@ def test_a_worker_that_starts_is_neither_idle_nor_busy_and_one_that_leaves_is_no
     starting = worker(2, status=WorkerStatus.STARTING, silent=1)
     leaving = ready_worker(3, drain_deadline=NOW)
 
-    crew = judge_crew(queued(ready_worker(0), ready_worker(1), starting, leaving, ready=1, held=(job("j0", 0),)))
+    crew = classify(queued(ready_worker(0), ready_worker(1), starting, leaving, ready=1, held=(job("j0", 0),)))
 
     assert [each.worker_id for each in crew.busy] == ["worker-0"]
     assert [each.worker_id for each in crew.idle] == ["worker-1"]
@@ -81,7 +81,7 @@ SLOW = Provider(name="runpod", unique_names=False, settle=seconds(180))
     ids=["it may turn up", "asked for again", "it would be there", "it is there", "it was seen", "it was heard", "refused"],
 )
 def test_a_creation_without_an_answer_is_not_given_up_while_its_instance_may_turn_up(
-    row: Worker, instances: tuple[SeenInstance, ...], is_reaped: bool
+    row: Worker, instances: tuple[ListedInstance, ...], is_reaped: bool
 ) -> None:
     seen = queued(row, ready=9, instances=instances, provider=SLOW, max_workers=2)
 

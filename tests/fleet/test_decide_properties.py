@@ -15,10 +15,10 @@ from drumbeat.fleet.model import (
     EndOverdue,
     EndStray,
     FleetView,
+    ListedInstance,
     MarkFailed,
     MarkLost,
     Reap,
-    SeenInstance,
     Spawn,
 )
 from fleet.given import LONG_AGO, NOW, POOL, view
@@ -50,7 +50,7 @@ def workers(draw: st.DrawFn, name: WorkerId) -> Worker:
 def views(draw: st.DrawFn) -> FleetView:
     names = draw(st.lists(st.integers(0, 12).map(lambda n: WorkerId(f"worker-{n}")), unique=True, max_size=8))
     seen = st.builds(
-        SeenInstance,
+        ListedInstance,
         worker_id=st.sampled_from([*names, WorkerId("worker-20")]),
         running=st.booleans(),
         exit_code=st.none() | st.integers(-15, 5),

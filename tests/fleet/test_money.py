@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.core.recovery import SeenInstance
+from drumbeat.core.recovery import ListedInstance
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, Provider, Spawn, Spending
@@ -172,8 +172,8 @@ def test_prices_and_ceilings_are_kept_with_what_is_spawned() -> None:
 
 @pytest.mark.parametrize("ceiling", [{"max_per_hour": 3.5}, {"max_per_day": 3 * 691 / 3600}])
 def test_an_instance_without_a_row_is_reserved_for_until_it_is_gone(ceiling: dict[str, Any]) -> None:
-    stray = SeenInstance(worker_id=WorkerId("worker-9"), running=True)
-    over = SeenInstance(worker_id=WorkerId("worker-8"), running=False)
+    stray = ListedInstance(worker_id=WorkerId("worker-9"), running=True)
+    over = ListedInstance(worker_id=WorkerId("worker-8"), running=False)
     seen = priced(ready=90, max_workers=50, **ceiling)
 
     assert affordable(replace(seen, instances=(stray, over)), ())[0] == affordable(seen, ())[0] - 1

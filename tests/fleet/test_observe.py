@@ -10,7 +10,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import InvalidInput, NotFound
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.model import FleetPolicy, FleetView, SeenInstance
+from drumbeat.fleet.model import FleetPolicy, FleetView, ListedInstance
 from drumbeat.fleet.observe import observe
 from drumbeat.runtime.beat import encode
 from drumbeat.spawn.fake import FakeSpawner, ListFails, StartDelayed
@@ -64,7 +64,7 @@ async def test_a_view_holds_rows_instances_policy_and_time(watched: Watched) -> 
     assert (seen.pool_id, seen.now, seen.thresholds) == (POOL, watched.clock.now(), LIMITS)
     assert seen.policy == FleetPolicy(workers=2, target=3)
     assert seen.workers == tuple(await watched.store.workers.list(POOL))
-    assert seen.instances == (SeenInstance(worker_id=WorkerId("worker-0"), running=True),)
+    assert seen.instances == (ListedInstance(worker_id=WorkerId("worker-0"), running=True),)
 
 
 @pytest.mark.parametrize("unique", [True, False])
@@ -86,8 +86,8 @@ async def test_a_pending_instance_counts_as_running_and_one_that_is_over_shows_i
     watched.spawner.end(POOL, WorkerId("dead"), exit_code=4)
 
     assert (await watched.look()).instances == (
-        SeenInstance(worker_id=WorkerId("slow"), running=True),
-        SeenInstance(worker_id=WorkerId("dead"), running=False, exit_code=4),
+        ListedInstance(worker_id=WorkerId("slow"), running=True),
+        ListedInstance(worker_id=WorkerId("dead"), running=False, exit_code=4),
     )
 
 

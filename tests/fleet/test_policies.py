@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from drumbeat.fleet.model import FleetPolicy, PolicyName, QueueView
-from drumbeat.fleet.policies import POLICIES, Scene, WorkerLevel
+from drumbeat.fleet.policies import POLICIES, PolicyInput, WorkerLevel
 from fleet.given import NOW
 
 
 def desired(policy: str, *, ready: int = 0, **scene: Any) -> int:
     chosen = FleetPolicy(policy=PolicyName(policy), **scene.pop("rules", {}))
     queue = QueueView(ready=ready, claimed=scene.get("busy", 0) * chosen.concurrency)
-    return POLICIES[PolicyName(policy)](Scene(now=NOW, policy=chosen, queue=queue, **scene)).desired
+    return POLICIES[PolicyName(policy)](PolicyInput(now=NOW, policy=chosen, queue=queue, **scene)).desired
 
 
 def test_every_policy_has_a_function() -> None:

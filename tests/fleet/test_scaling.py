@@ -17,10 +17,10 @@ from drumbeat.fleet.model import (
     FleetState,
     FleetView,
     LastBeat,
+    ListedInstance,
     NoteInstance,
     Provider,
     Schedule,
-    SeenInstance,
     Spawn,
     SpawnCause,
     WishedSize,
@@ -382,7 +382,7 @@ def test_a_spawned_workers_row_is_named_above_all_that_ever_were() -> None:
 
 def test_one_that_has_not_joined_is_ended_at_once() -> None:
     seen = queued(
-        worker(0, status=SPAWNING, silent=181), instances=(SeenInstance(worker_id=WorkerId("worker-0"), running=True),)
+        worker(0, status=SPAWNING, silent=181), instances=(ListedInstance(worker_id=WorkerId("worker-0"), running=True),)
     )
 
     (asked,) = decide(seen).actions

@@ -20,13 +20,13 @@ from drumbeat.fleet.model import (
     Fail,
     FleetState,
     FleetView,
+    ListedInstance,
     MarkFailed,
     MarkLost,
     PolicyName,
     Provider,
     Reap,
     ReleaseJobs,
-    SeenInstance,
     ServiceTime,
     Spawn,
     Spending,
@@ -79,7 +79,7 @@ def views(draw: st.DrawFn) -> FleetView:
     most = draw(st.integers(0, 9))
     price = draw(st.sampled_from([0.0, 1.0]))
     running = tuple(
-        SeenInstance(worker_id=each.worker_id, running=True)
+        ListedInstance(worker_id=each.worker_id, running=True)
         for each in workers
         if each.is_live and draw(st.sampled_from([True, True, False]))
     )

@@ -17,12 +17,12 @@ from drumbeat.fleet.simulate import (
     SimulatedProvider,
     SimulationResult,
     World,
-    course,
+    engine,
     oracle_seconds,
     simulate,
 )
-from drumbeat.fleet.simulate.course import flaps
 from drumbeat.fleet.simulate.draw import as_page, as_svg, as_text
+from drumbeat.fleet.simulate.engine import flaps
 from drumbeat.fleet.simulate.values import percentile
 from drumbeat.fleet.simulate_files import policy_for, simulate_load
 
@@ -202,7 +202,7 @@ def test_the_seeds_policy_keeps_its_two_workers() -> None:
 
 
 def test_jobs_that_nobody_will_serve_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("drumbeat.fleet.simulate.course.PATIENCE", 200)
+    monkeypatch.setattr("drumbeat.fleet.simulate.engine.PATIENCE", 200)
     money = {"price_per_hour": 1.0, "max_per_hour": 0.0}
     policy = FleetPolicy(policy=PolicyName.LAG_AWARE, min_workers=0, max_workers=1, **money)  # type: ignore[arg-type]
 
@@ -222,7 +222,7 @@ def test_a_simulation_that_would_not_end_is_refused_before_it_begins() -> None:
 
 
 def test_a_simulation_ends_after_so_many_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(course, "MOST_BEATS", 50)
+    monkeypatch.setattr(engine, "MOST_BEATS", 50)
 
     with pytest.raises(InvalidInput, match="expected a simulation of 50 beats"):
         simulate_load(load(*((n * 20, 45) for n in range(100))), policy_for(None, {}), SimulatedProvider())

@@ -6,7 +6,7 @@ from typing import Any
 
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
 from drumbeat.core.worker import TERMINAL, Worker, WorkerId, WorkerStatus
-from drumbeat.pool.model import Claim, PoolPolicy, PoolView, SeenInstance, worker_name
+from drumbeat.pool.model import Claim, ListedInstance, PoolPolicy, PoolView, worker_name
 
 POOL = PoolId("papers")
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -44,12 +44,12 @@ def claim(number: int, **more: Any) -> Claim:
     return replace(Claim(worker_id=name(number), expired=False), **more)
 
 
-def runs(*numbers: int) -> tuple[SeenInstance, ...]:
-    return tuple(SeenInstance(worker_id=name(number), running=True) for number in numbers)
+def runs(*numbers: int) -> tuple[ListedInstance, ...]:
+    return tuple(ListedInstance(worker_id=name(number), running=True) for number in numbers)
 
 
-def is_over(number: int, exit_code: int | None = -9) -> SeenInstance:
-    return SeenInstance(worker_id=name(number), running=False, exit_code=exit_code)
+def is_over(number: int, exit_code: int | None = -9) -> ListedInstance:
+    return ListedInstance(worker_id=name(number), running=False, exit_code=exit_code)
 
 
 def view(
@@ -57,7 +57,7 @@ def view(
     ready: int = 0,
     busy: int = 0,
     cap: int = 10,
-    instances: tuple[SeenInstance, ...] | None = None,
+    instances: tuple[ListedInstance, ...] | None = None,
     **more: Any,
 ) -> PoolView:
     """A queue of plain jobs and its workers; the first ``busy`` of them hold a job each. Every live worker's instance runs."""

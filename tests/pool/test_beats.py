@@ -14,7 +14,7 @@ from drumbeat.core.errors import InvalidInput, InvalidSettings, NotFound, StoreU
 from drumbeat.core.job import JobStatus
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import WorkerId, WorkerStatus
-from drumbeat.pool.beats import told
+from drumbeat.pool.beats import beat_report
 from drumbeat.pool.decide import decide
 from drumbeat.pool.model import PoolView
 from drumbeat.runtime.beat import BeatReport, encode_action
@@ -99,7 +99,7 @@ async def test_another_checker_that_takes_too_long_is_left_to_it() -> None:
 
     report = check.result()
     assert (report.led, report.error, kinds(report)) == (False, None, [])
-    assert told(report)["why_not"] == "another checker is at it"
+    assert beat_report(report)["why_not"] == "another checker is at it"
     assert stage.spawner.running(POOL) == []
 
 
@@ -110,7 +110,7 @@ async def test_where_the_lease_cannot_be_asked_for_the_stores_own_words_are_said
         raise StoreUnavailable("database or disk is full")
 
     monkeypatch.setattr(stage.store.leases, "acquire", acquire)
-    beat = told(await stage.checker.check(POOL, patience=seconds(0)))
+    beat = beat_report(await stage.checker.check(POOL, patience=seconds(0)))
 
     assert (beat["led"], beat["why_not"], beat["error"]) == (False, None, "lease: database or disk is full")
 
@@ -136,11 +136,11 @@ async def test_jobs_of_a_type_without_a_handler_start_no_workers() -> None:
     reports = [await stage.checker.check(POOL) for _ in range(6)]
 
     assert stage.spawner.running(POOL) == []
-    told = (
+    expected = (
         "12 jobs of type 'x y' wait: no handler; add one with: drumbeat pool create papers --update --handler "
         "'x y=module:function'"
     )
-    assert {report.why_not for report in reports} == {f"no job is ready; {told}"}
+    assert {report.why_not for report in reports} == {f"no job is ready; {expected}"}
     assert reports[-1].summary["no_handler"] == 12
     await stage.push(2, type="resize")
     assert kinds(await stage.checker.check(POOL)) == ["Spawn"] * 2

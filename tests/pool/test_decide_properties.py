@@ -11,11 +11,11 @@ from drumbeat.pool.decide import decide, decide_recovery
 from drumbeat.pool.model import (
     Claim,
     EndOverdue,
+    ListedInstance,
     MarkFailed,
     MarkLost,
     PoolPolicy,
     PoolView,
-    SeenInstance,
     SpawnJobWorker,
     TakeBackJobs,
 )
@@ -49,7 +49,7 @@ def workers(draw: st.DrawFn, number: int) -> Worker:
 def views(draw: st.DrawFn) -> PoolView:
     numbers = draw(st.lists(st.integers(0, 12), unique=True, max_size=8))
     names = st.sampled_from([*map(name, numbers), name(20)])
-    seen = st.builds(SeenInstance, worker_id=names, running=st.booleans(), exit_code=st.none() | st.integers(-15, 5))
+    seen = st.builds(ListedInstance, worker_id=names, running=st.booleans(), exit_code=st.none() | st.integers(-15, 5))
     claims = st.builds(
         Claim, worker_id=names, expired=st.booleans(), capability=st.sampled_from(["", "gpu"]), comes_back=st.booleans()
     )

@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.job import Attempt, AttemptOutcome, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.pool.explain import Facts, Why, explain
+from drumbeat.pool.explain import ExplainInputs, Why, explain
 from drumbeat.pool.explain_inputs import read_facts
 from pool.working import Shop, seconds
 
@@ -39,8 +39,8 @@ def claimed(**more: Any) -> Job:
     return job(status=JobStatus.CLAIMED, lease_owner=WorkerId("w"), lease_epoch=1, claimed_at=NOW, **more)
 
 
-def facts(its: Job, *workers: Worker, **more: Any) -> Facts:
-    return Facts(**{"now": NOW, "pool": HOME, "job": its, "workers": workers, **more})
+def facts(its: Job, *workers: Worker, **more: Any) -> ExplainInputs:
+    return ExplainInputs(**{"now": NOW, "pool": HOME, "job": its, "workers": workers, **more})
 
 
 FULL = {"group": "site", "group_limit": 2}
@@ -88,7 +88,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("seen", "why", "says"), CASES)
-def test_the_reason_is_told(seen: Facts, why: Why, says: str) -> None:
+def test_the_reason_is_told(seen: ExplainInputs, why: Why, says: str) -> None:
     found = explain(seen)
 
     assert found.why is why

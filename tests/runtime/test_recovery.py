@@ -14,8 +14,8 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolKind, pool
 from drumbeat.core.recovery import Reap
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.runtime.recovery import Hands
-from drumbeat.runtime.snapshot import LIST_WITHIN, look
+from drumbeat.runtime.recovery import RecoveryActor
+from drumbeat.runtime.snapshot import LIST_WITHIN, take_snapshot
 from drumbeat.spawn.fake import AnswerLost, FakeSpawner, ListFails
 from drumbeat.spawn.interface import Instance, Order, SpawnerTraits
 from drumbeat.store.memory import MemoryStore
@@ -64,7 +64,7 @@ async def fence(store: MemoryStore) -> Fence:
 async def test_what_an_instance_costs_and_where_it_is_goes_into_its_row(store: MemoryStore, clock: ManualClock) -> None:
     spawner = Dear(clock, price_per_hour=0.44, meta={"data_center": "EU-1", "status": "RUNNING", "gpus": [{}], "cloud": None})
 
-    await Hands(store, spawner, POOL).start(ROW, 1, await fence(store), is_new=True)
+    await RecoveryActor(store, spawner, POOL).start(ROW, 1, await fence(store), is_new=True)
 
     row = await store.workers.get(POOL, W)
     assert row.meta == {"price_per_hour": 0.44, "contract": "v1", "data_center": "EU-1"}
@@ -72,7 +72,7 @@ async def test_what_an_instance_costs_and_where_it_is_goes_into_its_row(store: M
 
 
 async def test_a_provider_that_tells_nothing_leaves_the_row_as_it_is(store: MemoryStore, clock: ManualClock) -> None:
-    await Hands(store, FakeSpawner(clock), POOL).start(ROW, 1, await fence(store), is_new=True)
+    await RecoveryActor(store, FakeSpawner(clock), POOL).start(ROW, 1, await fence(store), is_new=True)
 
     row = await store.workers.get(POOL, W)
     assert (row.meta, row.provider_ref) == (ROW.meta, None)
@@ -80,7 +80,7 @@ async def test_a_provider_that_tells_nothing_leaves_the_row_as_it_is(store: Memo
 
 async def test_what_may_still_turn_up_is_not_asked_for_again(store: MemoryStore, clock: ManualClock) -> None:
     spawner, held = Dear(clock), await fence(store)
-    hands = Hands(store, spawner, POOL)
+    hands = RecoveryActor(store, spawner, POOL)
     await store.workers.add([ROW])
 
     await clock.advance(seconds(179))
@@ -102,11 +102,11 @@ async def test_what_was_asked_for_again_is_waited_for_as_long_by_whoever_comes_n
     await clock.advance(seconds(200))
     spawner.faults.append(AnswerLost())
     with pytest.raises(SpawnAmbiguous):
-        await Hands(store, spawner, POOL).start(ROW, 1, held, is_new=False)
+        await RecoveryActor(store, spawner, POOL).start(ROW, 1, held, is_new=False)
 
     await clock.advance(seconds(60))
     with pytest.raises(SpawnError, match=r"^not asked again: .* for 120 s more"):
-        await Hands(store, spawner, POOL).start(ROW, 1, held, is_new=False)
+        await RecoveryActor(store, spawner, POOL).start(ROW, 1, held, is_new=False)
     row = await store.workers.get(POOL, W)
     assert spawner.asked("spawn") == [W]
     assert row.meta == {**ROW.meta, "asked_at": "2026-01-01T00:03:20+00:00"}
@@ -118,7 +118,7 @@ async def test_a_row_that_was_closed_meanwhile_gets_no_instance(store: MemorySto
     spawner = FakeSpawner(clock)
 
     with pytest.raises(StaleWrite, match="is lost by now"):
-        await Hands(store, spawner, POOL).start(ROW, 1, await fence(store), is_new=False)
+        await RecoveryActor(store, spawner, POOL).start(ROW, 1, await fence(store), is_new=False)
 
     assert spawner.asked("spawn") == []
 
@@ -126,9 +126,9 @@ async def test_a_row_that_was_closed_meanwhile_gets_no_instance(store: MemorySto
 async def test_gpu_memory_is_seen_as_its_provider_tells_it(store: MemoryStore, clock: ManualClock) -> None:
     gpus = [{"memory_total_gb": 24, "memory_used_gb": 6.0}, {"memory_total_gb": 24, "memory_used_gb": None}]
     spawner = Dear(clock, meta={"gpus": gpus})
-    await Hands(store, spawner, POOL).start(ROW, 1, await fence(store), is_new=True)
+    await RecoveryActor(store, spawner, POOL).start(ROW, 1, await fence(store), is_new=True)
 
-    sight = await look(store, spawner, await store.pools.get(POOL), seconds(0))
+    sight = await take_snapshot(store, spawner, await store.pools.get(POOL), seconds(0))
 
     assert [row.gpu for row in sight.workers] == [{"memory_total_mb": 48 * 1024, "memory_used_mb": 6 * 1024}]
 
@@ -138,8 +138,8 @@ async def test_a_look_without_a_list_is_partial_if_that_will_do(store: MemorySto
     await store.workers.add([ROW])
 
     with pytest.raises(SpawnError):
-        await look(store, spawner, home, seconds(0))
-    sight = await look(store, spawner, home, seconds(0), unlisted_too=True)
+        await take_snapshot(store, spawner, home, seconds(0))
+    sight = await take_snapshot(store, spawner, home, seconds(0), unlisted_too=True)
 
     assert (sight.partial, sight.instances, [row.worker_id for row in sight.workers]) == (True, (), [W])
 
@@ -157,7 +157,7 @@ async def test_a_list_that_never_comes_is_given_up_well_before_the_beat_is(store
     await store.workers.add([ROW])
 
     async with asyncio.TaskGroup() as group:
-        looking = group.create_task(look(store, Hangs(clock), home, seconds(0), unlisted_too=True, clock=clock))
+        looking = group.create_task(take_snapshot(store, Hangs(clock), home, seconds(0), unlisted_too=True, clock=clock))
         await clock.advance(LIST_WITHIN - seconds(1))
         assert not looking.done()
         await clock.advance(seconds(1))
@@ -175,7 +175,7 @@ async def test_no_provider_is_asked_to_end_what_another_has(
     spawner, held = FakeSpawner(clock), await fence(store)
 
     with nullcontext() if is_ours else pytest.raises(SpawnError, match="expected runpod to end worker worker-0"):
-        await Hands(store, spawner, POOL).recover(Reap(worker_id=W, reason="it ended"), held)
+        await RecoveryActor(store, spawner, POOL).recover(Reap(worker_id=W, reason="it ended"), held)
 
     assert (spawner.asked("terminate") == [W]) is is_ours
     assert ((await store.workers.get(POOL, W)).reaped_at is not None) is is_ours

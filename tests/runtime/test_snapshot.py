@@ -9,7 +9,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.pool import PoolId, PoolKind, pool
 from drumbeat.core.recovery import recover
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.runtime.snapshot import look, unnoted
+from drumbeat.runtime.snapshot import take_snapshot, unnoted
 from drumbeat.spawn.fake import FakeSpawner
 from drumbeat.spawn.interface import Instance, InstanceState, Order
 from drumbeat.store.memory import MemoryStore
@@ -57,7 +57,7 @@ async def test_a_worker_that_another_makes_during_the_look_is_not_taken_for_a_st
     made = await store.pools.create(pool(POOL, PoolKind.FLEET))
 
     async with Rival(store, clock) as spawner:
-        seen = await look(store, spawner, made, timedelta(), clock=clock)
+        seen = await take_snapshot(store, spawner, made, timedelta(), clock=clock)
 
     assert [each.worker_id for each in seen.instances] == [W0]
     assert recover(seen).actions == ()

@@ -7,7 +7,7 @@ import pytest
 
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Refused, StoreUnavailable
-from drumbeat.runtime.timeouts import Overtaken, answered, cut, describe, next_due, pause, unless
+from drumbeat.runtime.timeouts import LostRace, cut, describe, next_due, pause, race, with_timeout
 from runtime.given import seconds, settle
 
 
@@ -21,15 +21,15 @@ async def after(clock: ManualClock, delay: float, value: str = "done", error: Ex
 async def test_work_that_is_first_gives_its_value() -> None:
     clock = ManualClock()
     async with asyncio.TaskGroup() as group:
-        race = group.create_task(unless(clock.sleep(seconds(2)), after(clock, 1)))
+        task = group.create_task(race(clock.sleep(seconds(2)), after(clock, 1)))
         await clock.advance(seconds(1))
-    assert race.result() == "done"
+    assert task.result() == "done"
 
 
 async def test_work_that_fails_first_raises_its_own_error() -> None:
     clock = ManualClock()
     with pytest.raises(Refused, match="no"):
-        await unless(clock.sleep(seconds(2)), after(clock, 0, error=Refused("no")))
+        await race(clock.sleep(seconds(2)), after(clock, 0, error=Refused("no")))
 
 
 async def test_work_that_is_overtaken_is_cancelled() -> None:
@@ -41,8 +41,8 @@ async def test_work_that_is_overtaken_is_cancelled() -> None:
         finally:
             cancelled.append(True)
 
-    with pytest.raises(Overtaken):
-        await unless(asyncio.sleep(0), endless())
+    with pytest.raises(LostRace):
+        await race(asyncio.sleep(0), endless())
     assert cancelled == [True]
 
 
@@ -50,16 +50,16 @@ async def test_cancelling_the_race_cancels_both() -> None:
     clock = ManualClock()
     never = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        race = group.create_task(unless(never.wait(), after(clock, 1)))
+        task = group.create_task(race(never.wait(), after(clock, 1)))
         await settle()
-        race.cancel()
-    assert race.cancelled()
+        task.cancel()
+    assert task.cancelled()
 
 
 async def test_no_answer_in_time_is_a_store_that_is_unavailable() -> None:
     clock = ManualClock()
     async with asyncio.TaskGroup() as group:
-        race = group.create_task(_caught(answered(clock, seconds(5), after(clock, 60))))
+        race = group.create_task(_caught(with_timeout(clock, seconds(5), after(clock, 60))))
         await clock.advance(seconds(5))
         await settle()
         assert race.done()

@@ -9,9 +9,9 @@ import pytest
 from drumbeat.core.lease import Fence
 from drumbeat.core.recovery import never_started
 from drumbeat.core.worker import Holder, Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.decide.classify import Crew
+from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.model import FleetView
-from drumbeat.runtime.recovery import Hands
+from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.spawner import RunPodSpawner
 from drumbeat.spawn.runpod.watch import Found, Watch
@@ -60,13 +60,13 @@ def pool_of_a_holder(patch: Patch) -> None:
 def listing_before_a_retry(patch: Patch) -> None:
     """A creation that got no answer is asked for again, whether or not it may turn up."""
 
-    async def at_once(self: Hands, worker_id: WorkerId, fence: Fence) -> None:
+    async def at_once(self: RecoveryActor, worker_id: WorkerId, fence: Fence) -> None:
         return None
 
     async def unseen(self: RunPodSpawner, name: Name) -> None:
         return None
 
-    patch.setattr(Hands, "_ask_again", at_once)
+    patch.setattr(RecoveryActor, "_ask_again", at_once)
     patch.setattr(RunPodSpawner, "_adopt", unseen)
     patch.setattr(_module("fleet.decide.scale"), "unstarted", _believe_one_list)
 
@@ -86,7 +86,7 @@ def looking_twice(patch: Patch) -> None:
     patch.setattr(_module("fleet.decide.crew"), "_is_sure", lambda view, missing: True)
 
 
-def _believe_one_list(view: FleetView, crew: Crew) -> Sequence[Worker]:
+def _believe_one_list(view: FleetView, crew: Classified) -> Sequence[Worker]:
     return never_started(view.sight, crew.starting)
 
 

@@ -9,7 +9,7 @@ import pytest
 from drumbeat.core.job import Backoff, Job, JobId, JobStatus, RateLimit
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
-from drumbeat.store.sql.claim_cursor import GROUND, LEAST, MOST, Floor, risen
+from drumbeat.store.sql.claim_cursor import GROUND, LEAST, MOST, ClaimCursor, risen
 from drumbeat.store.sql.job_rows import COLUMNS, job_of
 from drumbeat.store.sql.queries import migration_texts
 
@@ -126,12 +126,14 @@ def taken(*rows: tuple[int, int]) -> list[dict[str, int]]:
     [
         (GROUND, [(0, 3), (0, 5)], 0, 6),
         (GROUND, [(9, 80), (0, 3), (0, 4)], 0, 5),
-        (Floor(priority=0, number=6, until=9.0), [(0, 8), (0, 7)], 0, 9),
-        (Floor(priority=0, number=6, until=9.0), [(4, 90)], 0, 6),
+        (ClaimCursor(priority=0, number=6, until=9.0), [(0, 8), (0, 7)], 0, 9),
+        (ClaimCursor(priority=0, number=6, until=9.0), [(4, 90)], 0, 6),
     ],
     ids=["from the ground", "the lowest priority counts", "further on", "a higher priority says nothing of the lower"],
 )
-def test_a_floor_rises_over_what_was_claimed(floor: Floor, claimed: list[tuple[int, int]], priority: int, number: int) -> None:
+def test_a_floor_rises_over_what_was_claimed(
+    floor: ClaimCursor, claimed: list[tuple[int, int]], priority: int, number: int
+) -> None:
     now = risen(floor, taken(*claimed), began=1.0, now=1.01)
 
     assert (now.priority, now.number) == (priority, number)

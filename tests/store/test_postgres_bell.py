@@ -8,7 +8,7 @@ import pytest
 from drumbeat.core.pool import PoolId
 from drumbeat.store.sql import postgres_notify
 from drumbeat.store.sql.database import Rows, Values
-from drumbeat.store.sql.postgres_notify import PostgresBell, channel_of
+from drumbeat.store.sql.postgres_notify import PostgresNotify, channel_of
 
 POOL = PoolId("p")
 CHANNEL = channel_of("s", POOL)
@@ -35,12 +35,12 @@ def lines() -> Lines:
 
 
 @pytest.fixture
-async def bell(lines: Lines) -> PostgresBell:
-    return PostgresBell(lines, "s")
+async def bell(lines: Lines) -> PostgresNotify:
+    return PostgresNotify(lines, "s")
 
 
 async def test_of_many_words_at_once_the_first_is_said_at_once_and_one_more_later(
-    bell: PostgresBell, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    bell: PostgresNotify, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_notify, "QUIET", 60.0)
     words = [bell.word(POOL) for _ in range(5)]
@@ -52,7 +52,7 @@ async def test_of_many_words_at_once_the_first_is_said_at_once_and_one_more_late
 
 
 async def test_a_word_that_was_put_off_is_said_within_the_next_statement_after_its_moment(
-    bell: PostgresBell, lines: Lines, monkeypatch: pytest.MonkeyPatch
+    bell: PostgresNotify, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres_notify, "QUIET", 0.0)
     first = bell.word(POOL)
@@ -67,7 +67,7 @@ async def test_a_word_that_was_put_off_is_said_within_the_next_statement_after_i
     assert lines.told == []
 
 
-async def test_what_a_failed_statement_was_to_say_is_said_after_all(bell: PostgresBell, lines: Lines) -> None:
+async def test_what_a_failed_statement_was_to_say_is_said_after_all(bell: PostgresNotify, lines: Lines) -> None:
     word = bell.word(POOL)
 
     bell.unsaid(word)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from drumbeat.store.sql.postgres_connection_cache import Lending
+from drumbeat.store.sql.postgres_connection_cache import ConnectionCache
 
 
 class Gone(Exception):
@@ -74,9 +74,9 @@ class Pool:
         self.closed = True
 
 
-def lending(most: int, *, prepares: bool = True) -> tuple[Lending, Pool]:
+def lending(most: int, *, prepares: bool = True) -> tuple[ConnectionCache, Pool]:
     pool: Any = Pool(most)
-    return Lending(pool, 1.0, Gone, Outdated, prepares=prepares), pool
+    return ConnectionCache(pool, 1.0, Gone, Outdated, prepares=prepares), pool
 
 
 async def test_the_pool_is_asked_once_for_many_uses() -> None:

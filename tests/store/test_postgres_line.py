@@ -12,7 +12,7 @@ from drumbeat.store import open_store
 from drumbeat.store.contract.given_jobs import claiming, pushed
 from drumbeat.store.interface import Store
 from drumbeat.store.sql.database import Rows, Values
-from drumbeat.store.sql.postgres_push_fastpath import OFTEN, Express, StatementConnection
+from drumbeat.store.sql.postgres_push_fastpath import OFTEN, PushFastpath, StatementConnection
 from servers.postgres import PostgresServer
 
 
@@ -266,7 +266,7 @@ class NoLines:
 
 async def test_without_a_line_a_query_goes_with_the_others() -> None:
     lines = NoLines()
-    express = Express(lines, "push_one", lambda: (OSError,))
+    express = PushFastpath(lines, "push_one", lambda: (OSError,))
 
     numbers = [await express.number({}) for _ in range(2 * OFTEN)]
     express.close()

@@ -18,7 +18,7 @@ from drumbeat.core.worker import Holder, WorkerId
 from drumbeat.store import Store, open_store
 from drumbeat.store.contract import Elapse, PoolContract, StoreContract
 from drumbeat.store.interface import Claiming
-from drumbeat.store.sql.sqlite_notify import SqliteBell
+from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from store.timeshift import shift_statements
 
 
@@ -151,7 +151,7 @@ async def test_a_bell_leaves_alone_what_it_cannot_ring(tmp_path: Path) -> None:
     (folder / "no-pipe").mkdir(parents=True)
     os.mkfifo(folder / "nobody-reads")
 
-    await SqliteBell(tmp_path / "jobs.db").ring(PoolId("p"))
+    await SqliteNotify(tmp_path / "jobs.db").ring(PoolId("p"))
 
     assert [each.name for each in folder.iterdir()] == ["no-pipe"]
 

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from drumbeat.store.sql.queue import Ear, _rang
+from drumbeat.store.sql.queue import Subscription, _rang
 
 
 @pytest.mark.parametrize("turns", range(5))
 async def test_a_wait_that_is_cancelled_as_it_is_rung_is_cancelled(turns: int) -> None:
-    ear = Ear(asyncio.Event(), live=True)
+    ear = Subscription(asyncio.Event(), live=True)
     waiting = asyncio.get_running_loop().create_task(_rang(ear, 60))
     for _ in range(3):
         await asyncio.sleep(0)
@@ -27,7 +27,7 @@ async def test_a_wait_that_is_cancelled_as_it_is_rung_is_cancelled(turns: int) -
 
 
 async def test_a_wait_ends_when_it_is_rung_or_in_time() -> None:
-    ear = Ear(asyncio.Event(), live=True)
+    ear = Subscription(asyncio.Event(), live=True)
 
     assert not await _rang(ear, 0.01)
     ear.heard.set()

@@ -22,7 +22,7 @@ from drumbeat.settings import Settings
 from drumbeat.store.contract.given import heartbeat, joined, moved, sample
 from drumbeat.store.interface import RunChange
 from drumbeat.web.app import make_app
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.server import house_of
 from drumbeat.web.settings import WebSettings
 
@@ -43,7 +43,7 @@ def bearer(token: str) -> dict[str, str]:
 class Web:
     """An application, and the house it stands in."""
 
-    house: House
+    house: AppState
     app: Any
     folder: Path
 

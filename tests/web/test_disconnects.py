@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from drumbeat.web.disconnects import Leaving
+from drumbeat.web.disconnects import DisconnectMiddleware
 from drumbeat.web.problems import explain_errors
 
 
@@ -44,7 +44,7 @@ async def asked(app: Any, path: str, message: str) -> None:
     async def send(message: Any) -> None:
         pass
 
-    await Leaving(app)(scope, receive, send)
+    await DisconnectMiddleware(app)(scope, receive, send)
 
 
 async def test_nobody_is_told_of_an_answer_that_nobody_waits_for(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,7 +38,7 @@ from drumbeat.bench.results.record import read_candidates, read_decisions, read_
 from drumbeat.bench.results.removal import Removed, remove_run
 from drumbeat.bench.results.report import comparison_html, comparison_json, comparison_markdown
 from drumbeat.bench.results.run_verdict import judge_run
-from drumbeat.bench.results.top_errors import FrequentError, most_frequent
+from drumbeat.bench.results.top_errors import TopError, most_frequent
 from drumbeat.bench.results.trend import MOST_RUNS, Trend, read_trend
 from drumbeat.bench.results.verdicts import SloVerdict, judged_at, verdicts_of
 from drumbeat.bench.results.watch import RunWatch, read_worker_curves
@@ -263,7 +263,7 @@ class BenchService:
         return {run.run_id: await read_judgement(self._store, run) for run in runs}
 
     @staticmethod
-    def most_frequent_error(record: RunRecord) -> FrequentError | None:
+    def most_frequent_error(record: RunRecord) -> TopError | None:
         """What failed most while a run was measured."""
         return most_frequent(record)
 

@@ -18,7 +18,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import CAPACITY_EXEMPT, Worker, judge
 
 if TYPE_CHECKING:
-    from drumbeat.composition.plane import FleetKept, FleetStatus
+    from drumbeat.composition.plane import FleetConfigured, FleetStatus
 
 app = typer.Typer(no_args_is_help=True, help="Workers of a pool: the right number, and why.")
 app.add_typer(fleet_beats.app)
@@ -65,7 +65,7 @@ def create(
     told = plan_changes({"handlers": handler})
     given = chosen | parse_settings(settings)
 
-    async def keep(plane: ControlPlane) -> "FleetKept":
+    async def keep(plane: ControlPlane) -> "FleetConfigured":
         return await plane.fleets.configure(pool, given, file=file, preset=preset, handlers=told.get("handlers"))
 
     kept = with_control_plane(store, keep, create=True)
@@ -75,7 +75,7 @@ def create(
         _print_kept(kept)
 
 
-def _print_kept(kept: "FleetKept") -> None:
+def _print_kept(kept: "FleetConfigured") -> None:
     made = kept.pool
     if kept.is_new:
         say(f"pool {made.pool_id}: " + ", ".join(f"{name} {value}" for name, value in made.policy.items()))

@@ -13,7 +13,7 @@ import typer
 
 from drumbeat.cli.fleet_options import PoolArgument, ProviderOption
 from drumbeat.cli.options import StoreOption, parse_age, with_control_plane
-from drumbeat.cli.output import Outlet, OutletHandler
+from drumbeat.cli.output import NonBlockingHandler, NonBlockingOutput
 from drumbeat.cli.render import show_json, to_json
 from drumbeat.composition.plane import ControlPlane, logging_to_stderr, until_stopped
 from drumbeat.core.errors import DrumbeatError, InvalidSettings
@@ -48,15 +48,15 @@ def run(
     policy, if it may be: another provider may not while workers of the old one are there. A policy that is changed meanwhile
     is followed, its provider and its pace too.
     """
-    told = beat_settings(provider, every)
+    settings = beat_settings(provider, every)
 
     async def work(plane: ControlPlane) -> None:
-        policy, stop, teller = await plane.fleets.apply_environment(pool, **told), asyncio.Event(), _Teller()
+        policy, stop, teller = await plane.fleets.apply_environment(pool, **settings), asyncio.Event(), _Teller()
         turned = await _beat_by(plane, pool, policy, teller, stop)
         while turned is not None and not stop.is_set():
             turned = await _beat_on(plane, pool, turned, teller, stop)
 
-    with logging_to_stderr(logging.INFO, OutletHandler(Outlet(sys.stderr))):
+    with logging_to_stderr(logging.INFO, NonBlockingHandler(NonBlockingOutput(sys.stderr))):
         with_control_plane(store, work)
 
 
@@ -98,7 +98,7 @@ def beat(
     """
 
     async def work(plane: ControlPlane) -> Mapping[str, Any]:
-        return told(await plane.fleets.beat(pool, **beat_settings(provider)))
+        return beat_summary(await plane.fleets.beat(pool, **beat_settings(provider)))
 
     found = with_control_plane(store, work)
     show_json(found)
@@ -112,7 +112,7 @@ def beat_settings(provider: str | None, every: str | None = None) -> dict[str, A
     return spans | ({"provider": provider} if provider else {})
 
 
-def told(report: "BeatReport") -> dict[str, Any]:
+def beat_summary(report: "BeatReport") -> dict[str, Any]:
     """A cycle's summary, and what came of it."""
     summary = {name: value for name, value in report.summary.items() if name not in UNSEEN}
     return {**summary, "led": report.led, "done": report.actions, "why_not": report.why_not, "failed": report.error}
@@ -141,13 +141,13 @@ class _Course:
 class _Teller:
     """Says what came of each beat; while standing by, only what is new."""
 
-    out: Outlet = field(default_factory=lambda: Outlet(sys.stdout))
+    out: NonBlockingOutput = field(default_factory=lambda: NonBlockingOutput(sys.stdout))
     last: str | None = None
 
     def tell(self, report: "BeatReport") -> None:
         news = None if report.led else report.why_not or report.error
         if report.led or news != self.last:
-            self._write(told(report))
+            self._write(beat_summary(report))
         self.last = news
 
     def _write(self, cycle: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import select
 from typing import TextIO
 
 
-class Outlet:
+class NonBlockingOutput:
     """A stream of lines that never blocks whoever writes, nor changes the file it shares with others.
 
     A pipe that is ready takes so many bytes at once (PIPE_BUF) without waiting, so a line goes out in such pieces, each after
@@ -49,10 +49,10 @@ class Outlet:
         return not self._rest
 
 
-class OutletHandler(logging.Handler):
+class NonBlockingHandler(logging.Handler):
     """Log lines that never block; the first after a gap says how many are missing."""
 
-    def __init__(self, outlet: Outlet) -> None:
+    def __init__(self, outlet: NonBlockingOutput) -> None:
         super().__init__()
         self._outlet = outlet
 

@@ -18,7 +18,7 @@ def standard_input() -> Iterator[str | None]:
         yield from _text(sys.stdin)
         return
     encoding = "utf-8-sig"
-    for line in arriving(sys.stdin.buffer):
+    for line in incoming_lines(sys.stdin.buffer):
         yield None if line is None else line.decode(encoding, errors="surrogateescape")
         encoding = encoding if line is None else "utf-8"
 
@@ -29,7 +29,7 @@ def _text(source: TextIO) -> TextIO:
     return source
 
 
-def arriving(source: BinaryIO) -> Iterator[bytes | None]:
+def incoming_lines(source: BinaryIO) -> Iterator[bytes | None]:
     """Lines, without their ends; None after a pause, once."""
     parts: list[bytes] = []
     while True:

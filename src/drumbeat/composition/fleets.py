@@ -23,7 +23,7 @@ from drumbeat.fleet.decide import decide
 from drumbeat.fleet.model import Action, FleetPolicy, FleetView
 from drumbeat.fleet.observe import observe
 from drumbeat.fleet.outcome import with_outcome
-from drumbeat.fleet.policy_store import FleetKept
+from drumbeat.fleet.policy_store import FleetConfigured
 from drumbeat.fleet.service import FleetService
 from drumbeat.fleet.settings import load_thresholds
 from drumbeat.fleet.sweep import SWEPT_EVERY, Sweep
@@ -69,7 +69,7 @@ class Fleets:
         file: Path | None = None,
         preset: str | None = None,
         handlers: Mapping[str, str] | None = None,
-    ) -> FleetKept:
+    ) -> FleetConfigured:
         """Have a pool follow a policy. Of an existing fleet only the given settings change; a file is the whole policy.
 
         Raises InvalidInput, InvalidSettings.
@@ -80,7 +80,7 @@ class Fleets:
         turns = home is not None and policy_store.changes_provider(home, policy)
         limits = load_thresholds(policy, file, preset, is_new=is_new or turns)
         made = await self._make(name, home, policy, limits, handlers)
-        return FleetKept(
+        return FleetConfigured(
             pool=made,
             is_new=is_new,
             changed=() if home is None else policy_store.differences(home.policy, made.policy),
@@ -123,11 +123,11 @@ class Fleets:
 
         Nothing is written. Raises NotFound, InvalidInput when the pool is not a fleet, InvalidSettings.
         """
-        return (await policy_store.heeded(self._store, PoolId(name), os.environ, told))[1]
+        return (await policy_store.effective_policy(self._store, PoolId(name), os.environ, told))[1]
 
     async def apply_environment(self, name: str, **told: Any) -> FleetPolicy:
         """The same, and save it as the pool's policy once it is checked."""
-        home, policy = await policy_store.heeded(self._store, PoolId(name), os.environ, told)
+        home, policy = await policy_store.effective_policy(self._store, PoolId(name), os.environ, told)
         await policy_store.keep_policy(self._store, home, policy)
         return policy
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from drumbeat.core.job import JobId, NewJob
     from drumbeat.fleet.explain import BeatExplanation as BeatExplanation
     from drumbeat.fleet.model import FleetPolicy as FleetPolicy
-    from drumbeat.fleet.policy_store import FleetKept as FleetKept
+    from drumbeat.fleet.policy_store import FleetConfigured as FleetConfigured
     from drumbeat.fleet.service import FleetService as FleetService
     from drumbeat.fleet.service import FleetStatus as FleetStatus
     from drumbeat.pool.checker import Checker as Checker
@@ -119,7 +119,7 @@ class ControlPlane(Base):
 
     async def run_trigger(self, firing: "Firing") -> Mapping[str, Any]:
         """The beat every trigger wakes; answers with each pool's report. Raises NotFound, InvalidInput."""
-        from drumbeat.pool.beats import told
+        from drumbeat.pool.beats import beat_report
         from drumbeat.triggers.model import BeatKind
 
         if firing.machine is BeatKind.FLEET:
@@ -127,11 +127,11 @@ class ControlPlane(Base):
         checker, one = self.checker(), PoolId(firing.pool_id) if firing.pool_id else None
         if firing.machine is BeatKind.REAPER:
             reaped = await checker.reap(one, lost_after=firing.lost_after)
-            return {pool_id: told(report) for pool_id, report in reaped.items()}
+            return {pool_id: beat_report(report) for pool_id, report in reaped.items()}
         if firing.worker is not None and one is not None:
             return {one: await self._start_machines(firing, one)}
         pools = [one] if one else [each.pool_id for each in await self.store.pools.list(PoolKind.JOBS)]
-        return {pool_id: told(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
+        return {pool_id: beat_report(await checker.check(pool_id, max_workers=firing.max_workers)) for pool_id in pools}
 
     async def _start_machines(self, firing: "Firing", pool_id: PoolId) -> Mapping[str, Any]:
         """Take back what the dead hold, then start workers that run a FlatMachines machine. Raises NotFound, SpawnFailed."""
@@ -151,10 +151,12 @@ class ControlPlane(Base):
         """A beat of one fleet, or of every fleet of the store."""
         from drumbeat.composition.fleets import outcome_of
 
-        told = {} if firing.max_workers is None else {"max_workers": firing.max_workers}
+        settings = {} if firing.max_workers is None else {"max_workers": firing.max_workers}
         if firing.pool_id:
-            return {firing.pool_id: outcome_of(await self.fleets.beat(firing.pool_id, **told))}
-        return await self.fleets.beat_each([each.pool_id for each in await self.store.pools.list() if each.is_scaled], **told)
+            return {firing.pool_id: outcome_of(await self.fleets.beat(firing.pool_id, **settings))}
+        return await self.fleets.beat_each(
+            [each.pool_id for each in await self.store.pools.list() if each.is_scaled], **settings
+        )
 
     async def fire(self, firing: "Firing") -> Mapping[str, Any]:
         """The same for a checker that was sent by a push: work that is added from here on sends another."""

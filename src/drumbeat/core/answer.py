@@ -14,7 +14,7 @@ class RequestAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptAnswer:
+class StoredAnswer:
     """One row of ``answers``. Until it is given, the key is only held."""
 
     key: str

@@ -16,7 +16,7 @@ ASKED_AT = "asked_at"  #: of a row's notes: when its instance was asked for once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenInstance:
+class ListedInstance:
     """A worker's instance, as its provider shows it."""
 
     worker_id: WorkerId
@@ -32,7 +32,7 @@ class PoolSnapshot:
     looking_since: datetime  #: before this the controller saw nothing; no silence is counted from before
     thresholds: Thresholds
     workers: tuple[Worker, ...]
-    instances: tuple[SeenInstance, ...]
+    instances: tuple[ListedInstance, ...]
     partial: bool = False  #: the provider gave no list: what is not in it may well be there
     unlisted: str | None = None  #: and why it gave none
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say

@@ -24,7 +24,7 @@ from drumbeat.fleet.model import (
     Spawn,
     Warn,
 )
-from drumbeat.runtime.recovery import Hands
+from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.spawn.interface import ExpandsVolumes, ForgetsRefusals, Spawner
 from drumbeat.store.interface import Store, WorkerChange
 
@@ -39,7 +39,7 @@ class FleetActor:
         self._pool_id = pool_id
         self._spawner = spawner
         self._provider = spawner.traits.name
-        self._hands = Hands(store, spawner, pool_id)
+        self._hands = RecoveryActor(store, spawner, pool_id)
         self._refused: tuple[datetime, str] | None = None  #: the beat in which the provider last failed, and how
 
     async def act(self, action: Action, fence: Fence) -> None:

@@ -26,8 +26,8 @@ from drumbeat.fleet.model import (
 )
 from drumbeat.fleet.model.view import INTERVALS, usual_interval
 from drumbeat.fleet.money import Tariff, spend, tariff
-from drumbeat.fleet.queue import QueueLook
-from drumbeat.runtime.snapshot import last_look, look
+from drumbeat.fleet.queue import QueueReader
+from drumbeat.runtime.snapshot import last_look, take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
@@ -63,7 +63,7 @@ async def observe(
     policy, provider, before = policy or FleetPolicy.from_json(pool.policy), _provider(spawner), _intervals(last)
     usual = max(every, usual_interval(before)) or policy.every
     since = forgotten_before(last, tariff(policy, provider), now)
-    sight = await look(store, spawner, pool, gap, last, usual=usual, unlisted_too=True, gone_since=since, clock=clock)
+    sight = await take_snapshot(store, spawner, pool, gap, last, usual=usual, unlisted_too=True, gone_since=since, clock=clock)
     view = FleetView(
         pool_id=pool_id,
         now=sight.now,
@@ -86,7 +86,7 @@ async def observe(
         intervals=_with_this(before, last, sight.now),
         retry_at=await asked_again_at(store, pool_id),
     )
-    return view if policy.policy is PolicyName.FIXED else await QueueLook(store, view, last).seen()
+    return view if policy.policy is PolicyName.FIXED else await QueueReader(store, view, last).seen()
 
 
 def retry_note(pool_id: PoolId) -> str:

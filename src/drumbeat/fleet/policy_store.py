@@ -19,7 +19,7 @@ _NAMED = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetKept:
+class FleetConfigured:
     """A fleet as it is kept now."""
 
     pool: PoolRow
@@ -117,7 +117,7 @@ def check_provider(home: PoolRow, policy: FleetPolicy, workers: Sequence[Worker]
     )
 
 
-async def heeded(
+async def effective_policy(
     store: Store, pool_id: PoolId, environment: Mapping[str, str], told: Mapping[str, Any]
 ) -> tuple[PoolRow, FleetPolicy]:
     """A fleet, and what a beat of it goes by, checked. Raises NotFound, InvalidInput, InvalidSettings."""
@@ -165,7 +165,7 @@ async def keep_policy(
 ) -> PoolRow:
     """Write a policy that was checked, and perhaps how its workers work; what else the pool has stays."""
     wanted = {**policy_to_keep(policy), **(plan or {})}
-    limits = patience(replace(home, thresholds=thresholds) if thresholds else home, policy) or thresholds
+    limits = stay_limits(replace(home, thresholds=thresholds) if thresholds else home, policy) or thresholds
     if limits is None and home.policy == {**home.policy, **wanted} and wanted.keys() >= set(fleet_fields(home)):
         return home
     change = PoolChange(policy=wanted, dropped=fleet_fields(home), thresholds=limits)
@@ -176,7 +176,7 @@ def changes_provider(home: PoolRow, policy: FleetPolicy) -> bool:
     return bool(home.policy.get("provider", FleetPolicy().provider) != policy.provider)
 
 
-def patience(home: PoolRow, policy: FleetPolicy) -> Thresholds | None:
+def stay_limits(home: PoolRow, policy: FleetPolicy) -> Thresholds | None:
     """The pool's limits with a bound on how long its workers stay that nobody decides about; None: they have one that fits."""
     every = timedelta(seconds=float(home.policy.get("every_seconds", FleetPolicy().every.total_seconds())))
     was, absence = home.thresholds.controller_gone_after, policy.controller_gone_after

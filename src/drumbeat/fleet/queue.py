@@ -26,7 +26,7 @@ SAMPLED = 200  #: pending jobs whose types and times are looked at
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLook:
+class QueueReader:
     """The queue's side of a look."""
 
     store: Store

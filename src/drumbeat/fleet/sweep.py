@@ -20,8 +20,8 @@ from drumbeat.core.worker import WorkerId
 from drumbeat.fleet.model import FleetPolicy
 from drumbeat.runtime.beat import BeatReport, ControlLoop
 from drumbeat.runtime.lease import Leadership
-from drumbeat.runtime.recovery import Hands
-from drumbeat.runtime.snapshot import look
+from drumbeat.runtime.recovery import RecoveryActor
+from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import LAUNCHED, InstanceState, ListsPools, Spawner
 from drumbeat.store.interface import Store
 
@@ -111,7 +111,7 @@ class Sweep:
             every=_ONE_POOL,
             observe=lambda gap: self._look(home),
             decide=decide,
-            act=Hands(self.store, self.spawner, home.pool_id).recover,
+            act=RecoveryActor(self.store, self.spawner, home.pool_id).recover,
             keep=lambda view: None,
         )
         try:
@@ -120,7 +120,7 @@ class Sweep:
             await loop.resign()
 
     async def _look(self, home: PoolRow) -> SweepView:
-        sight = await look(self.store, self.spawner, home, timedelta(), unreaped_only=True, clock=self.clock)
+        sight = await take_snapshot(self.store, self.spawner, home, timedelta(), unreaped_only=True, clock=self.clock)
         return SweepView(now=sight.now, sight=sight)
 
     async def _unknown(self, pool_id: PoolId) -> None:

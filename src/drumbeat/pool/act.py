@@ -5,7 +5,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Worker
 from drumbeat.pool.model import Action, ExpireLeases, SpawnJobWorker, TakeBackJobs
-from drumbeat.runtime.recovery import Hands
+from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
@@ -17,7 +17,7 @@ class PoolActor:
         self._store = store
         self._pool_id = pool_id
         self._provider = spawner.traits.name
-        self._hands = Hands(store, spawner, pool_id)
+        self._hands = RecoveryActor(store, spawner, pool_id)
 
     async def act(self, action: Action, fence: Fence) -> None:
         """Do one action under the checker's fence."""

@@ -107,7 +107,7 @@ async def jobs_pool(store: Store, pool_id: PoolId) -> PoolRow:
     return pool
 
 
-def told(report: BeatReport) -> Mapping[str, Any]:
+def beat_report(report: BeatReport) -> Mapping[str, Any]:
     """A beat in a few words, for whoever pulled the trigger: all but what it saw."""
     return {
         "led": report.led,

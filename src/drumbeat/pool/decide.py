@@ -51,7 +51,7 @@ def decide(view: PoolView) -> Decision[Action]:
     """Recover first, then start a worker for each ready job that nobody is free for, up to the cap (C51)."""
     if view.is_scaled:
         return take_back(view)
-    mending = mend(view)
+    mending = recover_jobs(view)
     need = weigh(view, mending)
     spawning = [] if _is_paused(view) else [*respawn(view, mending.staying, need), *spawn(view, mending, need)]
     actions = [*mending.first, *spawning, *mending.last]
@@ -69,7 +69,7 @@ def decide_recovery(view: PoolView) -> Decision[Action]:
     """Recover, and start nobody: the reaper's beat."""
     if view.is_scaled:
         return take_back(view)
-    mending = mend(view)
+    mending = recover_jobs(view)
     actions = [*mending.first, *mending.last]
     why_not = None if actions else f"{_count(len(mending.living), 'worker')} here and none is ill; no job is held by the dead"
     return Decision(actions=actions, why_not=why_not, summary=_summary(view, mending, weigh(view, mending)))
@@ -87,7 +87,7 @@ def take_back(view: PoolView) -> Decision[Action]:
     )
 
 
-def mend(view: PoolView) -> Mending:
+def recover_jobs(view: PoolView) -> Mending:
     """Close the rows of workers that are over, take back what they held, and what is held beyond its lease."""
     recovered = recover(view.sight)
     closing = [action for action in recovered.actions if isinstance(action, Closing)]

@@ -36,7 +36,7 @@ class Why(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ExplainInputs:
     """What is known about a job and its pool, read at one time."""
 
     now: datetime
@@ -79,14 +79,14 @@ class JobExplanation:
         return "\n".join((f"{self.job_id} is {self.status}: {self.reasons[0].says}", *(r.says for r in self.reasons[1:])))
 
 
-def explain(facts: Facts) -> JobExplanation:
+def explain(facts: ExplainInputs) -> JobExplanation:
     """Why the job is where it is."""
     reasons = tuple(_pending(facts)) if facts.job.status is JobStatus.PENDING else (_settled(facts),)
     history = tuple(_told(attempt) for attempt in facts.attempts)
     return JobExplanation(job_id=facts.job.job_id, status=facts.job.status, reasons=reasons, history=history)
 
 
-def _settled(facts: Facts) -> Reason:
+def _settled(facts: ExplainInputs) -> Reason:
     job = facts.job
     match job.status:
         case JobStatus.CLAIMED:
@@ -111,7 +111,7 @@ def _poisoned(job: Job) -> str:
     return f"it was poisoned because {cause}{last}; requeue it once that is mended"
 
 
-def _claimed(facts: Facts) -> Reason:
+def _claimed(facts: ExplainInputs) -> Reason:
     job = facts.job
     worker = next((each for each in facts.workers if each.holder == job.holder), None)
     since = f"claimed by {job.lease_owner}{_at(job.claimed_at, 'since')}"
@@ -137,12 +137,12 @@ def _overdue(job: Job) -> str:
     return "its lease has run out: the next worker or reaper takes it back (drumbeat pool reap)"
 
 
-def _pending(facts: Facts) -> Iterator[Reason]:
+def _pending(facts: ExplainInputs) -> Iterator[Reason]:
     found = [*_held_back(facts), *_short_of_workers(facts)]
     yield from found or [_in_line(facts)]
 
 
-def _held_back(facts: Facts) -> Iterator[Reason]:
+def _held_back(facts: ExplainInputs) -> Iterator[Reason]:
     """What keeps everybody from claiming it."""
     job, now, paused = facts.job, facts.now, facts.pool.paused_until
     if paused is not None and paused > now:
@@ -157,7 +157,7 @@ def _held_back(facts: Facts) -> Iterator[Reason]:
         yield from _group(facts, job.group)
 
 
-def _group(facts: Facts, group: str) -> Iterator[Reason]:
+def _group(facts: ExplainInputs, group: str) -> Iterator[Reason]:
     limit, rate = facts.job.group_limit, facts.job.group_rate
     if limit is not None and len(facts.group_held) >= limit:
         held = _names(facts.group_held)
@@ -168,7 +168,7 @@ def _group(facts: Facts, group: str) -> Iterator[Reason]:
         yield Reason(why=Why.RATE_LIMITED, says=says)
 
 
-def _short_of_workers(facts: Facts) -> Iterator[Reason]:
+def _short_of_workers(facts: ExplainInputs) -> Iterator[Reason]:
     job, able = facts.job, _able(facts)
     if facts.types and job.type not in facts.types:
         add = handler_command(facts.pool.pool_id, job.type)
@@ -185,7 +185,7 @@ def _short_of_workers(facts: Facts) -> Iterator[Reason]:
         )
 
 
-def _in_line(facts: Facts) -> Reason:
+def _in_line(facts: ExplainInputs) -> Reason:
     able = _able(facts)
     busy = sum(1 for worker in able if worker.active > 0)
     if facts.job.must_run_alone:
@@ -198,7 +198,7 @@ def _in_line(facts: Facts) -> Reason:
     return Reason(why=Why.NEXT, says=f"it is next; {busy} of {_times(len(able), 'worker')} are busy")
 
 
-def _able(facts: Facts) -> list[Worker]:
+def _able(facts: ExplainInputs) -> list[Worker]:
     """Workers that may claim it, as far as can be told."""
     need = facts.job.capability
     staying = [worker for worker in facts.workers if worker.status is not WorkerStatus.DRAINING]

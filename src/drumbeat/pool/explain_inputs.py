@@ -3,18 +3,18 @@
 from drumbeat.core.job import COUNTED, Job, JobId, JobStatus
 from drumbeat.core.pool import PoolId, PoolRow
 from drumbeat.pool.breaker import trouble
-from drumbeat.pool.explain import Facts
+from drumbeat.pool.explain import ExplainInputs
 from drumbeat.pool.model import PoolPolicy
 from drumbeat.pool.observe import read_streak
 from drumbeat.pool.worker.options import plan_of
 from drumbeat.store.interface import Store
 
 
-async def read_facts(store: Store, pool: PoolRow, job: Job) -> Facts:
+async def read_facts(store: Store, pool: PoolRow, job: Job) -> ExplainInputs:
     """Everything known about a job; a long queue is counted only so far."""
     pending = job.status is JobStatus.PENDING
     ahead = await store.jobs.ahead(job, COUNTED) if pending else 0
-    return Facts(
+    return ExplainInputs(
         now=await store.now(),
         pool=pool,
         job=job,

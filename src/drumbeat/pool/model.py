@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId, Thresholds
-from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, PoolSnapshot, Reap, Recovery, SeenInstance
+from drumbeat.core.recovery import EndOverdue, EndStray, ListedInstance, MarkFailed, MarkLost, PoolSnapshot, Reap, Recovery
 from drumbeat.core.worker import Worker, WorkerId
 
 __all__ = [
@@ -16,12 +16,12 @@ __all__ = [
     "EndOverdue",
     "EndStray",
     "ExpireLeases",
+    "ListedInstance",
     "MarkFailed",
     "MarkLost",
     "PoolPolicy",
     "PoolView",
     "Reap",
-    "SeenInstance",
     "SpawnJobWorker",
     "Streak",
     "TakeBackJobs",
@@ -134,7 +134,7 @@ class PoolView:
     thresholds: Thresholds
     policy: PoolPolicy
     workers: tuple[Worker, ...]  #: the live, and those ended that something is still to be done about
-    instances: tuple[SeenInstance, ...]
+    instances: tuple[ListedInstance, ...]
     demand: Mapping[str, int]  #: ready jobs by the capability they need ('' for none), each counted up to a cap
     unhandled: Mapping[str, int] = field(default_factory=dict)  #: ready jobs by type, of types the pool has no handler for
     claims: tuple[Claim, ...] = ()  #: those looked at

@@ -9,7 +9,7 @@ from drumbeat.core.recovery import PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, name_of, worker_number
 from drumbeat.pool.breaker import is_telling, streak
 from drumbeat.pool.model import Claim, PoolPolicy, PoolView, Streak
-from drumbeat.runtime.snapshot import look
+from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
@@ -27,7 +27,7 @@ async def observe(
     """
     pool = await store.pools.get(pool_id)
     policy = PoolPolicy.from_json(pool.policy)
-    sight = await look(store, spawner, pool, gap, unreaped_only=True)
+    sight = await take_snapshot(store, spawner, pool, gap, unreaped_only=True)
     most = policy.slots + _MORE
     claimed = await store.jobs.list(pool_id, statuses=(JobStatus.CLAIMED,), limit=most)
     workers = await _with_holders(store, pool_id, sight.workers, claimed)

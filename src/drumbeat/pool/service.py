@@ -13,7 +13,7 @@ from drumbeat.core.retention import IN_POLICY, USUAL, retention_of
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.pool.job_options import new_job, new_jobs, one_job
 from drumbeat.pool.payload import MOST_BYTES, as_json
-from drumbeat.pool.validation import how_far, how_many, job_filters, moment, names, time_span, told, words
+from drumbeat.pool.validation import checked_text, how_far, how_many, job_filters, moment, names, time_span, words
 from drumbeat.pool.worker.options import PLAN_FIELDS, WorkPlan, changed_handlers, parse_handlers, plan_of
 from drumbeat.store.interface import Claiming, PoolChange, Store
 
@@ -224,7 +224,7 @@ class Pool:
     async def fail(self, job: Job, error: str, *, fatal: bool = False, retry_in: timedelta | float | None = None) -> None:
         """This attempt has failed; it is tried again after its backoff, unless ``fatal`` or out of attempts."""
         wait = retry_delay(job.backoff, job.failures + 1, 0.5) if retry_in is None else time_span("retry_in", retry_in)
-        await self._settle(job, AttemptOutcome.FAILED, error=told("error", error), fatal=fatal, retry_in=wait)
+        await self._settle(job, AttemptOutcome.FAILED, error=checked_text("error", error), fatal=fatal, retry_in=wait)
 
     async def release(self, job: Job) -> None:
         """Give it back undone; it costs no attempt."""
@@ -239,7 +239,7 @@ class Pool:
 
     async def progress(self, job: Job, share: float, note: str | None = None) -> None:
         """Say how far a job is, from 0 to 1. Raises StaleWrite when it is no longer this claim's."""
-        known = how_far("share", share), None if note is None else told("note", note)
+        known = how_far("share", share), None if note is None else checked_text("note", note)
         if not await self._store.jobs.progress(self._owner(job), job.token, *known):
             raise _stale(job)
 

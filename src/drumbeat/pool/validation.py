@@ -36,7 +36,7 @@ def words(name: str, value: Any) -> str:
     return _read(name, "text", _text, value)
 
 
-def told(name: str, value: Any) -> str:
+def checked_text(name: str, value: Any) -> str:
     """What people shall read, as any store takes it."""
     return shortened(words(name, value))
 

@@ -17,7 +17,7 @@ from drumbeat.core.errors import DrumbeatError, Fenced, StoreError
 from drumbeat.core.lease import Fence, Lease
 from drumbeat.core.pool import PoolId
 from drumbeat.runtime.lease import Leadership
-from drumbeat.runtime.timeouts import Overtaken, answered, describe, next_due, pause, unless
+from drumbeat.runtime.timeouts import LostRace, describe, next_due, pause, race, with_timeout
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -248,8 +248,8 @@ class ControlLoop(Generic[V, A]):
 
     async def _patiently(self, work: Awaitable[T]) -> T:
         try:
-            return await unless(self._clock.sleep(self._patience), _awaited(work))
-        except Overtaken:
+            return await race(self._clock.sleep(self._patience), _awaited(work))
+        except LostRace:
             raise TimeoutError(f"expected an end within {self._patience.total_seconds():g} s, got none; gave up") from None
 
     async def _record(self, draft: _Draft[V, A], duration: timedelta) -> BeatReport:
@@ -258,7 +258,7 @@ class ControlLoop(Generic[V, A]):
         with draft.stage("record"):
             row = self._row(draft, duration)
             append = self._store.beats.append(self._pool_id, row, fence=draft.lease.fence)
-            number = (await answered(self._clock, self._patience, append)).n
+            number = (await with_timeout(self._clock, self._patience, append)).n
         return BeatReport(
             led=True,
             n=number,

@@ -34,7 +34,7 @@ class Senses(Protocol):
     def read(self) -> Reading: ...
 
 
-class Conduct:
+class EventHandler:
     """Between the pulse and the workload. Orders are remembered from the first event on, and applied while there is work."""
 
     def __init__(

@@ -9,7 +9,7 @@ from datetime import timedelta
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import Fenced, StoreError, StoreUnavailable
 from drumbeat.core.lease import Lease
-from drumbeat.runtime.timeouts import answered, pause
+from drumbeat.runtime.timeouts import pause, with_timeout
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Leadership:
         """
         sent = self._clock.elapsed()
         try:
-            lease = await answered(self._clock, self._ttl, self._ask())
+            lease = await with_timeout(self._clock, self._ttl, self._ask())
         except Fenced as exc:
             log.warning("%s no longer leads %s: %s", self._owner, self._name, exc)
             self.forget()
@@ -92,7 +92,7 @@ class Leadership:
 
     async def held_by(self) -> tuple[str | None, timedelta]:
         """Who had the lease last, and how long until it may be taken, unless it is renewed."""
-        return await answered(self._clock, self._ttl, self._look())
+        return await with_timeout(self._clock, self._ttl, self._look())
 
     async def _look(self) -> tuple[str | None, timedelta]:
         lease, now = await self._store.leases.find(self._name), await self._store.now()
@@ -129,6 +129,6 @@ class Leadership:
         if lease is None:
             return
         try:
-            await answered(self._clock, self._ttl, self._store.leases.release(lease))
+            await with_timeout(self._clock, self._ttl, self._store.leases.release(lease))
         except StoreError as exc:
             log.warning("%s could not release %s; it runs out by itself: %s", self._owner, self._name, exc)

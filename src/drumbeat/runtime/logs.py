@@ -19,7 +19,7 @@ from drumbeat.core.log import LONGEST_MESSAGE, NewLog
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import WorkerId
 from drumbeat.runtime.store_connection import FIRST_PAUSE, LONGEST_PAUSE
-from drumbeat.runtime.timeouts import answered, cut, describe, pause
+from drumbeat.runtime.timeouts import cut, describe, pause, with_timeout
 from drumbeat.store.interface import Store
 
 log = logging.getLogger(__name__)
@@ -170,7 +170,7 @@ class LogShipper:
         while lines := self._unsent or self.handler.fetch(BATCH):
             self._unsent = lines
             try:
-                await answered(self._clock, _ANSWER_WITHIN, self._store.logs.append(self._pool_id, self._aged(lines)))
+                await with_timeout(self._clock, _ANSWER_WITHIN, self._store.logs.append(self._pool_id, self._aged(lines)))
             except StoreUnavailable as exc:
                 log.warning("%d log lines wait for the store: %s", len(lines), exc)
                 return False

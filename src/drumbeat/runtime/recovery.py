@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 _PASSING = frozenset({"status", "gpus"})  #: of what a provider tells: true for the moment, so not kept
 
 
-class Hands:
+class RecoveryActor:
     """The hands of one pool's controller."""
 
     def __init__(self, store: Store, spawner: Spawner, pool_id: PoolId) -> None:

@@ -10,9 +10,9 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import SpawnError
 from drumbeat.core.pool import PoolRow, Thresholds
-from drumbeat.core.recovery import PoolSnapshot, SeenInstance
+from drumbeat.core.recovery import ListedInstance, PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.runtime.timeouts import Overtaken, unless
+from drumbeat.runtime.timeouts import LostRace, race
 from drumbeat.spawn.interface import Instance, InstanceState, Spawner
 from drumbeat.store.interface import Store
 
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 LIST_WITHIN = timedelta(seconds=20)  #: so long a provider has to list its instances
 
 
-async def look(
+async def take_snapshot(
     store: Store,
     spawner: Spawner,
     pool: PoolRow,
@@ -54,7 +54,7 @@ async def look(
         thresholds=pool.thresholds,
         workers=with_gpus(workers, instances),
         instances=tuple(
-            SeenInstance(
+            ListedInstance(
                 worker_id=instance.worker_id,
                 running=instance.state is not InstanceState.EXITED,
                 exit_code=instance.exit_code,
@@ -83,8 +83,8 @@ async def _listed(
 async def _in_time(spawner: Spawner, pool: PoolRow, clock: Clock) -> Sequence[Instance]:
     """The list, well before the beat's own patience ends: rows can be judged without it."""
     try:
-        return await unless(clock.sleep(LIST_WITHIN), _list(spawner, pool))
-    except Overtaken:
+        return await race(clock.sleep(LIST_WITHIN), _list(spawner, pool))
+    except LostRace:
         raise SpawnError(
             f"expected the instances of {pool.pool_id} within {LIST_WITHIN.total_seconds():g} s, got no answer"
         ) from None

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import StoreUnavailable
 from drumbeat.core.pool import Thresholds
-from drumbeat.runtime.timeouts import answered
+from drumbeat.runtime.timeouts import with_timeout
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +64,7 @@ class StoreConnection:
         """One try. Raises StoreUnavailable, also when no answer comes in time."""
         sent = self._clock.elapsed()
         try:
-            answer = await answered(self._clock, self.moment, call)
+            answer = await with_timeout(self._clock, self.moment, call)
         except StoreUnavailable:
             self._note_silence()
             raise

@@ -14,11 +14,11 @@ T = TypeVar("T")
 _CUT = "...(truncated)"
 
 
-class Overtaken(Exception):
+class LostRace(Exception):
     """Something else came first. Never leaves this package."""
 
 
-async def unless(rival: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T:
+async def race(rival: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T]) -> T:
     """What ``work`` returns or raises. If ``rival`` is over first, ``work`` is cancelled and Overtaken raised."""
     async with asyncio.TaskGroup() as group:
         wanted = group.create_task(_outcome(work))
@@ -27,7 +27,7 @@ async def unless(rival: Coroutine[Any, Any, object], work: Coroutine[Any, Any, T
         wanted.cancel()
         other.cancel()
     if wanted.cancelled():
-        raise Overtaken
+        raise LostRace
     return wanted.result()()
 
 
@@ -44,18 +44,18 @@ def _raise(failure: Exception) -> NoReturn:
     raise failure
 
 
-async def answered(clock: Clock, within: timedelta, call: Coroutine[Any, Any, T]) -> T:
+async def with_timeout(clock: Clock, within: timedelta, call: Coroutine[Any, Any, T]) -> T:
     """The store's answer. Raises StoreUnavailable when none comes in time."""
     try:
-        return await unless(clock.sleep(within), call)
-    except Overtaken:
+        return await race(clock.sleep(within), call)
+    except LostRace:
         raise StoreUnavailable(f"expected an answer within {within.total_seconds():g} s, got none; is the store up?") from None
 
 
 async def pause(clock: Clock, duration: timedelta, until: asyncio.Event) -> bool:
     """Wait, but no longer than until the event; whether the event is set."""
-    with contextlib.suppress(Overtaken):
-        await unless(until.wait(), clock.sleep(duration))
+    with contextlib.suppress(LostRace):
+        await race(until.wait(), clock.sleep(duration))
     return until.is_set()
 
 

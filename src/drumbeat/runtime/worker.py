@@ -10,12 +10,12 @@ from drumbeat.core.clock import Clock
 from drumbeat.core.errors import DrumbeatError, InvalidInput, MissingExtra, NotFound, StoreUnavailable, WorkerGone
 from drumbeat.core.pool import Thresholds
 from drumbeat.core.worker import ExitCode, WorkerStatus
-from drumbeat.runtime.event_handler import LONGEST_ERROR, Conduct, Senses
+from drumbeat.runtime.event_handler import LONGEST_ERROR, EventHandler, Senses
 from drumbeat.runtime.heartbeat import HeartbeatLoop
 from drumbeat.runtime.sampling import Sampling
 from drumbeat.runtime.shutdown import End, Shutdown
 from drumbeat.runtime.store_connection import StoreConnection
-from drumbeat.runtime.timeouts import Overtaken, answered, cut, describe, pause, unless
+from drumbeat.runtime.timeouts import LostRace, cut, describe, pause, race, with_timeout
 from drumbeat.runtime.workload import Doubting, DrainResult, Measurement, Workload, WorkloadFigures
 from drumbeat.store.interface import Joining, Store, WorkerChange
 
@@ -54,7 +54,7 @@ class WorkerLife:
         self._ending = ending = Shutdown()
         self._line = line = StoreConnection(clock, thresholds)
         samples = Sampling(workload, clock)
-        self._conduct = Conduct(
+        self._conduct = EventHandler(
             identity,
             thresholds,
             workload,
@@ -100,8 +100,8 @@ class WorkerLife:
 
     async def _join(self) -> bool:
         try:
-            row = await unless(self._ending.over.wait(), self._pulse.join())
-        except Overtaken:
+            row = await race(self._ending.over.wait(), self._pulse.join())
+        except LostRace:
             return False
         except StoreUnavailable as exc:
             self._ending.decide(End(code=ExitCode.STORE_LOST, reason=f"cannot join: {exc}"))
@@ -129,8 +129,8 @@ class WorkerLife:
 
     async def _get_ready(self) -> bool:
         try:
-            await unless(self._ending.over.wait(), self._workload.prepare())
-        except Overtaken:
+            await race(self._ending.over.wait(), self._workload.prepare())
+        except LostRace:
             return False
         except (InvalidInput, NotFound, MissingExtra) as exc:
             self._ending.decide(End(code=ExitCode.CONFIGURATION, reason=str(exc)))
@@ -144,8 +144,8 @@ class WorkerLife:
     async def _wait_for_start(self) -> bool:
         within = self._thresholds.start_within
         try:
-            opened = await unless(self._ending.over.wait(), pause(self._clock, within, self._conduct.gate))
-        except Overtaken:
+            opened = await race(self._ending.over.wait(), pause(self._clock, within, self._conduct.gate))
+        except LostRace:
             return False
         if not opened:
             reason = f"expected START within {within.total_seconds():g} s of being ready, got none"
@@ -154,8 +154,8 @@ class WorkerLife:
 
     async def _work(self) -> None:
         try:
-            await unless(self._ending.hurry.wait(), self._conduct.start_work())
-        except Overtaken:
+            await race(self._ending.hurry.wait(), self._conduct.start_work())
+        except LostRace:
             return
         self._pulse.tell(WorkerStatus.ACTIVE, "started")
         await self._until_over()
@@ -165,8 +165,8 @@ class WorkerLife:
 
     async def _until_over(self) -> None:
         try:
-            await unless(self._ending.over.wait(), self._workload.ended())
-        except Overtaken:
+            await race(self._ending.over.wait(), self._workload.ended())
+        except LostRace:
             return
         self.work_is_done = True
         self._ending.decide(self._clean_end("the work is done"))
@@ -181,16 +181,16 @@ class WorkerLife:
             self._meta = {**self._meta, how: True, "abandoned": result.abandoned}
 
     async def _drained(self, within: timedelta) -> DrainResult:
-        drain = unless(self._ending.hurry.wait(), self._workload.drain(within))
+        drain = race(self._ending.hurry.wait(), self._workload.drain(within))
         try:
-            return await unless(self._clock.sleep(within + _OVERTIME), drain)
-        except Overtaken:
+            return await race(self._clock.sleep(within + _OVERTIME), drain)
+        except LostRace:
             return DrainResult(timed_out=True, abandoned=self._workload.figures.active)
 
     async def _close(self) -> None:
         try:
-            await unless(self._closing_time(), self._workload.close())
-        except Overtaken:
+            await race(self._closing_time(), self._workload.close())
+        except LostRace:
             log.warning("the workload did not close in time; leaving without it")
         except Exception:
             log.exception("the workload did not close cleanly")
@@ -206,7 +206,7 @@ class WorkerLife:
         error = None if end.code is ExitCode.CLEAN else cut(end.reason, LONGEST_ERROR)
         change = WorkerChange(exit_code=end.code, error=error, meta=self._meta)
         try:
-            await answered(self._clock, self._line.moment, self._pulse.leave(end.status, end.reason, change))
+            await with_timeout(self._clock, self._line.moment, self._pulse.leave(end.status, end.reason, change))
         except Exception as exc:
             log.warning("could not write that we left: %s", describe(exc))
 
@@ -226,7 +226,7 @@ class WorkerLife:
         """A row closed as lost says that we were cut off; any other was taken from us."""
         me = self._identity
         try:
-            row = await answered(self._clock, self._line.moment, self._store.workers.get(me.pool_id, me.worker_id))
+            row = await with_timeout(self._clock, self._line.moment, self._store.workers.get(me.pool_id, me.worker_id))
         except DrumbeatError:
             return ExitCode.STORE_LOST
         return ExitCode.STORE_LOST if row.status is WorkerStatus.LOST else ExitCode.FATAL

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class House:
+class AppState:
     """One server: its control plane, its settings, and the group its background work belongs to."""
 
     plane: ControlPlane

@@ -17,7 +17,7 @@ _LEFT = "drumbeat.left"  #: in a request's scope: says so once the other end is 
 log = logging.getLogger(__name__)
 
 
-class Leaving:
+class DisconnectMiddleware:
     """Stands before the application: what fails for want of somebody to answer is no error of ours."""
 
     def __init__(self, app: App) -> None:

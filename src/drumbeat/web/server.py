@@ -15,7 +15,7 @@ from drumbeat.composition.plane import ControlPlane
 from drumbeat.core.clock import Clock, SystemClock
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.web.app import make_app
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.settings import WebSettings
 from drumbeat.web.slow_requests import most_connections, protocol_within
 
@@ -53,7 +53,7 @@ async def serve(
 
 
 @asynccontextmanager
-async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, leave: asyncio.Event) -> AsyncIterator[House]:
+async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, leave: asyncio.Event) -> AsyncIterator[AppState]:
     """A house and its background work, which is told to leave at the end of the block. Raises InvalidSettings."""
     plane.vault()
     file = settings.triggers or triggers_file()
@@ -63,7 +63,7 @@ async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, lea
         if settings.conduct and plane.store.traits.keeps_runs:
             group.create_task(plane.bench().orchestrate(leave))
         keeping = group.create_task(desk.keep()) if desk is not None else None
-        house = House(plane=plane, settings=settings, clock=clock, group=group, triggers=desk, wake=wake)
+        house = AppState(plane=plane, settings=settings, clock=clock, group=group, triggers=desk, wake=wake)
         try:
             yield house
         finally:
@@ -73,14 +73,14 @@ async def house_of(plane: ControlPlane, settings: WebSettings, clock: Clock, lea
                 keeping.cancel()
 
 
-async def _until(stop: asyncio.Event, server: uvicorn.Server, house: House) -> None:
+async def _until(stop: asyncio.Event, server: uvicorn.Server, house: AppState) -> None:
     """Streams end first: nobody waits for them."""
     await stop.wait()
     house.feeds.close()
     server.should_exit = True
 
 
-def _config(house: House, *, with_pages: bool) -> uvicorn.Config:
+def _config(house: AppState, *, with_pages: bool) -> uvicorn.Config:
     return uvicorn.Config(
         make_app(house, with_pages=with_pages),
         http=protocol_within(house.settings.arrives_within, most_connections()),

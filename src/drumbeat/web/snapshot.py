@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from drumbeat.bench.model import Watched, WorkerSeen
+from drumbeat.bench.model import Watched, WorkerSnapshot
 from drumbeat.core.log import Log
 from drumbeat.core.run import RUN_ENDED, Phase, Result, Run, RunStatus
 from drumbeat.core.worker import WorkerStatus
@@ -107,7 +107,7 @@ def _run(seen: Watched, aggregate: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def worker_document(seen: WorkerSeen) -> dict[str, Any]:
+def worker_document(seen: WorkerSnapshot) -> dict[str, Any]:
     worker = seen.worker
     return {
         "worker_id": worker.worker_id,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from drumbeat.bench.model import Decided, Guardrails, Kept, LoadMode, ScalingMode, Watched
+from drumbeat.bench.model import Decided, Guardrails, LoadMode, ObjectiveStatus, ScalingMode, Watched
 from drumbeat.core.run import RUN_ENDED, Result, Step, StepType
 from drumbeat.core.worker import WorkerId
 
@@ -153,7 +153,7 @@ def step_document(step: Step) -> dict[str, Any]:
     return {name: getattr(step, name) for name in names}
 
 
-def objective(kept: Kept) -> dict[str, Any]:
+def objective(kept: ObjectiveStatus) -> dict[str, Any]:
     return {
         "kind": kept.kind or None,
         "measure": kept.measure,

@@ -11,6 +11,7 @@ from drumbeat.bench.control.act import RunActor, change_of
 from drumbeat.bench.model import (
     Action,
     AskWorkersToDrain,
+    AssignedTarget,
     Begin,
     Conclude,
     ControllerState,
@@ -22,7 +23,6 @@ from drumbeat.bench.model import (
     SaveStep,
     SetTargets,
     StopLoad,
-    ToldTarget,
 )
 from drumbeat.core.clock import ManualClock
 from drumbeat.core.errors import Fenced, NotFound, Refused
@@ -47,7 +47,7 @@ STEP = Step(
     run_id=OTHER, n=1, type=StepType.FIND_MAX, from_target=None, to_target=5, started_at=datetime(2026, 1, 1, tzinfo=UTC)
 )
 _ON_THE_WAY = (RunStatus.STARTING, RunStatus.RUNNING, RunStatus.STOPPING)
-NOBODY = SetTargets(targets={WorkerId("nobody"): ToldTarget(connections=1)}, ramp=timedelta(), reason="more")
+NOBODY = SetTargets(targets={WorkerId("nobody"): AssignedTarget(connections=1)}, ramp=timedelta(), reason="more")
 
 
 @dataclass(slots=True)
@@ -205,7 +205,7 @@ async def test_no_results_are_kept_by_an_orchestrator_that_leads_no_more(scene: 
 async def test_targets_of_an_orchestrator_that_leads_no_more_are_refused(scene: Scene) -> None:
     worker = Worker(pool_id=PoolId(RUN), worker_id=WorkerId("worker-0"), slot=0)
     await scene.store.workers.add([worker])
-    more = SetTargets(targets={worker.worker_id: ToldTarget(connections=5)}, ramp=timedelta(), reason="more")
+    more = SetTargets(targets={worker.worker_id: AssignedTarget(connections=5)}, ramp=timedelta(), reason="more")
     await someone_else_leads(scene)
 
     with pytest.raises(Fenced):

@@ -9,6 +9,7 @@ import pytest
 
 from drumbeat.bench.control.decide import decide
 from drumbeat.bench.model import (
+    AssignedTarget,
     Begin,
     Conclude,
     ControllerState,
@@ -27,10 +28,9 @@ from drumbeat.bench.model import (
     ScalingMode,
     SpawnBenchWorker,
     StopLoad,
-    ToldTarget,
 )
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
-from drumbeat.core.recovery import SeenInstance
+from drumbeat.core.recovery import ListedInstance
 from drumbeat.core.run import Phase, RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 
@@ -57,7 +57,7 @@ def worker(slot: int, status: WorkerStatus = WorkerStatus.ACTIVE, **more: Any) -
 
 
 def view(workers: Sequence[Worker], **more: Any) -> RunView:
-    told = {each.worker_id: ToldTarget(connections=4) for each in workers}
+    told = {each.worker_id: AssignedTarget(connections=4) for each in workers}
     usual = RunView(
         run_id=RunId("r"),
         now=NOW,
@@ -72,7 +72,7 @@ def view(workers: Sequence[Worker], **more: Any) -> RunView:
         state=ControllerState(connections=8, workers=2, told=told),
         thresholds=PRESETS[PoolKind.BENCH],
         workers=tuple(workers),
-        instances=tuple(SeenInstance(worker_id=each.worker_id, running=True) for each in workers if each.is_live),
+        instances=tuple(ListedInstance(worker_id=each.worker_id, running=True) for each in workers if each.is_live),
         recent=Figures(since=NOW, until=NOW),
     )
     return replace(usual, **more)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of
 from drumbeat.bench.model import (
+    AssignedTarget,
     ControllerState,
     Figures,
     RunPlan,
@@ -19,11 +20,10 @@ from drumbeat.bench.model import (
     SetTargets,
     SpawnBenchWorker,
     Steer,
-    ToldTarget,
 )
 from drumbeat.core.event import NewEvent, WorkerTarget, set_worker_target
 from drumbeat.core.pool import PRESETS, PoolId, PoolKind
-from drumbeat.core.recovery import Recovered, SeenInstance
+from drumbeat.core.recovery import ListedInstance, Recovered
 from drumbeat.core.run import RunId, RunStatus
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
 
@@ -49,7 +49,7 @@ LOST = Worker(pool_id=PoolId("r"), worker_id=WorkerId("worker-0"), slot=0, statu
 NOBODY = Recovered(actions=(), living=(), staying=())
 
 
-def told(held: list[int], pace: float | None) -> list[ToldTarget]:
+def told(held: list[int], pace: float | None) -> list[AssignedTarget]:
     """What workers are told that shall hold so much, together at this pace."""
     spawns = tuple(
         SpawnBenchWorker(
@@ -77,7 +77,7 @@ def test_without_a_pace_nobody_has_a_share(held: list[int]) -> None:
 
 
 def test_a_share_of_nothing_is_kept_and_sent_as_such() -> None:
-    state = ControllerState(pace=60.0, told={WorkerId("worker-1"): ToldTarget(connections=0, qps=0.0)})
+    state = ControllerState(pace=60.0, told={WorkerId("worker-1"): AssignedTarget(connections=0, qps=0.0)})
     event: NewEvent = set_worker_target(WorkerId("worker-1"), WorkerTarget(connections=0, qps=0.0, reason="less"))
 
     assert msgspec.convert(msgspec.to_builtins(state), ControllerState) == state
@@ -88,14 +88,14 @@ def test_a_share_of_nothing_is_kept_and_sent_as_such() -> None:
     ("rows", "shown", "started"),
     [
         ([], [], 2),
-        ([LOST], [SeenInstance(worker_id=WorkerId("worker-0"), running=True)], 1),
-        ([LOST], [SeenInstance(worker_id=WorkerId("worker-0"), running=False)], 2),
-        ([replace(LOST, status=WorkerStatus.DRAINING)], [SeenInstance(worker_id=WorkerId("worker-0"), running=True)], 1),
-        ([], [SeenInstance(worker_id=WorkerId("worker-7"), running=True)], 1),
+        ([LOST], [ListedInstance(worker_id=WorkerId("worker-0"), running=True)], 1),
+        ([LOST], [ListedInstance(worker_id=WorkerId("worker-0"), running=False)], 2),
+        ([replace(LOST, status=WorkerStatus.DRAINING)], [ListedInstance(worker_id=WorkerId("worker-0"), running=True)], 1),
+        ([], [ListedInstance(worker_id=WorkerId("worker-7"), running=True)], 1),
     ],
     ids=["nobody is there", "a lost one may run", "a lost one is over", "one drains", "a stray runs"],
 )
-def test_never_more_run_at_once_than_the_plan_allows(rows: list[Worker], shown: list[SeenInstance], started: int) -> None:
+def test_never_more_run_at_once_than_the_plan_allows(rows: list[Worker], shown: list[ListedInstance], started: int) -> None:
     plan = RunPlan(scaling=Scaling(mode=ScalingMode.BOUNDED, min_workers=1, max_workers=2))
     seen = replace(VIEW, plan=plan, workers=tuple(rows), instances=tuple(shown))
 

@@ -3,7 +3,7 @@
 import pytest
 
 from drumbeat.bench.driver.connection import ConnectionSlot, Shared
-from drumbeat.bench.driver.operation_source import Supply
+from drumbeat.bench.driver.operation_source import OperationSource
 from drumbeat.bench.driver.pacing import AT_ONCE, PacingGate
 from drumbeat.bench.driver.recorder import RecorderSet
 from drumbeat.bench.driver.records import FAILED, OK, TIMED_OUT
@@ -24,7 +24,7 @@ class Scene:
         self.failures: list[tuple[int, str, Values]] = []
         self.gate = PacingGate()
         self.gate.accept(True)
-        supply = Supply(LOAD, Draw.seeded(0, 1, lambda: 0), lambda us: us)
+        supply = OperationSource(LOAD, Draw.seeded(0, 1, lambda: 0), lambda us: us)
         self.shared = Shared(
             self.gate, supply, 0.0, lambda kind, failure, values: self.failures.append((kind, str(failure), values))
         )

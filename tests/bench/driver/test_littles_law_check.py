@@ -6,7 +6,7 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from drumbeat.bench.driver.littles_law_check import Little
+from drumbeat.bench.driver.littles_law_check import LittlesLawCheck
 from drumbeat.bench.driver.records import FAILED, LOST, OK, Records, empty
 from drumbeat.bench.model import KeyValue, Load, Operation, Statement
 from drumbeat.bench.model.littles_law import off_because
@@ -28,7 +28,7 @@ def busy(connection: int, *, took: int, gap: int = 0, outcome: int = OK, begin: 
 
 
 def checked(*records: Records, held: int) -> dict[str, float]:
-    little = Little()
+    little = LittlesLawCheck()
     little.look(held)
     for each in records:
         little.absorb(each)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from drumbeat.bench.driver.operation_source import Supply
+from drumbeat.bench.driver.operation_source import OperationSource
 from drumbeat.bench.driver.samples import without_values
 from drumbeat.bench.model import (
     KeyValue,
@@ -25,8 +25,8 @@ from drumbeat.bench.values.draw import Draw
 from drumbeat.core.errors import InvalidInput
 
 
-def supply(*operations: Operation) -> Supply:
-    return Supply(Load(name="x", operations=operations), Draw.seeded(0, 1, lambda: 77), lambda us: f"at {us}")
+def supply(*operations: Operation) -> OperationSource:
+    return OperationSource(Load(name="x", operations=operations), Draw.seeded(0, 1, lambda: 77), lambda us: f"at {us}")
 
 
 def operation(kind: str, weight: int, *statements: tuple[Value, ...]) -> Operation:

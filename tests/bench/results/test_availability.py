@@ -9,9 +9,9 @@ from drumbeat.bench.model.record import Measured, RunRecord, Second
 from drumbeat.bench.model.verdict import ExitStatus, RunVerdict
 from drumbeat.bench.model.view import RunEnding
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected, outages
-from drumbeat.bench.results.caveats import doubts
+from drumbeat.bench.results.caveats import caveats
 from drumbeat.bench.results.record import ended_record
-from drumbeat.bench.results.report import facts
+from drumbeat.bench.results.report import content
 from drumbeat.bench.results.report.csv import csv
 from drumbeat.bench.results.report.junit import junit
 from drumbeat.bench.results.run_verdict import gate_of, judge_run
@@ -130,12 +130,12 @@ def test_a_short_record_knows_it_by_its_result() -> None:
 def test_an_outage_is_told_wherever_a_run_is_reported() -> None:
     run = gone(quiet())
 
-    assert any("OUTAGE: no operation succeeded in 4 of 16 s" in each for each in doubts(run))
-    assert ("availability", "75 %") in [(tile.label, tile.value) for tile in facts.tiles(run)]
+    assert any("OUTAGE: no operation succeeded in 4 of 16 s" in each for each in caveats(run))
+    assert ("availability", "75 %") in [(tile.label, tile.value) for tile in content.tiles(run)]
     marked = [line.rsplit(",", 2)[-2:] for line in csv(run).splitlines()[1:]]
     assert marked[FIRST:LAST] == [["3", "1"]] * 4
     assert marked[LAST] == ["0", "0"]
-    assert not doubts(quiet())
+    assert not caveats(quiet())
 
 
 def test_attempts_to_connect_that_failed_count_among_the_errors() -> None:
@@ -197,7 +197,7 @@ def test_the_verdict_a_row_keeps_counts_failed_connects_as_reports_do() -> None:
 def test_an_availability_just_below_its_limit_does_not_look_like_it() -> None:
     plan = RunPlan(objectives={ALL_KINDS: Objective(min_availability_pct=75.01)})
 
-    table = facts.objectives(gone(quiet(plan=plan)))
+    table = content.objectives(gone(quiet(plan=plan)))
 
     assert table is not None
     assert [row[2:4] for row in table.rows] == [("75.01 %", "75 %")]

@@ -8,7 +8,7 @@ import pytest
 from bench.workloads.standard.given import TARGETS, empty_database
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.workloads.prepare import prepare
-from drumbeat.bench.workloads.scale_check import too_small
+from drumbeat.bench.workloads.scale_check import size_warnings
 from drumbeat.bench.workloads.standard import STANDARD, standard
 from drumbeat.core.errors import InvalidInput
 
@@ -23,8 +23,8 @@ async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 async def test_a_larger_scale_than_was_loaded_is_told_of_and_what_was_loaded_is_not(target: Target, name: str) -> None:
     await prepare(target, standard(name, 0.01))
 
-    assert await too_small(target, standard(name, 0.01)) == ()
-    told = await too_small(target, standard(name, 0.1))
+    assert await size_warnings(target, standard(name, 0.01)) == ()
+    told = await size_warnings(target, standard(name, 0.1))
     assert told
     assert f"{name} at scale 0.1 asks for them up to" in told[-1]
     assert "bench prepare --scale 0.1" in told[-1]
@@ -37,15 +37,15 @@ async def test_nothing_is_told_of_any_workload_at_its_own_scale(
     async with empty_database("sqlite", request, tmp_path) as target:
         await prepare(target, standard(name, 0.01))
 
-        assert await too_small(target, standard(name, 0.01)) == ()
+        assert await size_warnings(target, standard(name, 0.01)) == ()
 
 
 async def test_tables_without_rows_and_without_a_table(target: Target) -> None:
     workload = standard("ycsb-a", 0.01)
     with pytest.raises(InvalidInput, match="bench prepare"):
-        await too_small(target, workload)
+        await size_warnings(target, workload)
     await target.define(workload.tables[0].ddl)
 
-    (told,) = await too_small(target, workload)
+    (told,) = await size_warnings(target, workload)
 
     assert told.startswith("usertable has no rows, and ycsb-a")

@@ -11,7 +11,7 @@ from bench.templates.seeds import EXAMPLES, in_the_seeds
 from drumbeat.bench.model import KeyValue, LoadMode, Now, Operation, PoolValue, SameAs, ScalingMode, Statement
 from drumbeat.bench.templates import parse
 from drumbeat.core.errors import InvalidInput
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import database_of, type_of
 from drumbeat.web.pages.forms import named, problems
 from drumbeat.web.pages.templates_fields import (
@@ -76,7 +76,7 @@ def on_a_page() -> Iterator[None]:
 
 def form_over(tree: dict[str, Any]) -> TemplateForm:
     """The fields of a document; the house is asked only once somebody types."""
-    return TemplateForm(cast(House, None), tree, (), enabled=True)
+    return TemplateForm(cast(AppState, None), tree, (), enabled=True)
 
 
 WHOLE: dict[str, Any] = {

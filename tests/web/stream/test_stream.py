@@ -13,7 +13,7 @@ from drumbeat.core.clock import ManualClock
 from drumbeat.core.run import RunStatus
 from drumbeat.store.memory import MemoryStore
 from drumbeat.web.app import make_app
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.server import house_of
 from drumbeat.web.settings import WebSettings
 from web.stream.scene import RUN, Scene
@@ -24,7 +24,7 @@ STREAM = f"/api/v1/runs/{RUN}/stream"
 
 
 @pytest.fixture
-async def house(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[House]:
+async def house(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[AppState]:
     leave = asyncio.Event()
     async with asyncio.TaskGroup() as group, house_of(plane, WebSettings(conduct=False), clock, leave) as made:
         yield made
@@ -33,7 +33,7 @@ async def house(plane: ControlPlane, clock: ManualClock) -> AsyncIterator[House]
 
 
 @pytest.fixture
-def app(house: House) -> Any:
+def app(house: AppState) -> Any:
     return make_app(house, with_pages=False)
 
 
@@ -171,7 +171,7 @@ async def test_bytes_and_long_texts_close_it(app: Any, running: Scene, message: 
         assert await socket.heard() == {"closed": code}
 
 
-async def test_who_hangs_up_is_no_longer_read_for(app: Any, running: Scene, house: House) -> None:
+async def test_who_hangs_up_is_no_longer_read_for(app: Any, running: Scene, house: AppState) -> None:
     async with connected(app, STREAM) as socket:
         await socket.opened()
         await socket.heard()
@@ -179,7 +179,7 @@ async def test_who_hangs_up_is_no_longer_read_for(app: Any, running: Scene, hous
     assert [feed.listeners for feed in house.feeds._feeds.values()] == [0]
 
 
-async def test_two_streams_of_a_run_are_one_reader(app: Any, running: Scene, house: House) -> None:
+async def test_two_streams_of_a_run_are_one_reader(app: Any, running: Scene, house: AppState) -> None:
     async with connected(app, STREAM) as one, connected(app, STREAM) as two:
         for socket in (one, two):
             await socket.opened()

@@ -14,7 +14,7 @@ from drumbeat.core.errors import DrumbeatError
 log = logging.getLogger(__name__)
 
 
-class Heart(Protocol):
+class MachineHeartbeat(Protocol):
     """Beats until it is stopped, or its worker is given up."""
 
     async def stop(self) -> None: ...
@@ -32,7 +32,7 @@ async def beat(registration: DrumbeatRegistrationBackend, work: DrumbeatWorkBack
     return True
 
 
-class LoopHeart:
+class LoopHeartbeat:
     """Beats from the machine's own event loop: for a store that was given open, and so belongs to it."""
 
     def __init__(
@@ -57,7 +57,7 @@ class LoopHeart:
             await self._clock.sleep(every)
 
 
-class ThreadHeart:
+class ThreadHeartbeat:
     """Beats from a thread with an event loop and connections of its own."""
 
     def __init__(
@@ -86,15 +86,15 @@ class ThreadHeart:
                     return
 
 
-def heart(
+def heartbeat_for(
     tasks: asyncio.TaskGroup,
     clock: Clock,
     registration: DrumbeatRegistrationBackend,
     work: DrumbeatWorkBackend,
     worker_id: str,
     every: timedelta,
-) -> Heart:
+) -> MachineHeartbeat:
     """The heart these stores allow: those that another connection can reach are beaten from a thread."""
     if registration.place.is_reachable and work.place.is_reachable:
-        return ThreadHeart(registration, work, worker_id, every)
-    return LoopHeart(tasks, clock, registration, work, worker_id, every)
+        return ThreadHeartbeat(registration, work, worker_id, every)
+    return LoopHeartbeat(tasks, clock, registration, work, worker_id, every)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from drumbeat.adapters.flatmachines.heartbeat import Heart, heart
+from drumbeat.adapters.flatmachines.heartbeat import MachineHeartbeat, heartbeat_for
 from drumbeat.adapters.flatmachines.lazy_store import LazyStore
 from drumbeat.adapters.flatmachines.registration import DrumbeatRegistrationBackend, PoolWorkerRegistration
 from drumbeat.adapters.flatmachines.settings import thresholds_for
@@ -57,7 +57,7 @@ class PoolClaims:
         self.registration = registration
         self.clock = clock
         self._tasks = tasks
-        self._hearts: dict[str, Heart] = {}
+        self._hearts: dict[str, MachineHeartbeat] = {}
 
     async def enroll(self, worker_id: str, pool_id: str, capabilities: Any, every: timedelta | None) -> str:
         """Register a worker, and beat for it from now on if there is an interval. Answers with its status."""
@@ -71,7 +71,7 @@ class PoolClaims:
         if (holder := self.registration.holder(worker_id)) is not None:
             self.work.register(holder)
         if every is not None and worker_id not in self._hearts:
-            self._hearts[worker_id] = heart(self._tasks, self.clock, self.registration, self.work, worker_id, every)
+            self._hearts[worker_id] = heartbeat_for(self._tasks, self.clock, self.registration, self.work, worker_id, every)
         status: str = record.status
         return status
 

@@ -27,7 +27,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import Phase, Result, Run, RunId, RunStatus
 from drumbeat.core.worker import Worker
-from drumbeat.runtime.recovery import Hands
+from drumbeat.runtime.recovery import RecoveryActor
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import RunChange, Store
 
@@ -43,7 +43,7 @@ class RunActor:
         self._run_id = run_id
         self._pool_id = PoolId(run_id)
         self._provider = spawner.traits.name
-        self._hands = Hands(store, spawner, self._pool_id)
+        self._hands = RecoveryActor(store, spawner, self._pool_id)
         self._undone: list[Action] = []  #: what failed since the state was last kept
         self._facts: list[
             tuple[Fence, NewEvent]

@@ -11,7 +11,7 @@ from typing import Any
 from drumbeat.bench.control import losses
 from drumbeat.bench.control.guardrails import guard, soft_guardrails
 from drumbeat.bench.control.modes import concurrency, find_max, qps
-from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of, told
+from drumbeat.bench.control.staffing import Staffing, bring_in_line, staffing_of, with_assigned_targets
 from drumbeat.bench.model import (
     Action,
     AskWorkersToDrain,
@@ -62,8 +62,12 @@ def decide(view: RunView) -> Decision[Action]:
         case _:
             actions = []
     every = [*recovered.actions, *actions]
-    told = [action for action in every if not isinstance(action, Remember)]
-    return Decision(actions=every, why_not=None if told else _why_nothing(view, recovered), summary=_summary(view, recovered))
+    others = [action for action in every if not isinstance(action, Remember)]
+    return Decision(
+        actions=every,
+        why_not=None if others else _why_nothing(view, recovered),
+        summary=_summary(view, recovered),
+    )
 
 
 def _starting(view: RunView, recovered: Recovered) -> list[Action]:
@@ -72,7 +76,7 @@ def _starting(view: RunView, recovered: Recovered) -> list[Action]:
     if ending := losses.while_starting(view, recovered) or _start_overdue(view, recovered, staffing):
         return _stop(view, staffing.state, ending)
     actions: list[Action] = [*bring_in_line(view, recovered, staffing)]
-    state = told(staffing.state, actions)
+    state = with_assigned_targets(staffing.state, actions)
     ready = [worker for worker in recovered.staying if worker.status in _READY]
     if len(ready) >= staffing.state.workers and not staffing.spawns:
         state = _snapshot(state, "before_warmup", view)
@@ -108,7 +112,7 @@ def _running(view: RunView, recovered: Recovered) -> list[Action]:
         shown = _remember(view, state) if guarded.failure is not None else []
         return [*facts, *steps, *shown, *_stop(view, state, ending)]
     actions = [*facts, *steps, *bring_in_line(view, recovered, staffing)]
-    state = told(staffing.state, actions)
+    state = with_assigned_targets(staffing.state, actions)
     if _has_told_of_the_warmup(view):
         state = _snapshot(state, "after_warmup", view)
     if reason := _why_measure(view, steer):

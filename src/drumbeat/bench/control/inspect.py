@@ -10,7 +10,7 @@ from drumbeat.bench.templates.document import TemplateDocument
 from drumbeat.bench.templates.resolve import resolved
 from drumbeat.bench.workloads.config import load_of
 from drumbeat.bench.workloads.new_keys import highest_keys
-from drumbeat.bench.workloads.scale_check import too_small
+from drumbeat.bench.workloads.scale_check import size_warnings
 from drumbeat.bench.workloads.standard import standard
 from drumbeat.core.errors import InvalidInput
 
@@ -104,7 +104,7 @@ async def _size_warnings(document: TemplateDocument, target: Target) -> tuple[st
     if not document.workload.standard:
         return ()
     try:
-        return await too_small(target, standard(document.workload.standard, document.workload.scale))
+        return await size_warnings(target, standard(document.workload.standard, document.workload.scale))
     except InvalidInput:
         return ()
 

@@ -10,7 +10,7 @@ from drumbeat.bench.results.merge import Gathering
 from drumbeat.bench.run_state import kept_plan, kept_state
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
-from drumbeat.runtime.snapshot import look
+from drumbeat.runtime.snapshot import take_snapshot
 from drumbeat.spawn.interface import Spawner
 from drumbeat.store.interface import Store
 
@@ -44,7 +44,7 @@ class Observer:
     async def observe(self, gap: timedelta) -> RunView:
         """The run as it is now."""
         run = await self._store.runs.get(self._run_id)
-        sight = await look(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
+        sight = await take_snapshot(self._store, self._spawner, await self._store.pools.get(self._pool_id), gap)
         plan = self._plan = self._plan or kept_plan(run)
         state = kept_state(run)
         probe = self._probe()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from drumbeat.bench.control import losses
 from drumbeat.bench.control.modes.allocate import allocate
-from drumbeat.bench.model import Action, ControllerState, RunView, SetTargets, SpawnBenchWorker, Steer, ToldTarget
+from drumbeat.bench.model import Action, AssignedTarget, ControllerState, RunView, SetTargets, SpawnBenchWorker, Steer
 from drumbeat.bench.values.draw import VIRTUAL_SLOTS
 from drumbeat.core.recovery import Recovered, end_strays, may_run, never_started, next_number
 from drumbeat.core.worker import WorkerId
@@ -118,13 +118,13 @@ def bring_in_line(view: RunView, recovered: Recovered, staffing: Staffing) -> li
     return actions
 
 
-def _share(staffing: Staffing, slot: int, total: int) -> ToldTarget:
+def _share(staffing: Staffing, slot: int, total: int) -> AssignedTarget:
     """Of a pace everybody has a share, though it be nothing: a worker without one drives as fast as its connections can."""
     connections, pace = staffing.connections.get(slot, 0), staffing.state.pace
-    return ToldTarget(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
+    return AssignedTarget(connections=connections, qps=None if pace is None else pace * connections / max(total, 1))
 
 
-def told(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
+def with_assigned_targets(state: ControllerState, actions: Sequence[Action]) -> ControllerState:
     """The state, once these actions are done."""
     heard = dict(state.told)
     for action in actions:

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from drumbeat.bench.driver.operation_source import Supply
+from drumbeat.bench.driver.operation_source import OperationSource
 from drumbeat.bench.driver.pacing import PacingGate
 from drumbeat.bench.driver.recorder import Recorder
 from drumbeat.bench.driver.records import OK, TIMED_OUT
@@ -23,7 +23,7 @@ class Shared:
     """What all connections of an engine have in common."""
 
     gate: PacingGate
-    supply: Supply
+    supply: OperationSource
     think_seconds: float
     failed: Callable[[int, OperationFailure, Values], None]  #: told of each operation that failed
     epoch: int = 0

@@ -7,7 +7,7 @@ from drumbeat.bench.driver.session import PostgresSession
 
 
 @dataclass(slots=True)
-class Places:
+class ConnectionSlots:
     """Which connections there are, and which are on their way."""
 
     wanted: int = 0

@@ -20,7 +20,7 @@ import numpy as np
 
 from drumbeat.bench.driver.blocks import BlockMaker
 from drumbeat.bench.driver.cancels import Cancels
-from drumbeat.bench.driver.connection_slots import Places
+from drumbeat.bench.driver.connection_slots import ConnectionSlots
 from drumbeat.bench.driver.core import ConnectionState, Core
 from drumbeat.bench.driver.core_c import CCore, library
 from drumbeat.bench.driver.core_py import PyCore
@@ -51,7 +51,7 @@ class PostgresEngine:
         self._load = together(load)
         self._settings = settings
         self._core: Core | None = None
-        self._places = Places()
+        self._places = ConnectionSlots()
         self._arriving: list[PostgresSession] = []  #: opened, and not yet taken over by the driving thread
         self._orders: queue.SimpleQueue[Callable[[Core], None]] = queue.SimpleQueue()
         self._taken: deque[bytes] = deque()

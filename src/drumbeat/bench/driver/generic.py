@@ -12,7 +12,7 @@ from datetime import timedelta
 from drumbeat.bench.driver.connection import ConnectionSlot, DriverConnection, Shared, rest
 from drumbeat.bench.driver.connection_kinds import AsyncConnection, ThreadConnection
 from drumbeat.bench.driver.interface import EngineSettings, ErrorSample
-from drumbeat.bench.driver.operation_source import Supply, Timestamp
+from drumbeat.bench.driver.operation_source import OperationSource, Timestamp
 from drumbeat.bench.driver.pacing import Pacer, PacingGate
 from drumbeat.bench.driver.recorder import RecorderSet
 from drumbeat.bench.driver.records import LOST, Records
@@ -40,7 +40,7 @@ class GenericEngine:
         self._gate = PacingGate(hottest_first=settings.hottest_first)
         self._ledger = RecorderSet()
         self._samples = ErrorSamples(load, classify)
-        supply = Supply(load, draw, timestamp)
+        supply = OperationSource(load, draw, timestamp)
         self._shared = Shared(self._gate, supply, load.think.total_seconds(), self._samples.add)
         limit = int(settings.limit.total_seconds() * 1e9)
         self._interrupt_after = limit + (_DATABASE_GRACE if sessions.keeps_limit else 0)

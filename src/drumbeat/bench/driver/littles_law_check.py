@@ -10,7 +10,7 @@ from drumbeat.bench.driver.records import LOST, TIMED_OUT, Records
 _ANOTHER_LIFE = 1_000_000_000  #: nanoseconds; who was away for longer was closed meanwhile, or had nothing to do
 
 
-class Little:
+class LittlesLawCheck:
     """Sums up what connections did with their time, in a closed loop without think time.
 
     All operations count, those that failed too. What is missing is the time connections waited for the client between two

@@ -18,7 +18,7 @@ _AHEAD = 256  #: enough to make numpy worth it, few enough that drawing them (a 
 Timestamp = Callable[[int], Any]  #: microseconds since 1970 as the database's driver takes them
 
 
-class Supply:
+class OperationSource:
     """One worker's operations. Any thread may ask for the next one; drawing happens before its clock starts."""
 
     def __init__(self, load: Load, draw: Draw, timestamp: Timestamp) -> None:

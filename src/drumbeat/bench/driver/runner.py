@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from drumbeat.bench.driver.cost import ClientCost, CpuMeter
 from drumbeat.bench.driver.executions import ClosedFile, ExecutionWriter
 from drumbeat.bench.driver.interface import Engine
-from drumbeat.bench.driver.littles_law_check import Little
+from drumbeat.bench.driver.littles_law_check import LittlesLawCheck
 from drumbeat.bench.driver.records import Records
 from drumbeat.bench.driver.tally import LoadTally
 from drumbeat.bench.model import Load
@@ -100,7 +100,7 @@ class LoadRunner:
         self._interval_began = clock.elapsed()
         self._cpu = CpuMeter()
         self._lag = timedelta()
-        self._little = Little()
+        self._little = LittlesLawCheck()
         self.unsent = 0  #: operations that were due while measuring, and were not sent by its end
 
     async def open(self) -> None:
@@ -124,7 +124,7 @@ class LoadRunner:
 
     def _restart_totals(self) -> None:
         self.measured = LoadTally(self._load)
-        self._little = Little()
+        self._little = LittlesLawCheck()
         self._cpu.mark()
         self._measuring_since, self._measured_for, self.unsent = None, timedelta(), 0
 

@@ -76,6 +76,7 @@ from drumbeat.bench.model.verdict import ExitStatus, RunJudgement, RunVerdict, k
 from drumbeat.bench.model.view import (
     Action,
     AskWorkersToDrain,
+    AssignedTarget,
     Begin,
     Conclude,
     ControllerState,
@@ -89,9 +90,17 @@ from drumbeat.bench.model.view import (
     SetTargets,
     SpawnBenchWorker,
     StopLoad,
-    ToldTarget,
 )
-from drumbeat.bench.model.watching import Curves, Kept, Point, RunSeries, ServerSeen, Stretch, Watched, WorkerSeen
+from drumbeat.bench.model.watching import (
+    Curves,
+    ObjectiveStatus,
+    Point,
+    RunSeries,
+    ServerSnapshot,
+    Stretch,
+    Watched,
+    WorkerSnapshot,
+)
 from drumbeat.bench.model.words import ms, number, told_apart
 
 __all__ = [
@@ -102,6 +111,7 @@ __all__ = [
     "Action",
     "Allocation",
     "AskWorkersToDrain",
+    "AssignedTarget",
     "Begin",
     "Best",
     "Conclude",
@@ -132,7 +142,6 @@ __all__ = [
     "GuardrailMode",
     "GuardrailState",
     "Guardrails",
-    "Kept",
     "KeyValue",
     "Kind",
     "KindFigures",
@@ -147,6 +156,7 @@ __all__ = [
     "NoteFact",
     "Now",
     "Objective",
+    "ObjectiveStatus",
     "OnWorkerLost",
     "Operation",
     "PhaseRecord",
@@ -176,8 +186,8 @@ __all__ = [
     "Second",
     "ServerProbe",
     "ServerSecond",
-    "ServerSeen",
     "ServerSignals",
+    "ServerSnapshot",
     "SetTargets",
     "SpawnBenchWorker",
     "Statement",
@@ -185,7 +195,6 @@ __all__ = [
     "StepFigures",
     "StopLoad",
     "Stretch",
-    "ToldTarget",
     "Value",
     "ValueType",
     "Watched",
@@ -193,7 +202,7 @@ __all__ = [
     "WorkerGuard",
     "WorkerRecord",
     "WorkerSecond",
-    "WorkerSeen",
+    "WorkerSnapshot",
     "best_of",
     "check_placeholders",
     "check_references",

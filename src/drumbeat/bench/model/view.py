@@ -11,7 +11,7 @@ from drumbeat.bench.model.plan import RunPlan
 from drumbeat.bench.model.steering import FindMaxState, QpsState
 from drumbeat.core.event import NewEvent
 from drumbeat.core.pool import Thresholds
-from drumbeat.core.recovery import PoolSnapshot, Recovery, SeenInstance
+from drumbeat.core.recovery import ListedInstance, PoolSnapshot, Recovery
 from drumbeat.core.run import RunId, RunStatus, Step
 from drumbeat.core.worker import Worker, WorkerId
 
@@ -31,7 +31,7 @@ class ServerProbe:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldTarget:
+class AssignedTarget:
     """What a worker was last told."""
 
     connections: int
@@ -55,7 +55,7 @@ class ControllerState:
     connections: int = 0  #: wanted in all
     workers: int = 0  #: wanted
     pace: float | None = None  #: operations a second in all; None: as fast as they can
-    told: Mapping[WorkerId, ToldTarget] = field(default_factory=dict)
+    told: Mapping[WorkerId, AssignedTarget] = field(default_factory=dict)
     find_max: FindMaxState | None = None
     qps: QpsState | None = None
     guard: GuardState | None = None
@@ -82,7 +82,7 @@ class RunView:
     state: ControllerState
     thresholds: Thresholds
     workers: tuple[Worker, ...]
-    instances: tuple[SeenInstance, ...]
+    instances: tuple[ListedInstance, ...]
     recent: Figures  #: of the last seconds
     figures: Figures | None = None  #: of the window the load mode asked for, once it has passed
     probe: ServerProbe | None = None
@@ -116,7 +116,7 @@ class SpawnBenchWorker:
 class SetTargets:
     """Tell workers what to hold, and how fast."""
 
-    targets: Mapping[WorkerId, ToldTarget]
+    targets: Mapping[WorkerId, AssignedTarget]
     ramp: timedelta
     reason: str
 

@@ -35,7 +35,7 @@ class Curves:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerSeen:
+class WorkerSnapshot:
     """One worker, how it is, and what it did in its last interval."""
 
     worker: Worker
@@ -50,7 +50,7 @@ class WorkerSeen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kept:
+class ObjectiveStatus:
     """One objective and how it stands."""
 
     kind: str  #: ALL_KINDS: all together
@@ -61,7 +61,7 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSeen:
+class ServerSnapshot:
     """What the database under test said of its sessions, and what they waited for in all."""
 
     series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
@@ -75,13 +75,13 @@ class Watched:
     run: Run
     plan: RunPlan
     now: datetime  #: by the store's clock
-    workers: tuple[WorkerSeen, ...] = ()
+    workers: tuple[WorkerSnapshot, ...] = ()
     figures: Figures | None = None  #: of the last seconds; None once it has ended
     reads: int | None = None  #: so far; None while older samples are still being read
     writes: int | None = None
     by_kind: Mapping[str, float] = field(default_factory=dict)  #: operations a second
     steps: tuple[Step, ...] = ()
-    objectives: tuple[Kept, ...] = ()
+    objectives: tuple[ObjectiveStatus, ...] = ()
     judgement: RunJudgement = field(default_factory=RunJudgement)
     results: tuple[Result, ...] = ()  #: once it has ended
     decisions: tuple[Decided, ...] = ()  #: the newest last
@@ -93,7 +93,7 @@ class RunSeries:
     """What of a run takes long to read, as far as it has been read."""
 
     curves: Curves = field(default_factory=Curves)
-    server: ServerSeen = field(default_factory=ServerSeen)
+    server: ServerSnapshot = field(default_factory=ServerSnapshot)
     decisions: tuple[Decided, ...] = ()  #: the newest last
     failures: tuple[FailureExample, ...] = ()
     complete: bool = False  #: whether everything up to now is in it

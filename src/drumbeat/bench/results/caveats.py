@@ -12,7 +12,7 @@ _BAD_ENDS = frozenset({WorkerStatus.LOST, WorkerStatus.ERROR})
 _MOST_NAMED = 5
 
 
-def doubts(record: RunRecord) -> list[str]:
+def caveats(record: RunRecord) -> list[str]:
     """One sentence for each sort of doubt, over all workers together."""
     looks = (_lost, _from_samples, _little, _executions, _skipped, _late, _connects, _drained, _cut_off)
     return [*_limited(record), *_outage(record), *(doubt for look in looks for doubt in look(record.workers))]

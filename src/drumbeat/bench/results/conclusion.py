@@ -9,7 +9,7 @@ from typing import Any
 from drumbeat.bench.model import ControllerState, LoadMode, RunEnding, RunRecord
 from drumbeat.bench.model.server_totals import RESETS, rise, was_begun_again
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
-from drumbeat.bench.results.caveats import doubts
+from drumbeat.bench.results.caveats import caveats
 from drumbeat.bench.results.cost import Method, cost_of
 from drumbeat.bench.results.curves import curves_of, written
 from drumbeat.bench.results.timeline import histogram_of, kinds_of
@@ -148,7 +148,7 @@ def _metrics(record: RunRecord, ending: RunEnding, server: Mapping[str, Any]) ->
         "slowest_worker": slowest,
         "client_limited": record.client_limited,
         "flags": _flags(record),
-        "doubts": [*record.notes, *doubts(record)],
+        "doubts": [*record.notes, *caveats(record)],
         "phases": {phase.name: _figures(phase.whole) for phase in record.phases},
         "slo": [_verdict(each) for each in verdicts_of(record)],
         "cost": _cost(record),

@@ -8,7 +8,7 @@ from math import floor
 from typing import Any
 
 from drumbeat.bench.model.record import Decided, FailureExample, Second, ServerSecond, without_repeats
-from drumbeat.bench.model.watching import Curves, Point, RunSeries, ServerSeen
+from drumbeat.bench.model.watching import Curves, Point, RunSeries, ServerSnapshot
 from drumbeat.bench.results.curves import MOST_POINTS, curves_of, thinned
 from drumbeat.bench.results.record import decisions_of, signals_of
 from drumbeat.bench.results.timeline import Timeline
@@ -20,7 +20,7 @@ _UNTOLD = 3  #: seconds; how much later than its neighbours a sample may be writ
 _SIGNALS = ("sessions", "active", "waiting", "lock_waits")
 
 
-class CourseTaken:
+class LiveSeries:
     """What has been read of one run so far."""
 
     def __init__(self, origin: datetime, curves: Curves | None = None, failures: Sequence[FailureExample] = ()) -> None:
@@ -98,9 +98,9 @@ class CourseTaken:
     def _range(self, without: int) -> range:
         return range(min(self._seconds, default=0), max(self._seconds, default=-1) + 1 - without)
 
-    def _server_seen(self) -> ServerSeen:
+    def _server_seen(self) -> ServerSnapshot:
         lines = {name: self._signal(name) for name in _SIGNALS}
-        return ServerSeen(
+        return ServerSnapshot(
             series={name: line for name, line in lines.items() if any(y is not None for _, y in line)},
             waits=dict(self._waits.most_common()),
         )

@@ -24,7 +24,7 @@ _Sort = tuple[str, str | None]  #: a class, and a code where those are counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrequentError:
+class TopError:
     """The failure that was seen most."""
 
     error_class: str
@@ -39,7 +39,7 @@ class FrequentError:
         return f"most frequent error: {name}, {self.count:,} of {self.errors:,}: {self.message or 'no text was kept'}"
 
 
-def most_frequent(record: RunRecord) -> FrequentError | None:
+def most_frequent(record: RunRecord) -> TopError | None:
     """Of a run's measurement; None: nothing failed, or nobody knows how."""
     return _first(Counter({(name, None): count for name, count in errors_by_class(record).items()}), record.failures)
 
@@ -57,7 +57,7 @@ def errors_by_class(record: RunRecord) -> Mapping[str, int]:
 
 def most_frequent_state(
     states: Mapping[tuple[int, str], int], classify: Callable[[int, str], str | None], examples: Iterable[Example]
-) -> FrequentError | None:
+) -> TopError | None:
     """Of failures counted by outcome and SQLSTATE; None: there are none."""
     counted = Counter[_Sort]()
     for (outcome, sqlstate), count in states.items():
@@ -65,7 +65,7 @@ def most_frequent_state(
     return _first(counted, examples)
 
 
-def _first(counted: Counter[_Sort], examples: Iterable[Example]) -> FrequentError | None:
+def _first(counted: Counter[_Sort], examples: Iterable[Example]) -> TopError | None:
     if not counted.total():
         return None
     (name, code), count = counted.most_common(1)[0]
@@ -73,4 +73,4 @@ def _first(counted: Counter[_Sort], examples: Iterable[Example]) -> FrequentErro
     known = next((each for each in alike if each.message), None)
     sqlstate = code if code is not None else known.sqlstate if known else ""
     message = known.message if known else ""
-    return FrequentError(error_class=str(name), sqlstate=sqlstate, message=message, count=count, errors=counted.total())
+    return TopError(error_class=str(name), sqlstate=sqlstate, message=message, count=count, errors=counted.total())

@@ -7,21 +7,21 @@ from drumbeat.bench.model import (
     ALL_KINDS,
     Curves,
     Figures,
-    Kept,
     KindFigures,
     Latency,
     Measured,
+    ObjectiveStatus,
     RunJudgement,
     RunPlan,
     RunRecord,
     RunSeries,
     Watched,
-    WorkerSeen,
+    WorkerSnapshot,
     kept_judgement,
 )
 from drumbeat.bench.results import curves
 from drumbeat.bench.results.judgement import led_by, under_way
-from drumbeat.bench.results.live_series import CourseTaken, light
+from drumbeat.bench.results.live_series import LiveSeries, light
 from drumbeat.bench.results.merge import Gathering
 from drumbeat.bench.results.record import AFTERWARDS, over, record_of_results, samples_between
 from drumbeat.bench.results.run_verdict import judge_run
@@ -53,7 +53,7 @@ class RunWatch:
         self._run_id = run_id
         self._pool_id = PoolId(run_id)
         self._pool: PoolRow | None = None
-        self._taken: CourseTaken | None = None
+        self._taken: LiveSeries | None = None
         self._recent: dict[tuple[WorkerId, int], StoredSample] = {}
         self._since: datetime | None = None  #: samples up to here were read, or are the business of ``catch_up``
         self._before: datetime | None = None  #: where the first look's samples begin
@@ -119,7 +119,7 @@ class RunWatch:
         self._caught_up = not (await self._older_beats(self._taken) or await self._older_samples(self._taken))
         return not self._caught_up
 
-    async def _older_samples(self, taken: CourseTaken) -> bool:
+    async def _older_samples(self, taken: LiveSeries) -> bool:
         """Whether there were any left to read."""
         since = self._older_samples_to or taken.origin
         if self._before is None or not taken.needs_samples or since >= self._before:
@@ -130,7 +130,7 @@ class RunWatch:
             self._older_samples_to = end
         return True
 
-    async def _older_beats(self, taken: CourseTaken) -> bool:
+    async def _older_beats(self, taken: LiveSeries) -> bool:
         """Whether there were any left to read."""
         last = self._first_beat or 0
         if self._older_beats_to >= last:
@@ -148,7 +148,7 @@ class RunWatch:
         if self._taken is None and run.started_at is not None:
             whole = whole_row(results)
             kept = whole.custom_metrics if whole else {}
-            self._taken = CourseTaken(run.started_at, curves.read(kept.get("curves")), kept_failures(whole))
+            self._taken = LiveSeries(run.started_at, curves.read(kept.get("curves")), kept_failures(whole))
 
     async def _read_samples(self, run: Run, now: datetime) -> None:
         """Those since the last look, and the last seconds again, for some workers are later than others."""
@@ -196,15 +196,15 @@ class RunWatch:
         gathering.add(self._recent.values())
         return gathering.figures()
 
-    def _seen(self, worker: Worker, now: datetime, pool: PoolRow) -> WorkerSeen:
+    def _seen(self, worker: Worker, now: datetime, pool: PoolRow) -> WorkerSnapshot:
         mine = [sample for (name, _), sample in self._recent.items() if name == worker.worker_id]
         last = max(mine, key=lambda sample: sample.n, default=None)
         health = judge(worker, now, pool.thresholds) if worker.is_live else _ended_health(worker)
         quiet = silence(worker, now if worker.is_live else worker.ended_at or now)
         if last is None or not worker.is_live:
-            return WorkerSeen(worker=worker, health=health, silence=quiet)
+            return WorkerSnapshot(worker=worker, health=health, silence=quiet)
         p50, p95, p99 = (None if ns is None else ns / 1e6 for ns in last.latency.percentiles_ns((50, 95, 99)))
-        return WorkerSeen(
+        return WorkerSnapshot(
             worker=worker, health=health, silence=quiet, qps=last.qps, p50_ms=p50, p95_ms=p95, p99_ms=p99,
             reads=last.reads, writes=last.writes,
         )  # fmt: skip
@@ -242,11 +242,12 @@ def _ended_health(worker: Worker) -> Health:
     return Health.LOST if worker.status in _BAD_ENDS else Health.HEALTHY
 
 
-def _objectives(record: RunRecord, figures: Figures | None) -> tuple[Kept, ...]:
+def _objectives(record: RunRecord, figures: Figures | None) -> tuple[ObjectiveStatus, ...]:
     """By the last seconds while it runs, by its result afterwards."""
     found = verdicts_of(record) if figures is None else verdicts(record.plan.objectives, _totals(figures), _available(figures))
     return tuple(
-        Kept(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing) for each in found
+        ObjectiveStatus(kind=each.kind, measure=each.measure, limit=each.limit, found=each.found, standing=each.standing)
+        for each in found
     )
 
 

@@ -21,13 +21,13 @@ from drumbeat.bench.model import DriveOutcome, DriveProgress, DriveRequest, Load
 from drumbeat.bench.model.littles_law import off_because
 from drumbeat.bench.model.server_totals import rise
 from drumbeat.bench.results.caveats import never_sent
-from drumbeat.bench.results.top_errors import FrequentError, most_frequent_state
+from drumbeat.bench.results.top_errors import TopError, most_frequent_state
 from drumbeat.bench.targets.interface import Target
 from drumbeat.bench.targets.open import open_target
 from drumbeat.bench.values.draw import Draw
 from drumbeat.bench.workloads.new_keys import above_what_is_there
 from drumbeat.bench.workloads.prepare import prepare
-from drumbeat.bench.workloads.scale_check import too_small
+from drumbeat.bench.workloads.scale_check import size_warnings
 from drumbeat.bench.workloads.standard import standard
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import InvalidInput
@@ -70,7 +70,7 @@ class DriveResult:
     server: Mapping[str, float]  #: what the server's own totals rose by
     executions: Mapping[str, Any]
     warnings: tuple[str, ...]
-    most_frequent_error: FrequentError | None = None
+    most_frequent_error: TopError | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The promised fields first."""
@@ -138,7 +138,7 @@ async def drive_url(
             on_note=on_note or log.warning,
             stop=stop or asyncio.Event(),
         )
-        small = await too_small(target, chosen)
+        small = await size_warnings(target, chosen)
         for note in small:
             watcher.on_note(note)
         result = await drive(target, chosen.load, settings, clock, watcher)

@@ -8,7 +8,7 @@ from drumbeat.bench.workloads.standard.table import StandardTable
 _NEARLY = 0.9  #: of the keys: some loads take rows away
 
 
-async def too_small(target: Target, workload: Scaled) -> tuple[str, ...]:
+async def size_warnings(target: Target, workload: Scaled) -> tuple[str, ...]:
     """What to beware of, table by table. Raises InvalidInput where one is not there."""
     told = [await _missing(target, workload, table) for table in workload.tables if len(table.key) == 1 and table.count]
     return tuple(filter(None, told))

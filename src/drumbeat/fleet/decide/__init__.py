@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from drumbeat.core.decision import Decision
 from drumbeat.core.worker import Worker, WorkerStatus
-from drumbeat.fleet.decide.classify import Crew, judge_crew, note
+from drumbeat.fleet.decide.classify import Classified, classify, note
 from drumbeat.fleet.decide.learned import remember
 from drumbeat.fleet.decide.limits import BoundedDecision, guard
-from drumbeat.fleet.decide.policy_input import scene
+from drumbeat.fleet.decide.policy_input import policy_input
 from drumbeat.fleet.decide.scale import drain, respawn, rotate, spawn, trial_of
 from drumbeat.fleet.decide.storage import watch_storage
 from drumbeat.fleet.decide.summary import summary, why_nothing
@@ -36,7 +36,7 @@ __all__ = ["DecisionStep", "decide", "step", "verdict"]
 class DecisionStep:
     """A decision as values: what shall be done, and what the next must know."""
 
-    crew: Crew
+    crew: Classified
     verdict: ScalingVerdict
     actions: list[Action]
     state: FleetState
@@ -88,14 +88,14 @@ def verdict(view: FleetView) -> ScalingVerdict:
     return _weigh(view)[1].verdict
 
 
-def _weigh(view: FleetView) -> tuple[Crew, BoundedDecision]:
-    crew = judge_crew(view)
+def _weigh(view: FleetView) -> tuple[Classified, BoundedDecision]:
+    crew = classify(view)
     state = remember(view, crew)
-    opinion = POLICIES[view.policy.policy](scene(view, crew, state))
+    opinion = POLICIES[view.policy.policy](policy_input(view, crew, state))
     return crew, guard(view, crew, opinion, state)
 
 
-def _spawning(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[Spawn]:
+def _spawning(view: FleetView, crew: Classified, guarded: BoundedDecision) -> list[Spawn]:
     again = respawn(view, crew, guarded)
     return [*again, *spawn(view, crew, guarded, guarded.calls - len(again))]
 
@@ -108,7 +108,7 @@ def _moved(view: FleetView, state: FleetState, spawned: Sequence[Spawn], leaving
     return replace(state, up_at=view.now if new else state.up_at, down_at=view.now if leaving else state.down_at)
 
 
-def _targets(view: FleetView, crew: Crew, leaving: Sequence[AskToDrain]) -> list[SetTarget]:
+def _targets(view: FleetView, crew: Classified, leaving: Sequence[AskToDrain]) -> list[SetTarget]:
     """A fixed fleet's workers are told what to hold, but for those who leave."""
     if view.policy.policy is not PolicyName.FIXED:
         return []

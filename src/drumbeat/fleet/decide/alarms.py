@@ -6,14 +6,14 @@ What became of the actions is not known yet when a beat is decided: see outcome.
 from collections.abc import Iterator
 
 from drumbeat.fleet.breaker import why_left_alone, why_open
-from drumbeat.fleet.decide.classify import Crew
+from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.model import BreakerState, FleetState, FleetView, ScalingVerdict
 from drumbeat.fleet.model.policy import least_silence
 
 SPIKE = 10  #: a queue that grew to so many times what it was; or from nothing to more than so many jobs
 
 
-def alarms(view: FleetView, crew: Crew, verdict: ScalingVerdict, state: FleetState) -> list[str]:
+def alarms(view: FleetView, crew: Classified, verdict: ScalingVerdict, state: FleetState) -> list[str]:
     """A sentence for each."""
     is_short = verdict.desired > len(crew.staying) or any(limit.name == "breaker" for limit in verdict.limits)
     return [

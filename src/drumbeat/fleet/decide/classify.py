@@ -35,7 +35,7 @@ _UNREADY = frozenset({WorkerStatus.SPAWNING, WorkerStatus.STARTING, WorkerStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Crew:
+class Classified:
     """The workers of a pool, judged."""
 
     actions: tuple[Action, ...]  #: what recovery wants done, in order
@@ -59,7 +59,7 @@ def has_queue(view: FleetView) -> bool:
     return view.policy.policy is not PolicyName.FIXED
 
 
-def judge_crew(view: FleetView) -> Crew:
+def classify(view: FleetView) -> Classified:
     """Close the rows of those that are over or ill, give back what they held, see that their instances go."""
     bundles = bundle(view.held)
     recovered = recover(view.sight)
@@ -74,7 +74,7 @@ def judge_crew(view: FleetView) -> Crew:
     busy, free = _parted(staying, bundles)
     starting = [worker for worker in free if worker.status in _UNREADY]
     missing = _missing(recovered, living)
-    return Crew(
+    return Classified(
         actions=_in_order(view, closing, ill, bundles, recovered),
         living=living,
         staying=tuple(staying),
@@ -248,7 +248,7 @@ def _ended(recovered: Recovered) -> list[Worker]:
     return [worker for worker in recovered.ended if worker.ended_at is not None]
 
 
-def unstarted(view: FleetView, crew: Crew) -> list[Worker]:
+def unstarted(view: FleetView, crew: Classified) -> list[Worker]:
     """Rows whose instance was never started, or got no answer. Where names are not unique, two lists must say so."""
     if view.instances_partial:
         return []

@@ -11,7 +11,7 @@ from operator import attrgetter
 from statistics import median
 
 from drumbeat.core.worker import Worker
-from drumbeat.fleet.decide.classify import Crew, has_queue
+from drumbeat.fleet.decide.classify import Classified, has_queue
 from drumbeat.fleet.decide.health import streak_of
 from drumbeat.fleet.decide.keep_alive import follow
 from drumbeat.fleet.model import Finished, FleetState, FleetView, ServiceTime
@@ -23,7 +23,7 @@ _TELLING = 1.0  #: seconds a first job must have been held before that tells how
 _RECENT = 9  #: started workers the spawn lag is taken from
 
 
-def remember(view: FleetView, crew: Crew) -> FleetState:
+def remember(view: FleetView, crew: Classified) -> FleetState:
     """The state as far as it is known before anything is decided."""
     before = view.state or FleetState()
     if not has_queue(view):
@@ -64,7 +64,7 @@ def spawn_lag(view: FleetView) -> timedelta:
     return timedelta(seconds=median(took)) if took else view.provider.usual_start
 
 
-def needed_now(view: FleetView, crew: Crew) -> int:
+def needed_now(view: FleetView, crew: Classified) -> int:
     """Workers that are of use: the busy ones, those the ready jobs would fill, those that worked between two beats."""
     ready = view.queue.ready if view.queue else 0
     here, busy = len(crew.staying), len(crew.busy)
@@ -140,7 +140,7 @@ def sure_rate(state: FleetState, window: float) -> float:
     return min([count / max(when - before, 1.0) for (before, _), (when, count) in pairs], default=0.0)
 
 
-def _missing(view: FleetView, before: FleetState, crew: Crew) -> Mapping[str, datetime]:
+def _missing(view: FleetView, before: FleetState, crew: Classified) -> Mapping[str, datetime]:
     if view.instances_partial:
         return before.missing
     return {str(name): before.missing.get(name, view.now) for name in sorted(crew.missing)}
@@ -190,7 +190,7 @@ def _idle(view: FleetView, before: Mapping[str, datetime], idle: Sequence[Worker
     }
 
 
-def _streaks(view: FleetView, before: FleetState, crew: Crew) -> Mapping[str, tuple[datetime, ...]]:
+def _streaks(view: FleetView, before: FleetState, crew: Classified) -> Mapping[str, tuple[datetime, ...]]:
     if not before.streaks and all(each.ok for each in view.finished):
         return {}
     streaks = {

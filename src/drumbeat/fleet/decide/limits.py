@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from math import ceil
 
 from drumbeat.fleet.breaker import MANY, backoff_leave, breaker_leave, next_backoff, next_breaker
-from drumbeat.fleet.decide.classify import Crew, has_queue
+from drumbeat.fleet.decide.classify import Classified, has_queue
 from drumbeat.fleet.model import FleetPolicy, FleetState, FleetView, Limit, ScalingVerdict, Schedule, Wish, WishedSize
 from drumbeat.fleet.money import affordable
 from drumbeat.fleet.policies import Opinion
@@ -43,7 +43,7 @@ class BoundedDecision:
     room: int  #: how many more may run, beside all who may run now; below zero: there are more than may be
 
 
-def guard(view: FleetView, crew: Crew, opinion: Opinion, state: FleetState) -> BoundedDecision:
+def guard(view: FleetView, crew: Classified, opinion: Opinion, state: FleetState) -> BoundedDecision:
     """The policy's wish, bounded. Every limit that changes it is named."""
     state = replace(state, breaker=next_breaker(view), backoff=next_backoff(view), failed_spawns=_failed_spawns(view, state))
     here, wish = len(crew.staying), _Wish(opinion.desired)
@@ -70,7 +70,7 @@ def _failed_spawns(view: FleetView, state: FleetState) -> int:
     return state.failed_spawns + sum(call.cause is not None for call in (view.last.spawns if view.last else ()))
 
 
-def _slo(view: FleetView, crew: Crew) -> Iterator[Wish]:
+def _slo(view: FleetView, crew: Classified) -> Iterator[Wish]:
     """The oldest job has waited too long: every ready job shall have a worker."""
     queue, slo = view.queue, view.policy.wait_slo
     if slo is None or queue is None or queue.oldest_ready is None or view.now - queue.oldest_ready <= slo:
@@ -114,7 +114,7 @@ def _bounds(view: FleetView, wish: _Wish) -> None:
     wish.at_most(f"{whose} max_workers", most, f"at most {most} are allowed")
 
 
-def _money(view: FleetView, crew: Crew, wish: _Wish) -> int:
+def _money(view: FleetView, crew: Classified, wish: _Wish) -> int:
     """The ceilings, with what those who stay will still cost reserved; how many of them may stay."""
     allowed, name = affordable(view, crew.staying)
     wish.at_most(f"money per {name}", allowed, f"more would pass the ceiling per {name}")
@@ -127,7 +127,7 @@ def _window(view: FleetView, state: FleetState, workers: int) -> tuple[WishedSiz
     return (*kept, WishedSize(at=view.now, workers=workers)) if has_queue(view) else ()
 
 
-def _calm(view: FleetView, crew: Crew, state: FleetState, wish: _Wish, bound: int) -> None:
+def _calm(view: FleetView, crew: Classified, state: FleetState, wish: _Wish, bound: int) -> None:
     """What keeps the number from swinging. What may not be at all (``bound``) is not kept for calm's sake."""
     here, policy = len(crew.staying), view.policy
     ceiling = min(bound, here)
@@ -152,7 +152,7 @@ def _hold_up(view: FleetView, state: FleetState, wish: _Wish, here: int) -> None
         wish.at_most("turn_after", least, f"the last scaling down was at {state.down_at:%H:%M:%S}")
 
 
-def _hold_down(view: FleetView, crew: Crew, state: FleetState, wish: _Wish, ceiling: int) -> None:
+def _hold_down(view: FleetView, crew: Classified, state: FleetState, wish: _Wish, ceiling: int) -> None:
     if not crew.sure:
         wish.at_least("unsure", ceiling, "not everything could be read, or a list has shrunk: nobody is sent away yet")
     if _within(view.now, state.down_at, view.policy.calm("cooldown_down")):
@@ -165,7 +165,7 @@ def _within(now: datetime, moment: datetime | None, span: timedelta) -> bool:
     return moment is not None and now - moment < span
 
 
-def _room(view: FleetView, crew: Crew, wish: _Wish) -> int:
+def _room(view: FleetView, crew: Classified, wish: _Wish) -> int:
     """Whoever leaves, or may not be gone yet, counts for the maximum: nobody takes its place before."""
     here, (_, most, whose) = len(crew.staying), bounds_at(view.policy, view.now)
     if not has_queue(view):
@@ -177,7 +177,7 @@ def _room(view: FleetView, crew: Crew, wish: _Wish) -> int:
     return room
 
 
-def _spawning(view: FleetView, crew: Crew, state: FleetState, wish: _Wish) -> int:
+def _spawning(view: FleetView, crew: Classified, state: FleetState, wish: _Wish) -> int:
     """What holds back new workers only: a pause, the breaker, a provider that fails. Answers with how many may be asked for."""
     here = len(crew.staying)
     breaker, provider = breaker_leave(view, state.breaker), backoff_leave(view, state.backoff)

@@ -4,25 +4,27 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from drumbeat.core.worker import Worker
-from drumbeat.fleet.decide.classify import Crew
+from drumbeat.fleet.decide.classify import Classified
 from drumbeat.fleet.decide.keep_alive import UsualTimes, worth
 from drumbeat.fleet.decide.learned import needed_now, rate_of_late, service_time, service_variance, spawn_lag, sure_rate
 from drumbeat.fleet.model import FleetState, FleetView, PolicyName, QueueView
-from drumbeat.fleet.policies import Scene
+from drumbeat.fleet.policies import PolicyInput
 
 SHORT = 300.0  #: seconds whose arrivals tell how it is now, at least; twice the time a new worker takes, if that is longer
 
 BEATS = 5  #: in a row in which jobs came, at least, before it is counted on that they go on
 
 
-def scene(view: FleetView, crew: Crew, state: FleetState) -> Scene:
+def policy_input(view: FleetView, crew: Classified, state: FleetState) -> PolicyInput:
     """One pool as its policy sees it."""
     queue, busy, idle = view.queue or QueueView(), len(crew.busy), len(crew.idle)
-    seen = Scene(now=view.now, policy=view.policy, queue=queue, busy=busy, idle=idle, starting=len(crew.starting), needed=busy)
+    seen = PolicyInput(
+        now=view.now, policy=view.policy, queue=queue, busy=busy, idle=idle, starting=len(crew.starting), needed=busy
+    )
     return _foreseen(view, crew, state, seen) if view.policy.policy is PolicyName.LAG_AWARE else seen
 
 
-def _foreseen(view: FleetView, crew: Crew, state: FleetState, seen: Scene) -> Scene:
+def _foreseen(view: FleetView, crew: Classified, state: FleetState, seen: PolicyInput) -> PolicyInput:
     """The same with what a policy needs that looks ahead."""
     lag, every = spawn_lag(view), view.policy.every.total_seconds()
     service = service_time(view, state.services)
@@ -44,7 +46,7 @@ def _foreseen(view: FleetView, crew: Crew, state: FleetState, seen: Scene) -> Sc
     )
 
 
-def _free_in(view: FleetView, crew: Crew, state: FleetState, lag: timedelta) -> list[float]:
+def _free_in(view: FleetView, crew: Classified, state: FleetState, lag: timedelta) -> list[float]:
     """For each place of a worker that starts or is busy: seconds until it can take a job."""
     means = {each.type: each.mean.total_seconds() for each in state.services}
     places = view.policy.concurrency

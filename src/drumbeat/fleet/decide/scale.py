@@ -7,7 +7,7 @@ from itertools import filterfalse, islice
 
 from drumbeat.core.recovery import next_number
 from drumbeat.core.worker import Worker, WorkerId, WorkerStatus
-from drumbeat.fleet.decide.classify import Crew, has_queue, unstarted
+from drumbeat.fleet.decide.classify import Classified, has_queue, unstarted
 from drumbeat.fleet.decide.learned import restart
 from drumbeat.fleet.decide.limits import BoundedDecision
 from drumbeat.fleet.model import AskToDrain, FleetPolicy, FleetView, PolicyName, Spawn
@@ -16,7 +16,7 @@ from drumbeat.fleet.money import affordable, by_paid_time, granule_left, tariff
 USUAL = FleetPolicy()
 
 
-def respawn(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[Spawn]:
+def respawn(view: FleetView, crew: Classified, guarded: BoundedDecision) -> list[Spawn]:
     """Rows whose instance was never started: a controller died between the two, or the provider gave no answer.
 
     One that was is not started again, however many lists leave it out: if it does not join in time, another replaces it.
@@ -26,7 +26,7 @@ def respawn(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[Spawn
     return [_spawn(view, worker.worker_id, worker.slot, "asked for, but no instance is there", is_new=False) for worker in rows]
 
 
-def spawn(view: FleetView, crew: Crew, guarded: BoundedDecision, calls: int) -> list[Spawn]:
+def spawn(view: FleetView, crew: Classified, guarded: BoundedDecision, calls: int) -> list[Spawn]:
     """New workers for the lowest free slots, as many as are missing and may be asked for."""
     here, desired = len(crew.staying), guarded.verdict.desired
     count = min(max(desired - here, 0), calls)
@@ -46,7 +46,7 @@ def spawn(view: FleetView, crew: Crew, guarded: BoundedDecision, calls: int) -> 
     ]
 
 
-def _first_number(view: FleetView, crew: Crew) -> int:
+def _first_number(view: FleetView, crew: Classified) -> int:
     """One above every number in use. Where the highest of all rows is known, only instances without a row can have a higher."""
     if view.last_number < 0:
         return next_number(view.sight)
@@ -57,7 +57,7 @@ def _first_number(view: FleetView, crew: Crew) -> int:
     return max(next_number(replace(view.sight, workers=(), instances=strays)), view.last_number + 1)
 
 
-def _free_slots(view: FleetView, crew: Crew, count: int, desired: int) -> list[int]:
+def _free_slots(view: FleetView, crew: Classified, count: int, desired: int) -> list[int]:
     taken = {worker.slot for worker in crew.staying} | {worker.slot for worker in crew.exempt}
     most = desired + len(crew.exempt) if not has_queue(view) else len(taken) + count
     first = len(taken) if max(taken, default=-1) < len(taken) else 0  # nobody has left: only those above are free
@@ -79,12 +79,12 @@ def _spawn(view: FleetView, worker_id: WorkerId, slot: int, reason: str, *, is_n
     )
 
 
-def drain(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[AskToDrain]:
+def drain(view: FleetView, crew: Classified, guarded: BoundedDecision) -> list[AskToDrain]:
     """Workers beyond what is wanted, and exempt ones beyond what may be spent."""
     return [*_drain_surplus(view, crew, guarded), *_drain_exempt(view, crew)]
 
 
-def _drain_exempt(view: FleetView, crew: Crew) -> list[AskToDrain]:
+def _drain_exempt(view: FleetView, crew: Classified) -> list[AskToDrain]:
     """Exempt workers that would pass a money ceiling even if all others left."""
     if not crew.exempt:
         return []
@@ -97,7 +97,7 @@ def _drain_exempt(view: FleetView, crew: Crew) -> list[AskToDrain]:
     ]
 
 
-def _drain_surplus(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[AskToDrain]:
+def _drain_surplus(view: FleetView, crew: Classified, guarded: BoundedDecision) -> list[AskToDrain]:
     """Workers beyond what is wanted. A fixed fleet gives up its highest slots; others only who has nothing to do."""
     desired, here = guarded.verdict.desired, len(crew.staying)
     if here <= desired:
@@ -113,13 +113,13 @@ def _drain_surplus(view: FleetView, crew: Crew, guarded: BoundedDecision) -> lis
     ]
 
 
-def _grace(crew: Crew, worker: Worker, within: timedelta) -> timedelta:
+def _grace(crew: Classified, worker: Worker, within: timedelta) -> timedelta:
     """One that has not joined cannot hear: it is ended at the next beat."""
     unheard = worker.status is WorkerStatus.SPAWNING and worker.worker_id not in crew.bundles
     return timedelta() if unheard else within
 
 
-def _surplus(view: FleetView, crew: Crew, guarded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
+def _surplus(view: FleetView, crew: Classified, guarded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
     """Who may leave, in this order: not ready yet, idle by the end of its paid time, and above the bound the busy too."""
     above = len(crew.staying) > guarded.bound
     limit, unpaid = idle_limit(view, above=above), len(crew.staying) - len(crew.starting) - guarded.paid
@@ -150,7 +150,7 @@ def _tried(view: FleetView, idle: Sequence[Worker], *, above: bool) -> Sequence[
     return [worker for worker in idle if worker.ready_at is None or worker.ready_at <= since]
 
 
-def _even_busy(view: FleetView, crew: Crew, guarded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
+def _even_busy(view: FleetView, crew: Classified, guarded: BoundedDecision) -> Iterator[tuple[Worker, str]]:
     """Only as many as the bound demands beyond those who have nothing to do; they may finish within their grace."""
     excess = len(crew.staying) - guarded.bound - len(crew.starting) - len(crew.idle)
     since = {name: max(each.claimed_at for each in held) for name, held in crew.bundles.items()}
@@ -163,7 +163,7 @@ def _newest(now: datetime) -> Callable[[Worker], tuple[timedelta, int]]:
     return lambda worker: (now - (worker.created_at or now), -worker.slot)
 
 
-def _spare(view: FleetView, crew: Crew, guarded: BoundedDecision, *, above: bool) -> int:
+def _spare(view: FleetView, crew: Classified, guarded: BoundedDecision, *, above: bool) -> int:
     """How many of the idle may leave: one that is ready is not given up for one that still starts, if each is weighed."""
     if above or view.policy.policy is not PolicyName.LAG_AWARE:
         return len(crew.idle)
@@ -183,7 +183,7 @@ def _paid_time_ends(view: FleetView, worker: Worker) -> bool:
     return tariff(view.policy, view.provider).granule <= soon or granule_left(worker, view) <= soon
 
 
-def rotate(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[AskToDrain]:
+def rotate(view: FleetView, crew: Classified, guarded: BoundedDecision) -> list[AskToDrain]:
     """One worker at a time that is too old, or was made under another contract; of a fleet without a queue only exempt ones."""
     if not crew.sure:
         return []
@@ -193,7 +193,7 @@ def rotate(view: FleetView, crew: Crew, guarded: BoundedDecision) -> list[AskToD
     return [AskToDrain(worker_id=worker.worker_id, within=within, reason=why) for worker, why in old[:1]]
 
 
-def _may_replace(view: FleetView, crew: Crew, guarded: BoundedDecision) -> bool:
+def _may_replace(view: FleetView, crew: Classified, guarded: BoundedDecision) -> bool:
     """Whether age or contract may end a worker that counts: not before the last one is replaced."""
     ages = view.policy.max_lifetime is not None or view.policy.contract is not None
     return ages and has_queue(view) and not crew.starting and not (crew.outgoing and guarded.room <= 0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from drumbeat.core.worker import WorkerStatus
 from drumbeat.fleet.decide.alarms import alarms
-from drumbeat.fleet.decide.classify import Crew, has_queue
+from drumbeat.fleet.decide.classify import Classified, has_queue
 from drumbeat.fleet.model import (
     Action,
     AskToDrain,
@@ -27,7 +27,7 @@ from drumbeat.fleet.money import burn, tariff
 
 
 def summary(
-    view: FleetView, crew: Crew, verdict: ScalingVerdict, actions: Sequence[Action], state: FleetState
+    view: FleetView, crew: Classified, verdict: ScalingVerdict, actions: Sequence[Action], state: FleetState
 ) -> dict[str, Any]:
     """Plain JSON: ``timestamp``, ``actions`` and ``status`` as in seed 004, then ours."""
     by = _by_status(view)
@@ -90,7 +90,7 @@ def _status(view: FleetView, by: dict[str, int]) -> dict[str, int]:
     }
 
 
-def why_nothing(view: FleetView, crew: Crew, verdict: ScalingVerdict) -> str:
+def why_nothing(view: FleetView, crew: Classified, verdict: ScalingVerdict) -> str:
     """Why a beat did nothing."""
     leaving = sum(worker.is_terminating for worker in crew.living)
     wanted = view.policy.workers if not has_queue(view) else verdict.desired

@@ -1,7 +1,7 @@
 """What the fleet sees, what it is told, what it remembers and what it may do: frozen values in, frozen actions out."""
 
 from drumbeat.core.errors import SpawnCause
-from drumbeat.core.recovery import EndOverdue, EndStray, MarkFailed, MarkLost, Reap, SeenInstance
+from drumbeat.core.recovery import EndOverdue, EndStray, ListedInstance, MarkFailed, MarkLost, Reap
 from drumbeat.fleet.model.action import (
     Action,
     AskToDrain,
@@ -57,6 +57,7 @@ __all__ = [
     "HeldJob",
     "LastBeat",
     "Limit",
+    "ListedInstance",
     "MarkFailed",
     "MarkLost",
     "NoteInstance",
@@ -68,7 +69,6 @@ __all__ = [
     "ReleaseJobs",
     "ScalingVerdict",
     "Schedule",
-    "SeenInstance",
     "ServiceTime",
     "SetTarget",
     "Spawn",

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from drumbeat.core.errors import SpawnCause
 from drumbeat.core.job import JobId
 from drumbeat.core.pool import PoolId, Thresholds
-from drumbeat.core.recovery import PoolSnapshot, SeenInstance
+from drumbeat.core.recovery import ListedInstance, PoolSnapshot
 from drumbeat.core.worker import Worker, WorkerId
 from drumbeat.fleet.model.policy import FleetPolicy
 
@@ -202,7 +202,7 @@ class FleetView:
     thresholds: Thresholds
     policy: FleetPolicy
     workers: tuple[Worker, ...]  #: live, not reaped, or ended of late
-    instances: tuple[SeenInstance, ...]
+    instances: tuple[ListedInstance, ...]
     unnoted: Mapping[WorkerId, str] = field(default_factory=dict)  #: what the provider calls instances whose rows do not say
     instances_partial: bool = False  #: the provider said, or it is known, that the list is not whole
     unlisted: str | None = None  #: why the provider gave no list

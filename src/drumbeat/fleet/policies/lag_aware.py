@@ -8,8 +8,8 @@ than to be without it, and for a restart's worth at least.
 from math import ceil, exp, floor, sqrt
 
 from drumbeat.fleet.model import Wish
+from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
-from drumbeat.fleet.policies.scene import Opinion, Scene, highest
 
 LATE = 0.05  #: share of the jobs that may wait longer than they should
 PATIENCE = 2.0  #: a job should wait no longer than so many times what it takes
@@ -19,18 +19,18 @@ BET = 4  #: workers for any number of jobs of which nothing is known, at most
 _NEARLY = 1e-9
 
 
-def lag_aware(scene: Scene) -> Opinion:
+def lag_aware(scene: PolicyInput) -> Opinion:
     """The most demanding of: what waits too long, what flows in, what is in use, what is worth having, the warm buffer."""
     return highest(uncovered(scene), flow(scene), pressure(scene), in_use(scene), worth_keeping(scene), warm_buffer(scene))
 
 
-def bearable(scene: Scene) -> float:
+def bearable(scene: PolicyInput) -> float:
     """Seconds that a job may well wait: half a start and a beat, but no longer than twice what it takes."""
     most = scene.policy.every.total_seconds() + scene.lag / 2
     return most if scene.service is None else min(most, PATIENCE * max(scene.service, 0.001))
 
 
-def uncovered(scene: Scene) -> Wish:
+def uncovered(scene: PolicyInput) -> Wish:
     """Everyone here, and as many as find a restart's worth of work in what would begin later than that."""
     if scene.service is None:
         return bet(scene)
@@ -48,7 +48,7 @@ def uncovered(scene: Scene) -> Wish:
     )
 
 
-def bet(scene: Scene) -> Wish:
+def bet(scene: PolicyInput) -> Wish:
     """A few workers to find out how long jobs take, however many are ready."""
     known = scene.queue.ready + scene.coming
     places = min(max(known, FIRST), BET * scene.policy.concurrency) if known else 0
@@ -56,17 +56,17 @@ def bet(scene: Scene) -> Wish:
     return Wish(rule="lag", workers=max(ceil(places / scene.policy.concurrency), min(places, FIRST)), reason=reason)
 
 
-def starts(scene: Scene, span: float) -> int:
+def starts(scene: PolicyInput, span: float) -> int:
     """How many jobs one place begins in a time; before it is known, as many as the policy says a worker is worth."""
     return 1 + floor(span / scene.service) if scene.service else scene.policy.tasks_per_worker
 
 
-def soon(scene: Scene) -> int:
+def soon(scene: PolicyInput) -> int:
     """How many jobs one free place begins until the next beat."""
     return starts(scene, scene.policy.every.total_seconds())
 
 
-def flow(scene: Scene) -> Wish:
+def flow(scene: PolicyInput) -> Wish:
     """The fewest with whom hardly any job waits longer than it should, if they go on coming as of late.
 
     Where a worker comes sooner than a job is done, less is to spare. Whether a single one is worth having while it is mostly
@@ -80,7 +80,7 @@ def flow(scene: Scene) -> Wish:
     return Wish(rule="flow", workers=workers, reason=f"{coming}; 95 in 100 are to begin within {bearable(scene):.0f} s")
 
 
-def places_for(scene: Scene, wait: float) -> int:
+def places_for(scene: PolicyInput, wait: float) -> int:
     """The fewest places with which no more than so many jobs wait longer (the tail of a queue M/G/m, approximately)."""
     service = scene.service or 0.0
     load = scene.rate * service
@@ -93,7 +93,7 @@ def places_for(scene: Scene, wait: float) -> int:
     return places
 
 
-def pressure(scene: Scene) -> Wish:
+def pressure(scene: PolicyInput) -> Wish:
     """Enough to begin all that is ready within a restart's worth, or in bearable time; at most twice the workers ready now."""
     ready, here = scene.queue.ready, scene.busy + scene.idle
     span = max(bearable(scene), USE * scene.restart)
@@ -102,14 +102,14 @@ def pressure(scene: Scene) -> Wish:
     return Wish(rule="pressure", workers=workers, reason=f"{ready} jobs are ready, to begin in {span:.0f} s")
 
 
-def in_use(scene: Scene) -> Wish:
+def in_use(scene: PolicyInput) -> Wish:
     """Those who hold a job, and those whom ready jobs await."""
     waiting = ceil(scene.queue.ready / (soon(scene) * scene.policy.concurrency))
     workers = scene.busy + min(waiting, scene.idle + scene.starting)
     return Wish(rule="use", workers=workers, reason=f"{scene.busy} are busy, {scene.queue.ready} jobs are ready")
 
 
-def worth_keeping(scene: Scene) -> Wish:
+def worth_keeping(scene: PolicyInput) -> Wish:
     """Those whose next use is likely to come before having them has cost as much as being without."""
     kept = next((n for n in range(len(scene.levels), 0, -1) if scene.levels[n - 1].idle < scene.levels[n - 1].keep), 0)
     return Wish(

@@ -3,11 +3,11 @@
 from math import ceil
 
 from drumbeat.fleet.model import Wish
+from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 from drumbeat.fleet.policies.queue_ratio import warm_buffer
-from drumbeat.fleet.policies.scene import Opinion, Scene, highest
 
 
-def queue_cover(scene: Scene) -> Opinion:
+def queue_cover(scene: PolicyInput) -> Opinion:
     """The busy ones, and one place for each ready job. Buffer and demand are one need, not two: the greater counts."""
     policy, ready = scene.policy, scene.queue.ready
     free = scene.busy * policy.concurrency - min(scene.queue.claimed, scene.busy * policy.concurrency)

@@ -3,10 +3,10 @@
 from math import ceil
 
 from drumbeat.fleet.model import Wish
-from drumbeat.fleet.policies.scene import Opinion, Scene, highest
+from drumbeat.fleet.policies.inputs import Opinion, PolicyInput, highest
 
 
-def queue_ratio(scene: Scene) -> Opinion:
+def queue_ratio(scene: PolicyInput) -> Opinion:
     """The queue divided by what one worker is worth, at least one while anything is queued, and the warm buffer."""
     policy, ready = scene.policy, scene.queue.ready
     worth = max(ceil(ready * policy.headroom / policy.tasks_per_worker), 1 if ready else 0)
@@ -16,7 +16,7 @@ def queue_ratio(scene: Scene) -> Opinion:
     )
 
 
-def warm_buffer(scene: Scene) -> Wish:
+def warm_buffer(scene: PolicyInput) -> Wish:
     """So many idle beyond the busy ones, if any are to be kept."""
     keep = scene.policy.keep_idle
     return Wish(

@@ -4,8 +4,8 @@ Jobs are served first come, first served. A worker is paid for from being asked 
 Workers here are never ill: what is judged is how many there are.
 """
 
-from drumbeat.fleet.simulate.course import simulate
 from drumbeat.fleet.simulate.deciding import Deciding
+from drumbeat.fleet.simulate.engine import simulate
 from drumbeat.fleet.simulate.oracle import oracle_seconds
 from drumbeat.fleet.simulate.values import SimulatedLoad, SimulatedOrders, SimulatedProvider, SimulatedSeries, SimulationResult
 from drumbeat.fleet.simulate.world import SimulatedWorker, World

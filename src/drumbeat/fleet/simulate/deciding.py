@@ -16,9 +16,9 @@ from drumbeat.fleet.model import (
     FleetView,
     HeldJob,
     LastBeat,
+    ListedInstance,
     Provider,
     QueueView,
-    SeenInstance,
     Spawn,
     Spending,
 )
@@ -53,7 +53,7 @@ class Deciding:
         self._last: datetime | None = None
         self._began: datetime | None = None
         self._rows: dict[str, Worker] = {}
-        self._seen: dict[str, SeenInstance] = {}
+        self._seen: dict[str, ListedInstance] = {}
         self._asked = -1
 
     def __call__(self, world: World) -> SimulatedOrders:
@@ -113,10 +113,10 @@ class Deciding:
             self._rows[machine.name] = known = row(machine, now)
         return known
 
-    def _instance(self, name: str) -> SeenInstance:
+    def _instance(self, name: str) -> ListedInstance:
         known = self._seen.get(name)
         if known is None:
-            self._seen[name] = known = SeenInstance(worker_id=WorkerId(name), running=True)
+            self._seen[name] = known = ListedInstance(worker_id=WorkerId(name), running=True)
         return known
 
     def _gone(self, world: World) -> list[Worker]:

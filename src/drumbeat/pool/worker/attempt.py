@@ -14,7 +14,7 @@ from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.executors import Executor
 from drumbeat.pool.worker.failures import HandlerFailure, failure
 from drumbeat.pool.worker.handlers import Handlers, handler_for
-from drumbeat.runtime.timeouts import Overtaken, unless
+from drumbeat.runtime.timeouts import LostRace, race
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class AttemptRunner:
                     raise
                 return self._failed(job, failure(exc))
             return JobOutcome(token=token, outcome=held.stopped, error=_why(held.stopped))
-        except Overtaken:
+        except LostRace:
             limit = self._limit(job) or timedelta()
             return self._failed(
                 job, HandlerFailure(error=f"took longer than {limit.total_seconds():g} s"), AttemptOutcome.TIMED_OUT
@@ -119,8 +119,8 @@ class AttemptRunner:
     async def _in_time(self, held: InFlightJob, limit: timedelta, work: Coroutine[Any, Any, Any]) -> Any:
         held.context.deadline = self.clock.now() + limit
         try:
-            return await unless(self.clock.sleep(limit), work)
-        except Overtaken:
+            return await race(self.clock.sleep(limit), work)
+        except LostRace:
             held.context.cancelled = True
             raise
 
@@ -138,7 +138,7 @@ def _why(outcome: AttemptOutcome) -> str:
 async def in_time(clock: Clock, limit: timedelta, work: Coroutine[Any, Any, object]) -> bool:
     """Whether ``work`` was over within the limit; else it is cancelled."""
     try:
-        await unless(clock.sleep(limit), work)
-    except Overtaken:
+        await race(clock.sleep(limit), work)
+    except LostRace:
         return False
     return True

@@ -8,7 +8,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.pool.worker.context import JobContext
 from drumbeat.pool.worker.handlers import Handler
 from drumbeat.pool.worker.options import ExecutorKind
-from drumbeat.pool.worker.process_pool import Seats
+from drumbeat.pool.worker.process_pool import ProcessPool
 from drumbeat.pool.worker.threads import Threads
 
 
@@ -81,7 +81,7 @@ class ProcessExecutor:
 
     def __init__(self) -> None:
         self.on_free: Callable[[], None] = _nothing
-        self._seats = Seats()
+        self._seats = ProcessPool()
 
     async def run(self, handler: Handler, context: JobContext) -> Any:
         if handler.is_command:

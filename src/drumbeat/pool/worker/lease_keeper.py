@@ -19,7 +19,7 @@ _HEED_EVERY = timedelta(seconds=1)  #: how soon a job that runs hears that it is
 _PROGRESS_EVERY = timedelta(milliseconds=500)
 
 
-class Keeping:
+class LeaseKeeper:
     """Four loops of one worker. None of them ends for what the store says: a row that cannot be read is not ours alone."""
 
     def __init__(self, hand: InFlight, claims: Claims, clock: Clock, changed: Callable[[], None]) -> None:

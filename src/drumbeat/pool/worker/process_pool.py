@@ -16,7 +16,7 @@ _LENGTH = struct.Struct(">I")
 _COMMAND = (sys.executable, "-m", "drumbeat.pool.worker.child_process")
 
 
-class Seats:
+class ProcessPool:
     """Processes, made when needed and used again."""
 
     def __init__(self) -> None:

@@ -24,7 +24,7 @@ class WriteResult:
     dropped: tuple[JobOutcome, ...] = ()  #: those that came too late: the job had been taken from this worker
 
 
-class Settling:
+class ResultWriter:
     """Settles in batches. An answer that was lost is made good for: what it gave us is asked for again."""
 
     def __init__(self, claims: Claims) -> None:

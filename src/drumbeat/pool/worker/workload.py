@@ -14,9 +14,9 @@ from drumbeat.core.job import Job, JobOutcome
 from drumbeat.pool.worker.attempt import AttemptRunner, InFlightJob, TakenAway, in_time
 from drumbeat.pool.worker.claims import Claims
 from drumbeat.pool.worker.in_flight import InFlight
-from drumbeat.pool.worker.lease_keeper import Keeping
+from drumbeat.pool.worker.lease_keeper import LeaseKeeper
 from drumbeat.pool.worker.options import Mode, WorkPlan
-from drumbeat.pool.worker.result_writer import Settling
+from drumbeat.pool.worker.result_writer import ResultWriter
 from drumbeat.runtime.worker import DrainResult, Measurement, WorkloadFigures
 
 log = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class JobWorkload:
     """One worker's jobs. Handlers are loaded in ``prepare``; a failing one never takes the worker down.
 
     One task settles and claims, so that what finishes meanwhile is settled together; one waits for news; four keep what is in
-    hand and heed orders (``Keeping``); each job has its own. One that dies of what nobody expected ends the worker, so
+    hand and heed orders (``LeaseKeeper``); each job has its own. One that dies of what nobody expected ends the worker, so
     that it never hangs.
     """
 
@@ -55,8 +55,8 @@ class JobWorkload:
         self._stack = AsyncExitStack()
         self._attempts: AttemptRunner | None = None
         self.hand = InFlight(plan, clock, claims.lease)
-        self._settling = Settling(claims)
-        self._keeping = Keeping(self.hand, claims, clock, self._changed)
+        self._settling = ResultWriter(claims)
+        self._keeping = LeaseKeeper(self.hand, claims, clock, self._changed)
         self._news = asyncio.Event()  #: something for the pump to do
         self._hungry = asyncio.Event()  #: there is room, and the last claim came back short
         self._idle = asyncio.Event()  #: nothing is held

@@ -7,7 +7,7 @@ from datetime import timedelta
 from drumbeat.core.clock import Clock
 from drumbeat.core.errors import SpawnError
 from drumbeat.spawn.runpod.client import RunPodClient
-from drumbeat.spawn.runpod.placement import GpuPlace, GpuType, places
+from drumbeat.spawn.runpod.placement import GpuPlace, GpuType, gpu_places
 from drumbeat.spawn.runpod.pods import Pod
 from drumbeat.spawn.runpod.settings import Cloud, RunPodSettings
 
@@ -30,7 +30,7 @@ class Market:
         """Where to ask, cheapest first. Raises SpawnError."""
         if self._is_over(self._read_at):
             await self._read()
-        return places(self._catalogue, self._settings)
+        return gpu_places(self._catalogue, self._settings)
 
     async def learn_memory(self, pods: Iterable[Pod]) -> None:
         """Look up how much memory these pods' GPUs have, if that is not known. A catalogue that does not answer can wait."""

@@ -87,7 +87,7 @@ class Refusal:
         return self.status == 400 and any(word in self.detail.lower() for word in _CAPACITY_WORDS)
 
 
-def places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSettings) -> Sequence[GpuPlace]:
+def gpu_places(catalogue: Mapping[Cloud, Sequence[GpuType]], settings: RunPodSettings) -> Sequence[GpuPlace]:
     """Every place that has what is wanted and is not too dear: cheapest first, then the best stocked, then as wished."""
     offers = [
         (
@@ -208,7 +208,7 @@ class Failed(msgspec.Struct, frozen=True):
     at: datetime
 
 
-class Patience:
+class CreationBackoff:
     """How often creations have failed of late: after so many the provider is left alone, whatever places there are."""
 
     def __init__(
@@ -252,9 +252,9 @@ def remembered_refusals(settings: RunPodSettings, clock: Clock, folder: Path | N
     return Refusals(settings.refused_for, clock.elapsed(), ledger)
 
 
-def remembered_patience(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> Patience:
+def remembered_patience(settings: RunPodSettings, clock: Clock, folder: Path | None, asked_with: str = "") -> CreationBackoff:
     ledger = RefusalFile(folder, "failed", Failed, settings, clock, asked_with) if folder else None
-    return Patience(settings.tries_per_spawn, settings.refused_for, clock.elapsed(), ledger)
+    return CreationBackoff(settings.tries_per_spawn, settings.refused_for, clock.elapsed(), ledger)
 
 
 def verdict(who: str, refusals: Sequence[Refusal], wait: timedelta | None) -> SpawnFailed:

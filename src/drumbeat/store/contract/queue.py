@@ -3,8 +3,8 @@
 from drumbeat.store.contract.claiming import ClaimContract
 from drumbeat.store.contract.holding import HoldContract
 from drumbeat.store.contract.losing import LossContract
-from drumbeat.store.contract.pushing import PushContract
-from drumbeat.store.contract.settling import SettleContract
+from drumbeat.store.contract.push import PushContract
+from drumbeat.store.contract.settle import SettleContract
 
 
 class QueueContract(PushContract, ClaimContract, SettleContract, HoldContract, LossContract):

@@ -133,7 +133,7 @@ class AddContract(Given):
         assert await told(store, pool.pool_id) == []
 
 
-class LookContract(Given):
+class WorkerListContract(Given):
     async def test_an_unknown_worker_is_not_got(self, store: Store, pool: PoolRow) -> None:
         with pytest.raises(NotFound, match="w1"):
             await store.workers.get(pool.pool_id, W1)
@@ -322,6 +322,13 @@ class MoveContract(Given):
 
 
 class WorkersContract(
-    AddContract, LookContract, MoveContract, TargetsContract, DrainContract, NoteContract, ReapContract, EndedWorkersContract
+    AddContract,
+    WorkerListContract,
+    MoveContract,
+    TargetsContract,
+    DrainContract,
+    NoteContract,
+    ReapContract,
+    EndedWorkersContract,
 ):
     """The registry, as a controller sees it."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Protocol
 
-from drumbeat.core.answer import KeptAnswer, RequestAnswer
+from drumbeat.core.answer import RequestAnswer, StoredAnswer
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.note import Note
 
@@ -40,7 +40,7 @@ class Connections(Protocol):
 class Answers(Protocol):
     """Answers by idempotency key. A key is held while its request is worked on, then keeps the answer until it expires."""
 
-    async def hold(self, key: str, fingerprint: str, within: timedelta) -> KeptAnswer | None:
+    async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
         """Take a key nobody holds, for so long. None: it is yours; else what is kept under it, by the same request or not."""
         ...
 

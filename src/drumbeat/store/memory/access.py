@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from drumbeat.core.answer import KeptAnswer, RequestAnswer
+from drumbeat.core.answer import RequestAnswer, StoredAnswer
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import AlreadyExists, NotFound
 from drumbeat.store.memory.state import MemoryTable, operation
@@ -55,13 +55,13 @@ class MemoryConnections(MemoryTable):
 
 class MemoryAnswers(MemoryTable):
     @operation
-    def hold(self, key: str, fingerprint: str, within: timedelta) -> KeptAnswer | None:
+    def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
         now, kept = self.state.now(), self.state.answers
         for old in [each for each in kept.values() if each.expires_at <= now]:
             del kept[old.key]
         if key in kept:
             return kept[key]
-        kept[key] = KeptAnswer(key=key, fingerprint=fingerprint, expires_at=now + within)
+        kept[key] = StoredAnswer(key=key, fingerprint=fingerprint, expires_at=now + within)
         return None
 
     @operation

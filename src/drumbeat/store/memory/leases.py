@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from drumbeat.core.errors import Fenced
 from drumbeat.core.lease import Lease
-from drumbeat.store.memory.state import KeptLease, MemoryTable, operation
+from drumbeat.store.memory.state import MemoryTable, StoredLease, operation
 
 
 class MemoryLeases(MemoryTable):
@@ -17,7 +17,7 @@ class MemoryLeases(MemoryTable):
             return None
         epoch = kept.lease.epoch + 1 if kept else 1
         lease = Lease(name=name, owner=owner, epoch=epoch, expires_at=now + ttl)
-        self.state.leases[name] = KeptLease(lease=lease)
+        self.state.leases[name] = StoredLease(lease=lease)
         return lease
 
     @operation
@@ -29,7 +29,7 @@ class MemoryLeases(MemoryTable):
                 f"stop acting and acquire it anew"
             )
         renewed = replace(kept.lease, expires_at=self.state.now() + ttl)
-        self.state.leases[lease.name] = KeptLease(lease=renewed)
+        self.state.leases[lease.name] = StoredLease(lease=renewed)
         return renewed
 
     @operation
@@ -37,7 +37,7 @@ class MemoryLeases(MemoryTable):
         kept = self.state.leases.get(lease.name)
         if kept and not kept.released and _same_hands(kept.lease, lease):
             let_go = replace(kept.lease, expires_at=self.state.now())
-            self.state.leases[lease.name] = KeptLease(lease=let_go, released=True)
+            self.state.leases[lease.name] = StoredLease(lease=let_go, released=True)
 
     @operation
     def find(self, name: str) -> Lease | None:

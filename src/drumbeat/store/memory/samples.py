@@ -9,7 +9,7 @@ from drumbeat.core.histogram import Histogram
 from drumbeat.core.pool import PoolId
 from drumbeat.core.sample import Sample, StoredSample
 from drumbeat.core.worker import Worker, WorkerId
-from drumbeat.store.memory.state import KeptSample, MemoryState, MemoryTable, operation, plain
+from drumbeat.store.memory.state import CompactSample, MemoryState, MemoryTable, operation, plain
 
 _NOTHING = Histogram()
 _AS_GIVEN = tuple(field.name for field in fields(Sample) if field.name not in {"age", "latency", "gpu", "extra"})
@@ -52,11 +52,11 @@ def keep_sample(state: MemoryState, worker: Worker, sample: Sample) -> None:
     _put(state, _kept(state, worker, sample))
 
 
-def _put(state: MemoryState, kept: KeptSample) -> None:
+def _put(state: MemoryState, kept: CompactSample) -> None:
     state.rows(kept.row.pool_id).samples.setdefault((kept.row.worker_id, kept.row.n), kept)
 
 
-def _kept(state: MemoryState, worker: Worker, sample: Sample) -> KeptSample:
+def _kept(state: MemoryState, worker: Worker, sample: Sample) -> CompactSample:
     as_given: dict[str, Any] = {name: getattr(sample, name) for name in _AS_GIVEN}
     row = StoredSample(
         **as_given,
@@ -67,4 +67,4 @@ def _kept(state: MemoryState, worker: Worker, sample: Sample) -> KeptSample:
         gpu=plain(sample.gpu),
         extra=plain(sample.extra),
     )
-    return KeptSample(row=row, latency=sample.latency.to_bytes())
+    return CompactSample(row=row, latency=sample.latency.to_bytes())

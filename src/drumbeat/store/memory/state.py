@@ -8,7 +8,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 
-from drumbeat.core.answer import KeptAnswer
+from drumbeat.core.answer import StoredAnswer
 from drumbeat.core.beat import Beat
 from drumbeat.core.clock import Clock
 from drumbeat.core.connection import StoredConnection
@@ -24,7 +24,7 @@ from drumbeat.core.sample import StoredSample
 from drumbeat.core.worker import Holder, Worker, WorkerId
 from drumbeat.store.memory.faults import Faults
 from drumbeat.store.memory.ready import JobRows
-from drumbeat.store.memory.subscribers import News
+from drumbeat.store.memory.subscribers import Subscribers
 
 
 def plain(value: Any) -> Any:
@@ -33,7 +33,7 @@ def plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptSample:
+class CompactSample:
     """A sample without its histogram, and that histogram's compact bytes."""
 
     row: StoredSample
@@ -52,7 +52,7 @@ class PoolRows:
     ended: dict[WorkerId, None] = field(default_factory=dict)  #: in the order of their end
     events: list[Event] = field(default_factory=list)
     beats: list[Beat] = field(default_factory=list)
-    samples: dict[tuple[WorkerId, int], KeptSample] = field(default_factory=dict)
+    samples: dict[tuple[WorkerId, int], CompactSample] = field(default_factory=dict)
     logs: list[Log] = field(default_factory=list)
     results: dict[tuple[str, str], Result] = field(default_factory=dict)
     files: dict[tuple[str, str], ExecutionFile] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class PoolRows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeptLease:
+class StoredLease:
     """The last holder of a lease, and whether it let go."""
 
     lease: Lease
@@ -96,13 +96,13 @@ class MemoryState:
     clock: Clock
     faults: Faults = field(default_factory=Faults)
     pools: dict[PoolId, PoolRows] = field(default_factory=dict)
-    leases: dict[str, KeptLease] = field(default_factory=dict)
+    leases: dict[str, StoredLease] = field(default_factory=dict)
     templates: dict[str, Template] = field(default_factory=dict)
     connections: dict[str, StoredConnection] = field(default_factory=dict)
-    answers: dict[str, KeptAnswer] = field(default_factory=dict)
+    answers: dict[str, StoredAnswer] = field(default_factory=dict)
     notes: dict[str, Note] = field(default_factory=dict)
     job_pools: dict[JobId, PoolId] = field(default_factory=dict)  #: ids of jobs are the whole store's
-    news: News = field(default_factory=News)
+    news: Subscribers = field(default_factory=Subscribers)
     last_log: int = 0
     last_job: int = 0
 

@@ -10,7 +10,7 @@ from drumbeat.core.pool import PoolId
 
 
 @dataclass(slots=True, kw_only=True)
-class News:
+class Subscribers:
     """A count of news per pool, and up to which a claim has looked in vain: whatever came later is worth a look."""
 
     told: Counter[PoolId] = field(default_factory=Counter)

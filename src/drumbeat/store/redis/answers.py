@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from drumbeat.core.answer import KeptAnswer, RequestAnswer
+from drumbeat.core.answer import RequestAnswer, StoredAnswer
 from drumbeat.store.redis.database import RedisDatabase
 from drumbeat.store.redis.rows import instant, to_us
 
@@ -11,13 +11,13 @@ class RedisAnswers:
     def __init__(self, database: RedisDatabase) -> None:
         self._database = database
 
-    async def hold(self, key: str, fingerprint: str, within: timedelta) -> KeptAnswer | None:
+    async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
         kept = await self._database.run("answer_hold", key, fingerprint, to_us(within))
         if kept is None:
             return None
         other, expires_at, status, body, location = kept
         answer = None if status is None else RequestAnswer(status=int(status), body=body.decode(), location=_text(location))
-        return KeptAnswer(key=key, fingerprint=other.decode(), expires_at=instant(int(expires_at)), answer=answer)
+        return StoredAnswer(key=key, fingerprint=other.decode(), expires_at=instant(int(expires_at)), answer=answer)
 
     async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
         await self._database.run("answer_give", key, answer.status, answer.body, answer.location, to_us(kept_for))

@@ -7,7 +7,7 @@ from drumbeat.core.lease import Fence
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import BATCH
 from drumbeat.store.redis.database import RedisDatabase
-from drumbeat.store.redis.rows import event_of, event_words, fence_words, instant, told
+from drumbeat.store.redis.rows import decoded_event, event_of, event_words, fence_words, instant
 
 
 class RedisEvents:
@@ -17,7 +17,7 @@ class RedisEvents:
     async def append(self, pool_id: PoolId, events: Sequence[NewEvent], *, fence: Fence | None = None) -> Sequence[Event]:
         words = [word for event in events for word in event_words(event)]
         at, numbers = await self._database.run("event_append", *fence_words(fence), pool_id, *words)
-        return [told(pool_id, event, number, instant(at)) for event, number in zip(events, numbers, strict=True)]
+        return [decoded_event(pool_id, event, number, instant(at)) for event, number in zip(events, numbers, strict=True)]
 
     async def read(self, pool_id: PoolId, after: int, limit: int = BATCH) -> Sequence[Event]:
         return [event_of(pool_id, entry) for entry in await self._database.run("event_read", pool_id, after, limit)]

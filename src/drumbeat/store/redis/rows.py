@@ -139,7 +139,7 @@ def entry_number(entry: Sequence[bytes]) -> int:
     return int(entry[0].partition(b"-")[0])
 
 
-def told(pool_id: PoolId, event: NewEvent, number: int, at: datetime) -> Event:
+def decoded_event(pool_id: PoolId, event: NewEvent, number: int, at: datetime) -> Event:
     """An event as it was kept."""
     return Event(
         pool_id=pool_id,

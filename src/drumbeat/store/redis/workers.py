@@ -11,7 +11,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import MOVES, Worker, WorkerId, WorkerStatus, check_move
 from drumbeat.store.interface import UNREAPED, WorkerChange
 from drumbeat.store.redis.database import Argument, RedisDatabase
-from drumbeat.store.redis.rows import at_us, dump, fence_words, instant, to_us, told, worker_of
+from drumbeat.store.redis.rows import at_us, decoded_event, dump, fence_words, instant, to_us, worker_of
 
 _ALL = 1_000_000_000
 
@@ -65,7 +65,7 @@ class RedisWorkers:
         for event, (worker_id, target) in zip(events, targets.items(), strict=True):
             words += [worker_id, target.connections, dump(event.payload)]
         at, numbers = await self._database.run("worker_targets", *fence_words(fence), pool_id, *words)
-        return [told(pool_id, event, number, instant(at)) for event, number in zip(events, numbers, strict=True)]
+        return [decoded_event(pool_id, event, number, instant(at)) for event, number in zip(events, numbers, strict=True)]
 
     async def ask_to_drain(
         self,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from drumbeat.core.answer import KeptAnswer, RequestAnswer
+from drumbeat.core.answer import RequestAnswer, StoredAnswer
 from drumbeat.core.connection import Sealed, StoredConnection
 from drumbeat.core.errors import AlreadyExists, NotFound
 from drumbeat.store.sql.database import Database, Row, Rows, Script
@@ -45,7 +45,7 @@ class SqlAnswers:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def hold(self, key: str, fingerprint: str, within: timedelta) -> KeptAnswer | None:
+    async def hold(self, key: str, fingerprint: str, within: timedelta) -> StoredAnswer | None:
         return await self._database.transact(_hold(key, fingerprint, within))
 
     async def give(self, key: str, answer: RequestAnswer, kept_for: timedelta) -> None:
@@ -64,7 +64,7 @@ def _set_default(name: str) -> Script[StoredConnection]:
     return _found(name, (yield "find_connection", {"name": name}))
 
 
-def _hold(key: str, fingerprint: str, within: timedelta) -> Script[KeptAnswer | None]:
+def _hold(key: str, fingerprint: str, within: timedelta) -> Script[StoredAnswer | None]:
     yield "forget_expired_answers", {}
     if (yield "hold_answer", {"key": key, "fingerprint": fingerprint, "within": to_us(within)}):
         return None
@@ -104,7 +104,7 @@ def _connection(row: Row) -> StoredConnection:
     )
 
 
-def _answer(row: Row) -> KeptAnswer:
+def _answer(row: Row) -> StoredAnswer:
     given = None if row["status"] is None else RequestAnswer(status=row["status"], body=row["body"], location=row["location"])
     expires_at = instant(row["expires_at"])
-    return KeptAnswer(key=row["request_key"], fingerprint=row["fingerprint"], expires_at=expires_at, answer=given)
+    return StoredAnswer(key=row["request_key"], fingerprint=row["fingerprint"], expires_at=expires_at, answer=given)

@@ -20,7 +20,7 @@ Asking = tuple[str, tuple[str, ...], tuple[str, ...]]  #: a pool, and which of i
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Floor:
+class ClaimCursor:
     """Nothing of this priority or a higher one was ready before this number."""
 
     priority: int = _LOWEST
@@ -31,16 +31,16 @@ class Floor:
         return now < self.until
 
 
-GROUND = Floor()
+GROUND = ClaimCursor()
 
 
-def risen(floor: Floor, taken: Sequence[Row], began: float, now: float) -> Floor:
+def risen(floor: ClaimCursor, taken: Sequence[Row], began: float, now: float) -> ClaimCursor:
     """The floor after a claim that got all it asked for, from this one."""
     priority = min(row["priority"] for row in taken)
     number = max(row["seq"] for row in taken if row["priority"] == priority) + 1
     if floor is GROUND:
         until = now + min(max(LEAST, WORTH * (now - began)), MOST)
-        return Floor(priority=priority, number=number, until=until)
+        return ClaimCursor(priority=priority, number=number, until=until)
     if priority > floor.priority:
         return floor
-    return Floor(priority=floor.priority, number=max(number, floor.number), until=floor.until)
+    return ClaimCursor(priority=floor.priority, number=max(number, floor.number), until=floor.until)

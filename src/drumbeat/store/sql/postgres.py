@@ -19,9 +19,9 @@ from drumbeat.core.job import JobId, NewJob
 from drumbeat.core.pool import PoolId
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values, driven
-from drumbeat.store.sql.postgres_connection_cache import Borrowed, Lending
-from drumbeat.store.sql.postgres_notify import PostgresBell, channel_of
-from drumbeat.store.sql.postgres_push_fastpath import Express, StatementConnection
+from drumbeat.store.sql.postgres_connection_cache import Borrowed, ConnectionCache
+from drumbeat.store.sql.postgres_notify import PostgresNotify, channel_of
+from drumbeat.store.sql.postgres_push_fastpath import PushFastpath, StatementConnection
 from drumbeat.store.sql.postgres_queue import PostgresQueue, push_script
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
 
@@ -95,10 +95,10 @@ class PostgresDatabase:
         self._command_timeout = command_timeout.total_seconds()
         self._connect_timeout = connect_timeout.total_seconds()
         self._queries = load_queries(dialect(schema))
-        self._lending: Lending | None = None
+        self._lending: ConnectionCache | None = None
         self._pooled = False
-        self.bell = PostgresBell(self, schema)
-        self.express = Express(self, "push_one", failures)
+        self.bell = PostgresNotify(self, schema)
+        self.express = PushFastpath(self, "push_one", failures)
 
     @property
     def location(self) -> str:
@@ -111,7 +111,7 @@ class PostgresDatabase:
             self._pooled = await self._is_behind_a_pooler()
             pool = await self._make_pool(pooled=self._pooled)
             gone, outdated = _driver().InterfaceError, _driver().InvalidCachedStatementError
-            self._lending = Lending(pool, self._command_timeout, gone, outdated, prepares=not self._pooled)
+            self._lending = ConnectionCache(pool, self._command_timeout, gone, outdated, prepares=not self._pooled)
         except failures() as exc:
             if _is_being_cancelled():  # the driver may tell of it as a connection that was lost
                 raise asyncio.CancelledError from exc
@@ -248,7 +248,7 @@ class PostgresDatabase:
     def _acquired(self) -> Borrowed:
         return self._opened().borrowed()
 
-    def _opened(self) -> Lending:
+    def _opened(self) -> ConnectionCache:
         if self._lending is None:
             raise StoreUnavailable("this store is closed; open it before use")
         return self._lending

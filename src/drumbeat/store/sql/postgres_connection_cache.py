@@ -27,7 +27,7 @@ class _Prepared:
 _NOTHING: Mapping[str, _Prepared] = {}
 
 
-class Lending:
+class ConnectionCache:
     """Lends one connection at a time to whoever asks. One that was used in vain goes through the pool, and so does everyone
     who has to wait: the pool keeps the line."""
 
@@ -123,7 +123,7 @@ class Borrowed:
 
     __slots__ = ("_connection", "_lending")
 
-    def __init__(self, lending: Lending) -> None:
+    def __init__(self, lending: ConnectionCache) -> None:
         self._lending = lending
 
     async def __aenter__(self) -> "asyncpg.pool.PoolConnectionProxy[Any]":

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.core.pool import PoolId
 from drumbeat.store.sql.database import Rows, Values
-from drumbeat.store.sql.queue import Ear
+from drumbeat.store.sql.queue import Subscription
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class NotifyDatabase(Protocol):
     async def write(self, query: str, values: Values) -> Rows: ...
 
 
-class PostgresBell:
+class PostgresNotify:
     """Who waits for which pool, and when each was last told."""
 
     def __init__(self, lines: NotifyDatabase, schema: str) -> None:
@@ -47,11 +47,11 @@ class PostgresBell:
         self._sending: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
-    async def listening(self, pool_id: PoolId) -> AsyncIterator[Ear]:
+    async def listening(self, pool_id: PoolId) -> AsyncIterator[Subscription]:
         channel, heard = channel_of(self._schema, pool_id), asyncio.Event()
         self._ears.setdefault(channel, set()).add(heard)
         try:
-            yield Ear(heard, await self._listen(channel))
+            yield Subscription(heard, await self._listen(channel))
         finally:
             self._ears[channel].discard(heard)
 

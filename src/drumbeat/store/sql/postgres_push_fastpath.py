@@ -143,7 +143,7 @@ class PushDatabase(Protocol):
     def translated(self, exc: Exception) -> DrumbeatError: ...
 
 
-class Express:
+class PushFastpath:
     """A query that is asked often: on a line of its own while that is free, else like any other."""
 
     def __init__(self, lines: PushDatabase, query: str, failures: Callable[[], tuple[type[Exception], ...]]) -> None:

@@ -13,7 +13,7 @@ from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import Holder
 from drumbeat.store.interface import Claiming, Settled
 from drumbeat.store.job_ids import job_id_of, job_ids_of, refuse_own_form
-from drumbeat.store.sql.claim_cursor import GROUND, Asking, Floor, risen
+from drumbeat.store.sql.claim_cursor import GROUND, Asking, ClaimCursor, risen
 from drumbeat.store.sql.database import Database, Row, Rows, Script
 from drumbeat.store.sql.job_rows import (
     are_plain,
@@ -27,14 +27,14 @@ from drumbeat.store.sql.job_rows import (
 )
 from drumbeat.store.sql.job_scripts import claim_limited, first_words, settle_others, stale, there_already
 from drumbeat.store.sql.pools import no_pool
-from drumbeat.store.sql.postgres_push_fastpath import Express
-from drumbeat.store.sql.queue import Bell, SqlQueue
+from drumbeat.store.sql.postgres_push_fastpath import PushFastpath
+from drumbeat.store.sql.queue import Notifier, SqlQueue
 from drumbeat.store.sql.rows import to_us
 
 _TRIES = 5  #: how often a push looks again for a job that was there, and was not when it looked
 
 
-class Teller(Bell, Protocol):
+class Teller(Notifier, Protocol):
     """A bell that may also be rung within a statement."""
 
     def word(self, pool_id: PoolId) -> str | None: ...
@@ -47,12 +47,12 @@ class PostgresQueue(SqlQueue):
 
     net = timedelta(seconds=30)  #: a notification is lost only with its connection, which is noticed; a look costs the server
 
-    def __init__(self, database: Database, bell: Teller, express: Express) -> None:
+    def __init__(self, database: Database, bell: Teller, express: PushFastpath) -> None:
         """``express`` keeps one plain job and answers with its number."""
         super().__init__(database, bell)
         self._teller = bell
         self._express = express
-        self._floors: dict[Asking, Floor] = {}
+        self._floors: dict[Asking, ClaimCursor] = {}
 
     async def ring(self, pool_ids: Iterable[PoolId]) -> None:
         """What was given back may be below the floor."""
@@ -113,7 +113,7 @@ class PostgresQueue(SqlQueue):
         claimed = self._took(claiming, await self._completed(claiming, rows, began, floor))
         return Settled(stale=stale(verdicts, good), claimed=tuple(claimed))
 
-    def _floor(self, claiming: Claiming | None) -> tuple[float, Floor]:
+    def _floor(self, claiming: Claiming | None) -> tuple[float, ClaimCursor]:
         """The time, and from where to read."""
         now = asyncio.get_running_loop().time()
         floor = self._floors.get(_asking(claiming), GROUND) if claiming else GROUND
@@ -124,7 +124,7 @@ class PostgresQueue(SqlQueue):
         rows = await self._database.write("claim_jobs", _claim_values(claiming, floor))
         return await self._completed(claiming, rows, began, floor)
 
-    async def _completed(self, claiming: Claiming, rows: Rows, began: float, floor: Floor) -> Sequence[Row]:
+    async def _completed(self, claiming: Claiming, rows: Rows, began: float, floor: ClaimCursor) -> Sequence[Row]:
         """What was claimed, and what one statement could not claim: below the floor, of limited groups, or only just due."""
         if not rows:
             raise no_pool(claiming.pool_id)
@@ -236,7 +236,7 @@ def _asking(claiming: Claiming) -> Asking:
     return claiming.pool_id, claiming.capabilities, claiming.types
 
 
-def _claim_values(claiming: Claiming, floor: Floor) -> dict[str, Any]:
+def _claim_values(claiming: Claiming, floor: ClaimCursor) -> dict[str, Any]:
     return holder_values(claiming.holder) | {
         "pool_id": claiming.pool_id,
         "lease": to_us(claiming.lease),

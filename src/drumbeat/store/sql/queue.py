@@ -25,17 +25,17 @@ VAIN_PAUSE = (timedelta(milliseconds=50), timedelta(seconds=5))  #: between look
 
 
 @dataclass(slots=True)
-class Ear:
+class Subscription:
     """Where somebody hears of news in a pool."""
 
     heard: asyncio.Event
     live: bool  #: whether anything would be heard
 
 
-class Bell(Protocol):
+class Notifier(Protocol):
     """How whoever waits is told, in this process and others."""
 
-    def listening(self, pool_id: PoolId) -> AbstractAsyncContextManager[Ear]: ...
+    def listening(self, pool_id: PoolId) -> AbstractAsyncContextManager[Subscription]: ...
 
     async def ring(self, pool_id: PoolId) -> None:
         """Say that there is news; at most once in a few milliseconds, and then once more."""
@@ -47,7 +47,7 @@ class SqlQueue:
 
     net: ClassVar[timedelta] = LISTENING_POLL  #: how long who hears waits before it looks
 
-    def __init__(self, database: Database, bell: Bell) -> None:
+    def __init__(self, database: Database, bell: Notifier) -> None:
         self._database = database
         self._bell = bell
         self._vain: dict[PoolId, int] = {}
@@ -84,7 +84,7 @@ class SqlQueue:
         async with self._bell.listening(pool_id) as ear:
             return await self._wait(pool_id, ear, within.total_seconds())
 
-    async def _wait(self, pool_id: PoolId, ear: Ear, within: float) -> bool:
+    async def _wait(self, pool_id: PoolId, ear: Subscription, within: float) -> bool:
         """Look, sleep until something rings or comes due, look again."""
         now = asyncio.get_running_loop().time
         deadline, looks = now() + within, 0
@@ -136,7 +136,7 @@ class SqlQueue:
         return numbers
 
 
-async def _rang(ear: Ear, within: float) -> bool:
+async def _rang(ear: Subscription, within: float) -> bool:
     try:
         async with asyncio.timeout(max(within, 0.0)):
             await ear.heard.wait()

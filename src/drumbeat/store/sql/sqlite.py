@@ -24,7 +24,7 @@ from drumbeat.core.errors import DrumbeatError, InvalidInput, InvalidSettings, S
 from drumbeat.store.interface import StoreTraits
 from drumbeat.store.sql.database import Bulk, Rows, Script, Trial, Values
 from drumbeat.store.sql.queries import Dialect, Query, load_queries
-from drumbeat.store.sql.sqlite_notify import SqliteBell
+from drumbeat.store.sql.sqlite_notify import SqliteNotify
 from drumbeat.store.sql.sqlite_queue import SqliteQueue
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class SqliteDatabase:
         self._queries = load_queries(DIALECT)
         self._writer = _Lane("writer", self._connect, self._write_batch)
         self._reader = _Lane("reader", self._connect, self._read_batch)
-        self.bell = SqliteBell(path)
+        self.bell = SqliteNotify(path)
 
     @property
     def location(self) -> str:

@@ -12,12 +12,12 @@ from pathlib import Path
 from uuid import uuid4
 
 from drumbeat.core.pool import PoolId
-from drumbeat.store.sql.queue import Ear
+from drumbeat.store.sql.queue import Subscription
 
 QUIET = 0.002  #: seconds between two rings of one process
 
 
-class SqliteBell:
+class SqliteNotify:
     """The pipes in the folder ``<file>-wake``."""
 
     def __init__(self, path: Path) -> None:
@@ -30,12 +30,12 @@ class SqliteBell:
         self._later: asyncio.TimerHandle | None = None
 
     @asynccontextmanager
-    async def listening(self, pool_id: PoolId) -> AsyncIterator[Ear]:
+    async def listening(self, pool_id: PoolId) -> AsyncIterator[Subscription]:
         live = self._open()
         heard = asyncio.Event()
         self._ears.add(heard)
         try:
-            yield Ear(heard, live)
+            yield Subscription(heard, live)
         finally:
             self._ears.discard(heard)
 

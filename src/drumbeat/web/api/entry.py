@@ -6,14 +6,14 @@ from fastapi import Depends, HTTPException
 from fastapi.requests import HTTPConnection
 
 from drumbeat.composition.plane import ControlPlane
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.roles import Caller
 
 PREFIX = "/api/v1"
 
 
-def _house(connection: HTTPConnection) -> House:
-    house: House = connection.app.state.house
+def _house(connection: HTTPConnection) -> AppState:
+    house: AppState = connection.app.state.house
     return house
 
 
@@ -36,6 +36,6 @@ def _operator(connection: HTTPConnection) -> None:
 #: of a route that is read with GET, and yet makes the server connect to a database under test or a provider of workers
 OPERATORS = (Depends(_operator),)
 
-InHouse = Annotated[House, Depends(_house)]
+InHouse = Annotated[AppState, Depends(_house)]
 Plane = Annotated[ControlPlane, Depends(_plane)]
 CalledBy = Annotated[Caller, Depends(_caller)]

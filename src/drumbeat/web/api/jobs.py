@@ -25,7 +25,7 @@ from drumbeat.web.api.shapes_pools import (
     Pushed,
     WholeJob,
 )
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 
 router = checked("jobs")
 
@@ -61,7 +61,7 @@ def _job(body: JobToPush) -> PushedJob:
     return new_job(body.payload, **{name: value for name, value in given.items() if value is not None})
 
 
-async def _pushed(house: House, pool_id: str, jobs: list[PushedJob]) -> list[str]:
+async def _pushed(house: AppState, pool_id: str, jobs: list[PushedJob]) -> list[str]:
     ids = await house.plane.pool(pool_id).push_jobs(jobs)
     await house.work_added(pool_id)
     return list(ids)

@@ -9,9 +9,9 @@ from typing import Any
 
 from fastapi import Request, Response
 
-from drumbeat.core.answer import KeptAnswer, RequestAnswer
+from drumbeat.core.answer import RequestAnswer, StoredAnswer
 from drumbeat.core.errors import InvalidInput, Refused, StoreError
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 
 KEY = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
@@ -30,7 +30,7 @@ async def once(request: Request, work: Handler) -> Response:
 
     Raises InvalidInput when another request came under the key, Refused while the first is still worked on.
     """
-    house: House = request.app.state.house
+    house: AppState = request.app.state.house
     key, fingerprint = _key(request), house.fingerprint(await _asked(request))
     kept = await house.plane.store.answers.hold(key, fingerprint, WORKED_ON)
     if kept is not None:
@@ -69,7 +69,7 @@ async def _asked(request: Request) -> bytes:
     return what.encode() + await request.body()
 
 
-def _again(kept: KeptAnswer, fingerprint: str) -> Response:
+def _again(kept: StoredAnswer, fingerprint: str) -> Response:
     if kept.fingerprint != fingerprint:
         raise InvalidInput(f"header.{KEY}: another request came under this key; choose a new key for a new request")
     if kept.answer is None:
@@ -78,7 +78,7 @@ def _again(kept: KeptAnswer, fingerprint: str) -> Response:
     return Response(kept.answer.body, kept.answer.status, headers, "application/json")
 
 
-async def _keep(house: House, key: str, response: Response) -> None:
+async def _keep(house: AppState, key: str, response: Response) -> None:
     """Only what went well is kept; what failed may be asked again."""
     body = bytes(response.body)
     if response.status_code >= 300 or len(body) > _LARGEST:

@@ -18,7 +18,7 @@ from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.settings import settings_of, text_of
 from drumbeat.web.api.shapes import Id, Limit, Moment, Offset, Page
 from drumbeat.web.api.shapes_runs import NewRun, Rerun, RunMade, RunShape, RunStanding, WholeRun
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import DatabaseType, database_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ async def list_runs(
     return Page[RunShape](items=[await _shown(house, run, RunShape) for run in found["items"]], next=found["next"])
 
 
-async def _shown(house: House, run: Run, shape: type[Shown]) -> Shown:
+async def _shown(house: AppState, run: Run, shape: type[Shown]) -> Shown:
     """A run with its verdict."""
     judged = await house.verdicts.of(run)
     told = {"verdict": judged.verdict, "verdict_reason": judged.reason, "is_orphan": judged.is_orphan}

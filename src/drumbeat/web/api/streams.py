@@ -8,7 +8,7 @@ from fastapi.responses import StreamingResponse
 from drumbeat.core.pool import PoolId
 from drumbeat.core.run import RunId
 from drumbeat.web.api.entry import PREFIX, InHouse
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.feeds import Feed
 from drumbeat.web.feeds_pool import pool_feed
 from drumbeat.web.feeds_run import run_feed
@@ -48,13 +48,13 @@ async def pool_events(pool_id: str, house: InHouse, last_event_id: LastEventId =
     return events(await _pool_feed(house, pool_id), last_event_id)
 
 
-async def _run_feed(house: House, run_id: str) -> Feed[Any]:
+async def _run_feed(house: AppState, run_id: str) -> Feed[Any]:
     """Raises NotFound."""
     await house.plane.store.runs.get(RunId(run_id))
     return run_feed(house.feeds, house.plane, RunId(run_id))[0]
 
 
-async def _pool_feed(house: House, pool_id: str) -> Feed[Any]:
+async def _pool_feed(house: AppState, pool_id: str) -> Feed[Any]:
     """Raises NotFound."""
     await house.plane.store.pools.get(PoolId(pool_id))
     return pool_feed(house.feeds, house.plane, PoolId(pool_id))

@@ -13,7 +13,7 @@ from drumbeat.web.api.answers import problems
 from drumbeat.web.api.entry import PREFIX, InHouse
 from drumbeat.web.api.route import router as checked
 from drumbeat.web.api.shapes import Id, Shape
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.problems import problem
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def deliver(name: Id, house: InHouse, request: Request) -> Any:
     return await _heard(house, name, request)
 
 
-async def _heard(house: House, name: str, request: Request) -> Response | Delivered:
+async def _heard(house: AppState, name: str, request: Request) -> Response | Delivered:
     if house.triggers is None:
         return problem(401, _STRANGER)
     try:

@@ -3,9 +3,9 @@
 from fastapi import FastAPI
 from nicegui import ui
 
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import compare, fleet, overview, pools, run_live, runs, settings, templates, triggers
-from drumbeat.web.pages.frame import look
+from drumbeat.web.pages.frame import page_head
 
 PAGES = (
     overview,
@@ -23,9 +23,9 @@ PAGES = (
 _KEPT_SECONDS = 60.0  #: a page that lost its connection for no longer comes back as it was, with what somebody typed
 
 
-def add_pages(app: FastAPI, house: House) -> None:
+def add_pages(app: FastAPI, house: AppState) -> None:
     """Serve every page from ``app``."""
-    ui.add_head_html(look(), shared=True)
+    ui.add_head_html(page_head(), shared=True)
     for page in PAGES:
         page.add(house)
     ui.run_with(

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.pool import PoolRow
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import fleet_one, fleet_policy, fleet_simulate
 from drumbeat.web.pages.actions import button
 from drumbeat.web.pages.auto_refresh import every
@@ -64,7 +64,7 @@ _FLEETS = (
 )
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     fleet_one.add(house)
     fleet_policy.add(house)
     fleet_simulate.add(house)
@@ -87,12 +87,12 @@ def add(house: House) -> None:
         every(EVERY, again)
 
 
-async def _all(house: House) -> list[Fleet]:
+async def _all(house: AppState) -> list[Fleet]:
     pools = [each for each in await house.plane.store.pools.list() if each.is_scaled]
     return [await _one(house, each) for each in pools]
 
 
-async def _one(house: House, pool: PoolRow) -> Fleet:
+async def _one(house: AppState, pool: PoolRow) -> Fleet:
     desk = house.plane.fleet(pool.pool_id)
     return Fleet(status=await desk.status(), spent=await fleet_one.spent(house, pool.pool_id))
 

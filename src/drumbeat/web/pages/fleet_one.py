@@ -11,7 +11,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.errors import DrumbeatError, NotFound
 from drumbeat.core.pool import PoolId, PoolKind
 from drumbeat.core.worker import judge, silence
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirmed, say, told
 from drumbeat.web.pages.auto_refresh import every
 from drumbeat.web.pages.components import Filled, PageTable, TableColumn, chart, chart_options
@@ -40,7 +40,7 @@ _WORKERS = (
 )
 
 
-async def spent(house: House, pool_id: str) -> SpentFigures | None:
+async def spent(house: AppState, pool_id: str) -> SpentFigures | None:
     """What a fleet costs, by the provider's prices as the last beat saw them; None where its policy cannot be read."""
     desk = house.plane.fleet(pool_id)
     try:
@@ -49,7 +49,7 @@ async def spent(house: House, pool_id: str) -> SpentFigures | None:
         return None
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/fleet/{pool_id}", "Fleet")
     async def one(pool_id: str, beat: int = 0, before: int = 0) -> None:
         desk = house.plane.fleet(pool_id)
@@ -78,7 +78,7 @@ def add(house: House) -> None:
         every(EVERY, decided)
 
 
-async def _stand(house: House, status: "FleetStatus") -> None:
+async def _stand(house: AppState, status: "FleetStatus") -> None:
     """Figures, alarms and workers, as the fleet stands now."""
     desk, pool_id = house.plane.fleet(status.pool.pool_id), status.pool.pool_id
     alarms, figures, workers = Alarms(), Money(), _workers(house, status)
@@ -100,14 +100,14 @@ async def _stand(house: House, status: "FleetStatus") -> None:
     every(COUNTED_EVERY, count)
 
 
-async def latest(house: House, pool_id: str) -> Sequence[Beat]:
+async def latest(house: AppState, pool_id: str) -> Sequence[Beat]:
     """The last beats, oldest first."""
     beats, last = house.plane.store.beats, await house.plane.store.beats.last(PoolId(pool_id))
     after = max(last.n - _MOST, 0) if last else 0
     return await beats.list(PoolId(pool_id), since=await house.plane.store.now() - _SPAN, after=after)
 
 
-def _workers(house: House, status: "FleetStatus") -> Filled:
+def _workers(house: AppState, status: "FleetStatus") -> Filled:
     desk, pool_id = house.plane.fleet(status.pool.pool_id), status.pool.pool_id
 
     async def drain(worker: str) -> None:
@@ -130,7 +130,7 @@ def _workers(house: House, status: "FleetStatus") -> Filled:
 class FleetDecisions:
     """What beats saw and did: the last ones, or a page of those before a beat that the address names."""
 
-    def __init__(self, house: House, pool_id: str, before: int) -> None:
+    def __init__(self, house: AppState, pool_id: str, before: int) -> None:
         self._house, self._pool_id, self._before = house, pool_id, before
         self.last = 0
         heading("Decisions", 2)
@@ -165,7 +165,7 @@ def _at(pool_id: str, before: int = 0) -> str:
     return f"/fleet/{quote(pool_id, safe='')}" + (f"?before={before}" if before else "")
 
 
-async def page_before(house: House, pool_id: str, before: int) -> Sequence[Beat]:
+async def page_before(house: AppState, pool_id: str, before: int) -> Sequence[Beat]:
     """A page of beats before the one of this number, oldest first; 0: the newest page."""
     beats = house.plane.store.beats
     last = await beats.last(PoolId(pool_id))
@@ -178,7 +178,7 @@ async def page_before(house: House, pool_id: str, before: int) -> Sequence[Beat]
 class Reasons:
     """A beat explained: the one that was chosen, else the last one; or, when asked, what one would do now."""
 
-    def __init__(self, house: House, pool_id: str, chosen: int) -> None:
+    def __init__(self, house: AppState, pool_id: str, chosen: int) -> None:
         self._house, self._pool_id, self._chosen = house, pool_id, chosen
         self._told: int | None = None
         self._follows = True

@@ -11,7 +11,7 @@ from nicegui import ui
 from drumbeat.core.errors import InvalidSettings
 from drumbeat.core.pool import PoolId, PoolKind, PoolRow
 from drumbeat.fleet.model import FleetPolicy, PolicyName
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, say
 from drumbeat.web.pages.forms import Field
 from drumbeat.web.pages.frame import heading, page, trail
@@ -39,7 +39,7 @@ _UNASKED = frozenset({"policy", "schedules"})  #: a choice of its own; only in f
 _KINDS = {each.name: str(each.type) for each in fields(FleetPolicy)}
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/fleet/{pool_id}/policy", "Fleet")
     async def policy(pool_id: str) -> None:
         home = await house.plane.store.pools.find(PoolId(pool_id))
@@ -66,7 +66,7 @@ def _policy(home: PoolRow | None) -> FleetPolicy:
     return FleetPolicy.from_json(home.policy)
 
 
-async def keep(house: House, pool_id: str, home: PoolRow | None, policy: FleetPolicy) -> None:
+async def keep(house: AppState, pool_id: str, home: PoolRow | None, policy: FleetPolicy) -> None:
     """Have the pool follow the policy; it is made if it is not there."""
     if home is not None and home.kind is PoolKind.FLEET:
         await house.plane.fleets.set_policy(home.pool_id, policy)

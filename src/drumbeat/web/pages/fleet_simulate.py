@@ -12,7 +12,7 @@ from nicegui import events, ui
 from drumbeat.composition.offline import trace_jobs
 from drumbeat.core.errors import InvalidInput
 from drumbeat.fleet.model import PolicyName
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import say, told
 from drumbeat.web.pages.components import PageTable, Series, TableColumn, chart
 from drumbeat.web.pages.forms import Field, blame
@@ -49,7 +49,7 @@ def sample_trace() -> str:
     return "\n".join(lines)
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/simulate", "Fleet")
     async def simulate() -> None:
         trail(("Fleet", "/fleet"))
@@ -63,7 +63,7 @@ def add(house: House) -> None:
 class SimulateForm:
     """What to simulate, and what came of it."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: AppState) -> None:
         self._house = house
         self._trace = sample_trace()
         self._name = ui.label("Trace: the built-in working day with two peaks").props("aria-live=polite")

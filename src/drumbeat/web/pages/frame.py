@@ -11,7 +11,7 @@ from nicegui import Client, ui
 
 from drumbeat.core.errors import DrumbeatError
 from drumbeat.settings import public_url
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.login import LOGOUT
 from drumbeat.web.pages.actions import caller, show_out
 from drumbeat.web.pages.auto_refresh import add_notice
@@ -41,7 +41,7 @@ Page = Callable[..., Awaitable[None]]
 log = logging.getLogger(__name__)
 
 
-def page(house: House, path: str, place: str) -> Callable[[Page], Page]:
+def page(house: AppState, path: str, place: str) -> Callable[[Page], Page]:
     """Registers what makes a page: it is made within its frame, and errors of ours are told on it."""
 
     def register(build: Page) -> Page:
@@ -70,7 +70,7 @@ async def _built(path: str, build: Callable[[], Awaitable[None]]) -> None:
 
 
 @contextmanager
-def frame(house: House, place: str) -> Iterator[None]:
+def frame(house: AppState, place: str) -> Iterator[None]:
     """A page's frame; what is made in the block is the page. It says its own heading with ``heading``."""
     ui.page_title(f"{place} · Drumbeat")
     drawer = ui.left_drawer(bordered=True).props("width=190 breakpoint=900 :no-swipe-open=true")
@@ -105,7 +105,7 @@ def _way(name: str, path: str, icon: str, *, here: bool) -> None:
             ui.item_label(name)
 
 
-def _whose(house: House) -> None:
+def _whose(house: AppState) -> None:
     """Which store this is, who looks at it, and the way out."""
     who = caller()
     ui.label(store_name(house)).classes("text-caption hide-on-phone ellipsis").style("max-width: 40vw")
@@ -127,7 +127,7 @@ def _watch_session() -> None:
     timer = ui.timer(_ASKED_EVERY, ask, immediate=False)
 
 
-def store_name(house: House) -> str:
+def store_name(house: AppState) -> str:
     """The store without its secrets."""
     return public_url(house.plane.settings.store) or house.plane.store.traits.name
 
@@ -181,7 +181,7 @@ def trouble(words: str) -> None:
         ui.link("Overview", "/")
 
 
-def look() -> str:
+def page_head() -> str:
     """What every page's head adds: a style sheet, and a little script."""
     style, script = (files("drumbeat.web.pages").joinpath(f"look.{each}").read_text(encoding="utf-8") for each in ("css", "js"))
     return f"<style>{style}</style><script>{script}</script>"

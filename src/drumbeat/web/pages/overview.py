@@ -12,7 +12,7 @@ from drumbeat.core.job import JobCounts, counted
 from drumbeat.core.pool import PoolKind, PoolRow
 from drumbeat.core.run import RUN_ENDED, RunStatus
 from drumbeat.core.worker import Health, Worker, judge
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.auto_refresh import every
 from drumbeat.web.pages.components import FigureTile, Filled, PageTable, TableColumn, lasting, tiles, words
 from drumbeat.web.pages.fleet_one import spent
@@ -64,7 +64,7 @@ class OverviewData:
     pools: tuple[PoolSummary, ...]
 
 
-async def look_around(house: House) -> OverviewData:
+async def look_around(house: AppState) -> OverviewData:
     """Read everything anew."""
     store = house.plane.store
     pools = [each for each in await store.pools.list() if each.kind is not PoolKind.BENCH]
@@ -75,13 +75,13 @@ async def look_around(house: House) -> OverviewData:
     )
 
 
-async def _runs(house: House, **filters: Any) -> tuple[JudgedRun, ...]:
+async def _runs(house: AppState, **filters: Any) -> tuple[JudgedRun, ...]:
     store = house.plane.store
     runs = await store.runs.list(**filters) if store.traits.keeps_runs else ()
     return tuple([JudgedRun(run, await house.verdicts.of(run)) for run in runs])
 
 
-async def standing(house: House, pool: PoolRow) -> PoolSummary:
+async def standing(house: AppState, pool: PoolRow) -> PoolSummary:
     """One pool, as it is now."""
     store = house.plane.store
     return PoolSummary(
@@ -147,7 +147,7 @@ def _by_status(workers: tuple[Worker, ...]) -> str:
     return ", ".join(f"{count} {status}" for status, count in sorted(found.items())) or "none"
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/", "Overview")
     async def overview() -> None:
         heading("Overview")
@@ -163,7 +163,7 @@ def add(house: House) -> None:
         every(_COUNTED_EVERY, count, at_once=True)
 
 
-async def spent_today(house: House) -> str | None:
+async def spent_today(house: AppState) -> str | None:
     """What all fleets have cost today; None where no worker has a price."""
     pools = [each.pool_id for each in await house.plane.store.pools.list() if each.is_scaled]
     found = [each for pool_id in pools if (each := await spent(house, pool_id)) is not None and each.price_per_hour]

@@ -6,7 +6,7 @@ from nicegui import ui
 
 from drumbeat.core.job import counted
 from drumbeat.core.pool import PoolKind
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages import pools_job, pools_one
 from drumbeat.web.pages.actions import button, say
 from drumbeat.web.pages.auto_refresh import every
@@ -28,7 +28,7 @@ _POOLS = (
 )
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     pools_one.add(house)
     pools_job.add(house)
 
@@ -48,11 +48,11 @@ def add(house: House) -> None:
         every(EVERY, again)
 
 
-async def _standing(house: House) -> list[PoolSummary]:
+async def _standing(house: AppState) -> list[PoolSummary]:
     return [await standing(house, each) for each in await house.plane.store.pools.list(PoolKind.JOBS)]
 
 
-def _new_button(house: House) -> None:
+def _new_button(house: AppState) -> None:
     """A pool is made with its first job."""
 
     async def ask() -> None:

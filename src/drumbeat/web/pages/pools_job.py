@@ -6,7 +6,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.core.job import UNFINISHED, Job, JobStatus
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, say
 from drumbeat.web.pages.components import PageTable, TableColumn, badge, listing, words
 from drumbeat.web.pages.frame import heading, page, trail
@@ -35,7 +35,7 @@ _FACTS = (
 _TIMES = ("created_at", "not_before", "claimed_at", "begun_at", "finished_at", "lease_owner", "lease_until")
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/pools/{pool_id}/jobs/{job_id}", "Pools")
     async def job(pool_id: str, job_id: str) -> None:
         desk = house.plane.pool(pool_id)
@@ -56,7 +56,7 @@ def add(house: House) -> None:
         await _attempts(house, found)
 
 
-def _deeds(house: House, job: Job) -> None:
+def _deeds(house: AppState, job: Job) -> None:
     desk = house.plane.pool(job.pool_id)
 
     async def requeue() -> None:
@@ -74,7 +74,7 @@ def _deeds(house: House, job: Job) -> None:
         button("Cancel", cancel, icon="block", danger=True)
 
 
-async def _why(house: House, job: Job) -> None:
+async def _why(house: AppState, job: Job) -> None:
     explained = await house.plane.pool(job.pool_id).explain(job.job_id)
     with ui.card().props('flat bordered role=region aria-label="Why it is where it is"').classes("w-full q-pa-sm gap-1"):
         for reason in explained.reasons:
@@ -92,7 +92,7 @@ def _facts(job: Job) -> None:
                     ui.label(words(value))
 
 
-async def _attempts(house: House, job: Job) -> None:
+async def _attempts(house: AppState, job: Job) -> None:
     heading("Attempts", 2)
     found = await house.plane.pool(job.pool_id).attempts(job.job_id)
     if not found:

@@ -13,7 +13,7 @@ from drumbeat.core.beat import Beat
 from drumbeat.core.job import Job, JobId, JobStatus, counted
 from drumbeat.core.pool import PoolId
 from drumbeat.core.worker import judge, silence
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirmed, say
 from drumbeat.web.pages.auto_refresh import every
 from drumbeat.web.pages.components import FigureTile, Filled, PageTable, Series, TableColumn, chart, chart_options, short, tiles
@@ -85,7 +85,7 @@ def series(points: Any) -> Series:
     }
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/pools/{pool_id}", "Pools")
     async def pool(pool_id: str, status: str = "", after: str = "") -> None:
         await house.plane.pool(pool_id).get()
@@ -100,7 +100,7 @@ def add(house: House) -> None:
         every(EVERY, lambda: shown.again(house))
 
 
-def _deeds(house: House, pool_id: str) -> None:
+def _deeds(house: AppState, pool_id: str) -> None:
     desk = house.plane.pool(pool_id)
 
     async def pause() -> None:
@@ -142,13 +142,13 @@ class _Shown:
         none = ui.label("No worker is live; start one with: drumbeat pool work NAME, or a trigger.").classes("faint")
         self._workers = Filled(PageTable("Workers", _WORKERS, key=lambda row: row[1].worker_id), none)
 
-    async def begin(self, house: House) -> None:
+    async def begin(self, house: AppState) -> None:
         now = await house.plane.store.now()
         beats = await house.plane.store.beats.list(self._pool.pool_id, since=now - _SPAN, limit=_POINTS)
         self._points.extend(point for beat in beats if (point := point_of(beat)) is not None)
         await self.again(house)
 
-    async def again(self, house: House) -> None:
+    async def again(self, house: AppState) -> None:
         self._show(await standing(house, await house.plane.store.pools.get(self._pool.pool_id)))
 
     def _show(self, seen: PoolSummary) -> None:
@@ -181,7 +181,7 @@ _JOBS = (
 )
 
 
-async def _jobs(house: House, pool_id: str, status: str, after: str) -> None:
+async def _jobs(house: AppState, pool_id: str, status: str, after: str) -> None:
     """A page of jobs; which one is in the address, so that it can be linked to."""
     wanted = (JobStatus(status),) if status in set(JobStatus) else ()
     start = JobId(after) if after else None

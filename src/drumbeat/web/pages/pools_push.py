@@ -9,7 +9,7 @@ from drumbeat.core.errors import InvalidInput
 from drumbeat.core.job import JobId
 from drumbeat.core.plain import read_json
 from drumbeat.core.pool import PoolId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.forms import Form, text_of
 
 
@@ -21,7 +21,7 @@ class PushedJob:
     job_id: JobId
 
 
-async def push_form(house: House, pool_id: str | None) -> PushedJob | None:
+async def push_form(house: AppState, pool_id: str | None) -> PushedJob | None:
     """Ask for a job and push it; without ``pool_id`` the form asks for that too. None: nothing was pushed."""
     form = Form("Push a job", "Push")
     with form.card:

@@ -8,7 +8,7 @@ from nicegui import ui
 from drumbeat import __version__
 from drumbeat.bench.model import Prices
 from drumbeat.core.connection import StoredConnection
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, confirmed, may_change, say
 from drumbeat.web.pages.components import PageTable, TableColumn, words
 from drumbeat.web.pages.forms import Form, text_of
@@ -30,7 +30,7 @@ _PRICES = (
 )
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/settings", "Settings")
     async def settings() -> None:
         heading("Settings")
@@ -39,7 +39,7 @@ def add(house: House) -> None:
         await _store(house)
 
 
-async def _connections(house: House) -> None:
+async def _connections(house: AppState) -> None:
     desk = house.plane.connections()
 
     async def show() -> None:
@@ -79,7 +79,7 @@ async def _connections(house: House) -> None:
     await show()
 
 
-async def _form(house: House) -> StoredConnection | None:
+async def _form(house: AppState) -> StoredConnection | None:
     """A connection somebody adds. What they type as a password leaves the form only sealed."""
     form = Form("Add a connection", "Add")
     with form.card:
@@ -100,7 +100,7 @@ async def _form(house: House) -> StoredConnection | None:
     return await form.ask(add_it)
 
 
-async def _prices(house: House) -> None:
+async def _prices(house: AppState) -> None:
     """What an hour costs, wherever it is said: the usual prices, those of templates and those of fleets."""
 
     async def change() -> None:
@@ -117,7 +117,7 @@ async def _prices(house: House) -> None:
     await _other_prices(house)
 
 
-async def _say_usual(house: House, label: ui.label) -> None:
+async def _say_usual(house: AppState, label: ui.label) -> None:
     found = await house.plane.bench().prices()
     said = [f"{of}: {words(each)} {found.currency} an hour" for of, each in _hours(found).items() if each is not None]
     label.text = "Usual, where a template gives none: " + ("; ".join(said) or "no price")
@@ -127,7 +127,7 @@ def _hours(prices: Prices) -> dict[str, float | None]:
     return {"a worker": prices.worker_hour, "the database under test": prices.target_hour}
 
 
-async def _usual_form(house: House) -> Prices | None:
+async def _usual_form(house: AppState) -> Prices | None:
     kept = await house.plane.bench().prices()
     form = Form("Usual prices", "Set")
     with form.card:
@@ -148,7 +148,7 @@ def price_of(element: Any) -> float | None:
     return None if element.value is None else float(element.value)
 
 
-async def _other_prices(house: House) -> None:
+async def _other_prices(house: AppState) -> None:
     templates = await house.plane.store.templates.list()
     rows: list[tuple[object, ...]] = []
     for each in templates:
@@ -166,7 +166,7 @@ async def _other_prices(house: House) -> None:
         ui.label("No template and no fleet has a price of its own.").classes("faint")
 
 
-async def _store(house: House) -> None:
+async def _store(house: AppState) -> None:
     heading("This server", 2)
     report = await house.plane.store.upkeep.check()
     facts = {

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import LoadMode
 from drumbeat.core.run import Template
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import DatabaseType, matching_templates
 from drumbeat.web.pages import templates_editor
 from drumbeat.web.pages.actions import button, confirmed, say
@@ -35,7 +35,7 @@ def _workload(template: Template) -> str:
     return str(said.get("standard") or said.get("preset") or way_of(template.config))
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     templates_editor.add(house)
 
     @page(house, "/templates", "Templates")
@@ -89,7 +89,7 @@ def _choice(label: str, every: str, words: Sequence[str], value: str) -> ui.sele
     return ui.select(known, value=value if value in known else "", label=label).props("outlined dense").classes("w-44")
 
 
-def _table(house: House, found: Sequence[Template]) -> None:
+def _table(house: AppState, found: Sequence[Template]) -> None:
     async def run(template_id: str) -> None:
         await run_it(house, await house.plane.store.templates.get(template_id))
 

@@ -10,7 +10,7 @@ from nicegui import ui
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import DrumbeatError, InvalidInput
 from drumbeat.core.run import Template
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, may_change, say
 from drumbeat.web.pages.forms import problems
 from drumbeat.web.pages.frame import heading, page, trail
@@ -25,7 +25,7 @@ _FORM, _YAML = "Form", "YAML"
 NEW: Tree = {"workload": {"preset": "read-heavy"}}
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/templates/new", "Templates")
     async def new() -> None:
         await _shown(house, None)
@@ -35,7 +35,7 @@ def add(house: House) -> None:
         await _shown(house, await house.plane.store.templates.get(template_id))
 
 
-async def _shown(house: House, kept: Template | None) -> None:
+async def _shown(house: AppState, kept: Template | None) -> None:
     trail(("Templates", "/templates"))
     heading(kept.name if kept else "New template")
     if kept is not None and kept.usage_count:
@@ -49,7 +49,7 @@ async def _shown(house: House, kept: Template | None) -> None:
 class Editor:
     """The document in one of two views, and what may be done with it."""
 
-    def __init__(self, house: House, kept: Template | None, connections: Sequence[StoredConnection]) -> None:
+    def __init__(self, house: AppState, kept: Template | None, connections: Sequence[StoredConnection]) -> None:
         self._house, self._kept, self._connections = house, kept, connections
         self._tree: Tree = document_of(kept.name, kept.description, kept.tags, kept.config) if kept else dict(NEW)
         self._form: TemplateForm | None = None
@@ -180,7 +180,7 @@ def written(tree: Tree) -> str:
     return yaml.safe_dump(json.loads(json.dumps(told)), sort_keys=False, allow_unicode=True)
 
 
-async def copied(house: House, template: Template) -> Template:
+async def copied(house: AppState, template: Template) -> Template:
     """A new template like another, under the next free name."""
     names = {each.name for each in await house.plane.store.templates.list()}
     n = next(n for n in range(2, 10_000) if f"{template.name} ({n})" not in names)
@@ -189,7 +189,7 @@ async def copied(house: House, template: Template) -> Template:
     return made
 
 
-async def run_it(house: House, template: Template) -> None:
+async def run_it(house: AppState, template: Template) -> None:
     """Prepare a run and go to it; there it is started."""
     desk = house.plane.bench()
     run, _ = await desk.create(await desk.document(template.template_id), template.template_id)

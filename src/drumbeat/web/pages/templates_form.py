@@ -8,7 +8,7 @@ from nicegui import ui
 from drumbeat.bench.model import LoadMode, ScalingMode
 from drumbeat.core.connection import StoredConnection
 from drumbeat.core.errors import DrumbeatError
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import may_change, say
 from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.forms import Field
@@ -42,7 +42,7 @@ _SWITCH = {True: "on", False: "off"}
 class TemplateForm:
     """Fields over a document. ``tree`` gives the document as it is filled in."""
 
-    def __init__(self, house: House, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
+    def __init__(self, house: AppState, tree: Tree, connections: Sequence[StoredConnection], *, enabled: bool) -> None:
         self._house, self._before, self._connections, self._enabled = house, tree, connections, enabled
         self._asked: dict[TemplateField, Field] = {}
         self._shown_first: dict[str, Any] = {}

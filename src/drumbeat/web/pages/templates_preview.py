@@ -5,7 +5,7 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.components import PageTable, TableColumn, listing, words
 from drumbeat.web.pages.frame import heading
 from drumbeat.web.pages.templates_values import show_value_sources
@@ -16,7 +16,7 @@ _PHASES = (
 )
 
 
-async def show_sql(house: House, document: Any) -> None:
+async def show_sql(house: AppState, document: Any) -> None:
     """The statements each kind of operation would run, made for the table, and where their values come from."""
     found = await house.plane.bench().preview(document)
     heading("Generated SQL", 2)
@@ -27,7 +27,7 @@ async def show_sql(house: House, document: Any) -> None:
     show_value_sources(found)
 
 
-async def show_plan(house: House, document: Any) -> None:
+async def show_plan(house: AppState, document: Any) -> None:
     """How many workers and connections, how long, at what cost, and what to beware of."""
     found = await house.plane.bench().plan(document)
     heading("Plan", 2)

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from nicegui import ui
 
 from drumbeat.composition.base import triggers_file
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import say
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.frame import empty, heading, page
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ANY = "every pool"
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/triggers", "Triggers")
     async def triggers() -> None:
         heading("Triggers")
@@ -32,7 +32,7 @@ def add(house: House) -> None:
         await _table(desk)
 
 
-def _desk(house: House) -> "TriggerService | None":
+def _desk(house: AppState) -> "TriggerService | None":
     """The triggers this server keeps, or would."""
     if house.triggers is not None:
         return house.triggers

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.results.report.compared import comparison_html, comparison_json, comparison_markdown
+from drumbeat.bench.results.report.content import warnings
 from drumbeat.bench.results.report.csv import csv
-from drumbeat.bench.results.report.facts import warnings
 from drumbeat.bench.results.report.html import html
 from drumbeat.bench.results.report.junit import junit
 from drumbeat.bench.results.report.markdown import markdown

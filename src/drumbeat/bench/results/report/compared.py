@@ -8,7 +8,7 @@ from typing import Any
 from drumbeat.bench.model.record import RunRecord, Second
 from drumbeat.bench.results.compare import Comparison, Delta, FigureChange
 from drumbeat.bench.results.compare.sides import Pair
-from drumbeat.bench.results.report import facts, words
+from drumbeat.bench.results.report import content, words
 from drumbeat.bench.results.report.escape import markdown as plain
 from drumbeat.bench.results.report.escape import markup
 from drumbeat.bench.results.report.page import charts, page, section
@@ -81,7 +81,7 @@ def settings(comparison: Comparison) -> ReportTable | None:
 
 def named(record: RunRecord) -> str:
     """A run by its name and id: runs of one template share their name."""
-    title, run_id = facts.title(record), str(record.run.run_id)
+    title, run_id = content.title(record), str(record.run.run_id)
     return title if title == run_id else f"{title}, {run_id}"
 
 
@@ -157,7 +157,7 @@ def _plain(comparison: Comparison) -> Mapping[str, Any]:
     return {
         "before": comparison.before.run.run_id,
         "after": comparison.after.run.run_id,
-        "names": {"before": facts.title(comparison.before), "after": facts.title(comparison.after)},
+        "names": {"before": content.title(comparison.before), "after": content.title(comparison.after)},
         "templates": {"before": comparison.before.run.template_id, "after": comparison.after.run.template_id},
         "change": comparison.change,
         "reason": comparison.reason,

@@ -3,7 +3,7 @@
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import RunRecord
 from drumbeat.bench.model.verdict import RunVerdict
-from drumbeat.bench.results.report import charts, facts
+from drumbeat.bench.results.report import charts, content
 from drumbeat.bench.results.report.escape import markup
 from drumbeat.bench.results.report.page import charts as drawn
 from drumbeat.bench.results.report.page import folded, page, section, table
@@ -12,7 +12,7 @@ from drumbeat.bench.results.run_verdict import judge_run
 
 def html(record: RunRecord) -> str:
     """The whole report."""
-    return page(f"{facts.title(record)} – Drumbeat", [_header(record), *_sections(record)])
+    return page(f"{content.title(record)} – Drumbeat", [_header(record), *_sections(record)])
 
 
 def _sections(record: RunRecord) -> list[str]:
@@ -24,19 +24,21 @@ def _sections(record: RunRecord) -> list[str]:
         _steps(record),
         section("resources", "Resources and guardrails", drawn(charts.resources(record))),
         section("server", "Server signals", *_server(record)),
-        section("errors", "Errors", table(facts.errors(record))),
-        section("kinds", "By kind", table(facts.kinds(record))),
-        section("phases", "By phase", folded("figures of each phase", facts.phases(record))),
-        section("workers", "By worker", table(facts.workers(record))),
-        section("decisions", "Decisions", table(facts.decisions(record))),
-        section("cost", "Cost", table(facts.cost(record)) or '<p class="note">No prices were given.</p>'),
-        section("configuration", "Configuration", folded("every setting", facts.configuration(record))),
+        section("errors", "Errors", table(content.errors(record))),
+        section("kinds", "By kind", table(content.kinds(record))),
+        section("phases", "By phase", folded("figures of each phase", content.phases(record))),
+        section("workers", "By worker", table(content.workers(record))),
+        section("decisions", "Decisions", table(content.decisions(record))),
+        section("cost", "Cost", table(content.cost(record)) or '<p class="note">No prices were given.</p>'),
+        section("configuration", "Configuration", folded("every setting", content.configuration(record))),
     ]
 
 
 def _header(record: RunRecord) -> str:
-    meta = "".join(f"<div><dt>{markup(name)}</dt><dd>{markup(text)}</dd></div>" for name, text in facts.header(record).items())
-    return f'<header><h1>{markup(facts.title(record))}</h1><dl class="meta">{meta}</dl></header>'
+    meta = "".join(
+        f"<div><dt>{markup(name)}</dt><dd>{markup(text)}</dd></div>" for name, text in content.header(record).items()
+    )
+    return f'<header><h1>{markup(content.title(record))}</h1><dl class="meta">{meta}</dl></header>'
 
 
 _COLOURS = {RunVerdict.PASSED: "good", RunVerdict.NO_OBJECTIVE: "", RunVerdict.PENDING: "", RunVerdict.MISSED: "warn"}
@@ -44,15 +46,15 @@ _COLOURS = {RunVerdict.PASSED: "good", RunVerdict.NO_OBJECTIVE: "", RunVerdict.P
 
 def _verdict(record: RunRecord) -> str:
     colour = _COLOURS.get(judge_run(record).verdict, "bad")
-    badge = f'<p class="verdict {colour}">{markup(facts.verdict(record))}</p>'
-    told = "".join(f'<p class="warning">{markup(warning)}</p>' for warning in facts.warnings(record))
-    return section("verdict", "Verdict", badge, told, _tiles(record), table(facts.objectives(record)))
+    badge = f'<p class="verdict {colour}">{markup(content.verdict(record))}</p>'
+    told = "".join(f'<p class="warning">{markup(warning)}</p>' for warning in content.warnings(record))
+    return section("verdict", "Verdict", badge, told, _tiles(record), table(content.objectives(record)))
 
 
 def _tiles(record: RunRecord) -> str:
     tiles = "".join(
         f'<div class="tile"><span>{markup(tile.label)}</span><b>{markup(tile.value)}</b><span>{markup(tile.note)}</span></div>'
-        for tile in facts.tiles(record)
+        for tile in content.tiles(record)
     )
     note = "p50, p95 and p99 are exact, of all workers' operations merged; beside them stands the slowest worker's own."
     return f'<div class="tiles">{tiles}</div><p class="note">{note}</p>'
@@ -61,11 +63,11 @@ def _tiles(record: RunRecord) -> str:
 def _steps(record: RunRecord) -> str:
     heading = "Steps and knee" if record.plan.load_mode is LoadMode.FIND_MAX_CONCURRENCY else "Controller steps"
     pictures = drawn(charts.steps(record), charts.step_latency(record))
-    return section("steps", heading, _found(record), pictures, _law(record), table(facts.steps(record)))
+    return section("steps", heading, _found(record), pictures, _law(record), table(content.steps(record)))
 
 
 def _server(record: RunRecord) -> tuple[str, str]:
-    return drawn(charts.server(record), charts.wait_events(record)), folded("its own counters", facts.server_totals(record))
+    return drawn(charts.server(record), charts.wait_events(record)), folded("its own counters", content.server_totals(record))
 
 
 def _found(record: RunRecord) -> str:

@@ -9,7 +9,7 @@ from drumbeat.bench.model.record import Measured, PhaseRecord, RunRecord, Second
 from drumbeat.bench.results.availability import as_metrics, availability_of, corrected
 from drumbeat.bench.results.compare.configuration import redacted
 from drumbeat.bench.results.cost import cost_of
-from drumbeat.bench.results.report import facts
+from drumbeat.bench.results.report import content
 from drumbeat.bench.results.run_verdict import judge_run
 from drumbeat.bench.results.top_errors import most_frequent
 from drumbeat.bench.results.verdicts import judged_at, verdicts_of
@@ -21,7 +21,7 @@ def as_json(record: RunRecord) -> str:
 
 def as_dict(record: RunRecord) -> Mapping[str, Any]:
     """The report as plain values; histograms are left to the store."""
-    slowest95, slowest99 = facts.slowest(record)
+    slowest95, slowest99 = content.slowest(record)
     judgement = judge_run(record)
     return {
         "run": _run(record),
@@ -34,7 +34,7 @@ def as_dict(record: RunRecord) -> Mapping[str, Any]:
         "availability": as_metrics(availability_of(record)),
         "corrected_latency": asdict(fair) if (fair := corrected(record)) else None,
         "client_limited": record.client_limited,
-        "warnings": facts.warnings(record),
+        "warnings": content.warnings(record),
         "most_frequent_error": asdict(error) if (error := most_frequent(record)) else None,
         "totals": measured(record.whole) | {"slowest_worker_p95_ms": slowest95, "slowest_worker_p99_ms": slowest99},
         "kinds": {kind: measured(each) for kind, each in record.kinds.items()},
@@ -61,7 +61,7 @@ def _run(record: RunRecord) -> Mapping[str, Any]:
         "load_mode": record.plan.load_mode,
         "scaling_mode": record.plan.scaling.mode,
         "template_id": run.template_id,
-        "target": facts.target(record),
+        "target": content.target(record),
         "started_at": record.origin,
         "ended_at": run.ended_at,
     }

@@ -8,7 +8,7 @@ from nicegui import ui
 
 from drumbeat.core.errors import InvalidInput
 from drumbeat.core.run import RUN_ENDED, RunId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import told
 from drumbeat.web.pages.compare.choosing import Choosing
 from drumbeat.web.pages.compare.overlays import overlays
@@ -22,7 +22,7 @@ FEWEST, MOST = 2, 5
 _LATEST = 200
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/compare", "Compare")
     async def compare_page(runs: str = "") -> None:
         heading("Compare")
@@ -43,7 +43,7 @@ def add(house: House) -> None:
         ui.timer(0, lambda: told(partial(_fill, house, chosen, place)), once=True)
 
 
-async def _fill(house: House, chosen: Sequence[str], place: ui.column) -> None:
+async def _fill(house: AppState, chosen: Sequence[str], place: ui.column) -> None:
     """Reading whole runs may take a while; the page is there before."""
     try:
         found = await house.plane.bench().compare([RunId(each) for each in chosen])
@@ -55,7 +55,7 @@ async def _fill(house: House, chosen: Sequence[str], place: ui.column) -> None:
         _show(house, found)
 
 
-def _show(house: House, found: "Sequence[Comparison]") -> None:
+def _show(house: AppState, found: "Sequence[Comparison]") -> None:
     overlays(house, found)
     for comparison in found:
         verdict(comparison)

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import Curves, Point, RunRecord
 from drumbeat.core.run import Phase
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ PICTURES: Mapping[str, tuple[str, str]] = {
 }
 
 
-def overlays(house: House, found: "Sequence[Comparison]") -> None:
+def overlays(house: AppState, found: "Sequence[Comparison]") -> None:
     """Time is counted from where each measurement began."""
     records = [found[0].before, *(each.after for each in found)]
     lines = {title(record): house.plane.bench().curves(record) for record in records}

@@ -8,12 +8,12 @@ from nicegui import ui
 from drumbeat.bench.model import Watched
 from drumbeat.core.errors import MissingExtra
 from drumbeat.core.run import RUN_ENDED, RunId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.feeds import Frame, Line
 from drumbeat.web.feeds_run import RunSource, run_feed
 from drumbeat.web.pages.frame import page, trouble
 from drumbeat.web.pages.run_live.banner import Banner
-from drumbeat.web.pages.run_live.charts import CourseCharts
+from drumbeat.web.pages.run_live.charts import RunCharts
 from drumbeat.web.pages.run_live.figures import FigureTiles, Objectives
 from drumbeat.web.pages.run_live.heading import Heading
 from drumbeat.web.pages.run_live.log_panel import LogPanel, RunDecisions
@@ -24,7 +24,7 @@ from drumbeat.web.pages.run_live.workers import WorkerGrid
 from drumbeat.web.pages.run_result import RunResult
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     ui.add_css(LOOK, shared=True)
     with suppress(MissingExtra):
         house.plane.bench()  # imported now, not by whoever comes first
@@ -60,7 +60,7 @@ def add(house: House) -> None:
 class RunPage:
     """All parts of one page about a run."""
 
-    def __init__(self, house: House, source: RunSource, seen: Watched) -> None:
+    def __init__(self, house: AppState, source: RunSource, seen: Watched) -> None:
         self._source = source
         self._ended = False
         self._banner = Banner()
@@ -70,7 +70,7 @@ class RunPage:
         self._figures = FigureTiles()
         self._objectives = Objectives()
         self._result = RunResult(house, seen.run.run_id)
-        self._charts = CourseCharts(seen.plan)
+        self._charts = RunCharts(seen.plan)
         self._workers = WorkerGrid(house, seen.run.run_id)
         self._decisions = RunDecisions()
         self._logs = LogPanel()

@@ -181,7 +181,7 @@ class LiveChart:
         self._growing.show(drawn)
 
 
-class CourseCharts:
+class RunCharts:
     """A run's four charts."""
 
     def __init__(self, plan: RunPlan) -> None:

@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from drumbeat.bench.model import Kept, Watched, told_apart
+from drumbeat.bench.model import ObjectiveStatus, Watched, told_apart
 from drumbeat.web.pages.components import FigureTile, PageTable, TableColumn, tiles
 from drumbeat.web.snapshot import aggregate_metrics
 
@@ -62,7 +62,7 @@ class Objectives:
         self._table.show(seen.objectives)
 
 
-def _limit_and_found(kept: Kept) -> tuple[str, str]:
+def _limit_and_found(kept: ObjectiveStatus) -> tuple[str, str]:
     if kept.measure not in ("error_pct", "availability_pct"):
         return ms(kept.limit), ms(kept.found)
     if kept.found is None:

@@ -7,7 +7,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import RunJudgement, ScalingMode, Watched
 from drumbeat.core.run import RUN_ENDED, RunId, RunStatus
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import Deed, button, confirmed, may_change, say
 from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.frame import heading, trail
@@ -18,7 +18,7 @@ from drumbeat.web.verdicts import status_colour, verdict_colour, verdict_words
 class Heading:
     """The top of a run's page."""
 
-    def __init__(self, house: House, seen: Watched) -> None:
+    def __init__(self, house: AppState, seen: Watched) -> None:
         self._house, self._run_id = house, seen.run.run_id
         trail(("Runs", "/runs"))
         with ui.row().classes("items-center w-full gap-2"):
@@ -93,7 +93,7 @@ class Heading:
             say("It is being stopped.")
 
 
-async def run_again(house: House, run_id: RunId) -> None:
+async def run_again(house: AppState, run_id: RunId) -> None:
     """Another run like this one, ready to be started."""
     made, preflight = await house.plane.bench().recreate(run_id)
     for warning in preflight.warnings:
@@ -101,7 +101,7 @@ async def run_again(house: House, run_id: RunId) -> None:
     ui.navigate.to(f"/runs/{made.run_id}")
 
 
-async def delete_run(house: House, run_id: RunId) -> None:
+async def delete_run(house: AppState, run_id: RunId) -> None:
     if await confirmed("Delete this run, its samples, results, files and logs? That cannot be undone.", "Delete it"):
         await house.plane.bench().remove(run_id)
         ui.navigate.to("/runs")

@@ -5,10 +5,10 @@ from functools import partial
 
 from nicegui import ui
 
-from drumbeat.bench.model import Curves, Watched, WorkerSeen
+from drumbeat.bench.model import Curves, Watched, WorkerSnapshot
 from drumbeat.core.run import RunId
 from drumbeat.core.worker import Health
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import told
 from drumbeat.web.pages.components import lasting, words
 from drumbeat.web.pages.element_names import called, given
@@ -18,14 +18,14 @@ from drumbeat.web.pages.run_live.figures import ms, number
 _JUST_NOW = timedelta(seconds=2)
 
 
-def state_of(seen: WorkerSeen) -> str:
+def state_of(seen: WorkerSnapshot) -> str:
     """How a worker looks: healthy, stale, lost; gone when it left as it should."""
     if not seen.worker.is_live and seen.health is not Health.LOST:
         return "gone"
     return str(seen.health)
 
 
-def sentence(seen: WorkerSeen) -> str:
+def sentence(seen: WorkerSnapshot) -> str:
     worker = seen.worker
     if not worker.is_live:
         return f"{worker.status}" + (f": {worker.error}" if worker.error else "")
@@ -36,10 +36,10 @@ def sentence(seen: WorkerSeen) -> str:
 class WorkerGrid:
     """Every worker as a field that opens when pressed."""
 
-    def __init__(self, house: House, run_id: RunId) -> None:
+    def __init__(self, house: AppState, run_id: RunId) -> None:
         self._house, self._run_id = house, run_id
         self._fields: dict[str, tuple[ui.element, ui.label]] = {}
-        self._seen: dict[str, WorkerSeen] = {}
+        self._seen: dict[str, WorkerSnapshot] = {}
         self._count = ui.label("Workers").classes("text-h6").props("role=heading aria-level=2")
         self._grid = ui.element("div").classes("worker-grid w-full")
         self._none = ui.label("None has been started yet.").classes("faint")
@@ -52,7 +52,7 @@ class WorkerGrid:
         for each in seen.workers:
             self._draw(each)
 
-    def _draw(self, seen: WorkerSeen) -> None:
+    def _draw(self, seen: WorkerSnapshot) -> None:
         name, state = seen.worker.worker_id, state_of(seen)
         field, text = self._fields.get(name) or self._add(name)
         text.text = sentence(seen)
@@ -95,7 +95,7 @@ def _load(curves: Curves) -> dict[str, object]:
 _LOAD = {"cpu_percent": "CPU", "memory_percent": "memory"}
 
 
-def facts(seen: WorkerSeen) -> dict[str, object]:
+def facts(seen: WorkerSnapshot) -> dict[str, object]:
     """What is known of one worker."""
     worker = seen.worker
     return {

@@ -4,7 +4,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import RunSeries, Watched
 from drumbeat.core.run import RunId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.run_result.caveats import doubts_card
 from drumbeat.web.pages.run_result.closing import Closing
 from drumbeat.web.pages.run_result.errors import Errors
@@ -16,7 +16,7 @@ from drumbeat.web.snapshot import whole_result
 class RunResult:
     """The part of a run's page that is there once it has ended."""
 
-    def __init__(self, house: House, run_id: RunId) -> None:
+    def __init__(self, house: AppState, run_id: RunId) -> None:
         self._house, self._run_id = house, run_id
         self._place = ui.column().classes("w-full")
         self._closing: Closing | None = None

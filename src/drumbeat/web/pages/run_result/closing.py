@@ -5,7 +5,7 @@ from functools import partial
 from nicegui import ui
 
 from drumbeat.core.run import Result, RunId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, may_change, say, told
 from drumbeat.web.pages.run_live.figures import number
 
@@ -15,7 +15,7 @@ FORMS = {"html": "html", "markdown": "md", "csv": "csv", "json": "json", "junit"
 class Closing:
     """Cost, enrichment, reports."""
 
-    def __init__(self, house: House, run_id: RunId) -> None:
+    def __init__(self, house: AppState, run_id: RunId) -> None:
         self._house, self._run_id, self._may_change = house, run_id, may_change()
         with ui.card().props("flat bordered").classes("w-full"), ui.row().classes("items-center w-full gap-4"):
             self._cost = ui.label()

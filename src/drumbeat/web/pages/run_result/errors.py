@@ -6,12 +6,12 @@ from nicegui import ui
 
 from drumbeat.bench.model import FailureExample, Watched
 from drumbeat.core.run import RunId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.element_names import given
 from drumbeat.web.pages.run_live.figures import number, percent
 from drumbeat.web.pages.run_result.executions import Operations
-from drumbeat.web.pages.run_result.selection import Chosen, only_failed, read_chosen
+from drumbeat.web.pages.run_result.selection import ExecutionSelection, only_failed, read_chosen
 from drumbeat.web.snapshot import whole_result
 
 _ID = "operations"  #: where a link to operations leads
@@ -37,11 +37,15 @@ def _ways_in(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
     """Classes and examples, each of which leads to the operations that failed so."""
 
     def of_class(each: tuple[str, int]) -> str:
-        return Chosen(error_class=each[0]).path(run_id)
+        return ExecutionSelection(error_class=each[0]).path(run_id)
 
     def of_sort(each: FailureExample) -> str | None:
         """None where no operation was begun."""
-        return Chosen(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id) if each.kind else None
+        return (
+            ExecutionSelection(kind=each.kind, error_class=each.error_class, error=each.sqlstate).path(run_id)
+            if each.kind
+            else None
+        )
 
     classes = [
         TableColumn(name="class", read=lambda each: each[0], href=of_class),
@@ -60,7 +64,7 @@ def _ways_in(run_id: RunId) -> tuple[list[TableColumn], list[TableColumn]]:
 class Errors:
     """Counts, examples, operations."""
 
-    def __init__(self, house: House, seen: Watched) -> None:
+    def __init__(self, house: AppState, seen: Watched) -> None:
         kinds = [row for row in seen.results if row.worker_id is None and row.kind is not None]
         failed = [row for row in kinds if row.errors]
         classes: Mapping[str, int] = _classes(seen)
@@ -86,10 +90,12 @@ class Errors:
             self._operations.know(failures)
 
 
-def _operations(house: House, seen: Watched, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool) -> Operations:
+def _operations(
+    house: AppState, seen: Watched, kinds: Sequence[str], classes: Mapping[str, int], *, failed: bool
+) -> Operations:
     """Folded away, unless the address asks for some of them."""
     asked = read_chosen(ui.context.client.request.query_params)
-    chosen = asked or Chosen(failed=only_failed(failed))
+    chosen = asked or ExecutionSelection(failed=only_failed(failed))
     folded = ui.expansion("Single operations", icon="list", value=asked is not None).classes("w-full")
     with given(folded.props("header-class=text-primary"), "id", _ID):
         operations = Operations(house, seen.run.run_id, COLUMNS, kinds, classes, chosen)

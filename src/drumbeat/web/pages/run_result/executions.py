@@ -7,10 +7,10 @@ from nicegui import ui
 
 from drumbeat.bench.model import FailureExample
 from drumbeat.core.run import RunId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import told
 from drumbeat.web.pages.components import PageTable, TableColumn
-from drumbeat.web.pages.run_result.selection import ORDERS, PAGE, Chosen, only_failed
+from drumbeat.web.pages.run_result.selection import ORDERS, PAGE, ExecutionSelection, only_failed
 
 _ANY_KIND, _ANY_ERROR = "all kinds", "any, or none"
 _NONE = "None: nothing is all that, operations were not recorded, or their files are on other hosts."
@@ -21,12 +21,12 @@ class Operations:
 
     def __init__(
         self,
-        house: House,
+        house: AppState,
         run_id: RunId,
         columns: Sequence[TableColumn],
         kinds: Sequence[str],
         classes: Iterable[str],
-        chosen: Chosen,
+        chosen: ExecutionSelection,
     ) -> None:
         self._house, self._run_id, self._chosen = house, run_id, chosen
         self._ways = {(chosen.error_class, chosen.error), *((each, "") for each in classes)} - {("", "")}
@@ -60,12 +60,14 @@ class Operations:
     async def _changed(self) -> None:
         error_class, _, error = str(self._error.value or "").partition(" ")
         kind, failed = str(self._kind.value or ""), only_failed(bool(self._failed.value))
-        await self._ask(Chosen(kind=kind, error_class=error_class, error=error, failed=failed, order=str(self._order.value)))
+        await self._ask(
+            ExecutionSelection(kind=kind, error_class=error_class, error=error, failed=failed, order=str(self._order.value))
+        )
 
     async def _turn(self, by: int) -> None:
         await self._ask(replace(self._chosen, page=str(self._chosen.number + by)))
 
-    async def _ask(self, chosen: Chosen) -> None:
+    async def _ask(self, chosen: ExecutionSelection) -> None:
         """Something else is looked at: the address says so."""
         self._chosen = chosen
         ui.navigate.history.replace(chosen.path(self._run_id))

@@ -14,7 +14,7 @@ _FAILED, _ANY = "yes", "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ExecutionSelection:
     """All of it as texts, the way an address has them; an empty one asks for nothing."""
 
     kind: str = ""
@@ -39,7 +39,7 @@ class Chosen:
     @property
     def query(self) -> str:
         """What stands behind the ? of the address."""
-        usual = asdict(Chosen())
+        usual = asdict(ExecutionSelection())
         return urlencode({name: value for name, value in asdict(self).items() if value and value != usual[name]})
 
     def path(self, run_id: RunId) -> str:
@@ -63,10 +63,10 @@ def only_failed(failed: bool) -> str:
     return _FAILED if failed else _ANY
 
 
-def read_chosen(query: Mapping[str, str]) -> Chosen | None:
+def read_chosen(query: Mapping[str, str]) -> ExecutionSelection | None:
     """What an address asks for; None: it does not ask for operations."""
-    known = {each.name for each in fields(Chosen)}
+    known = {each.name for each in fields(ExecutionSelection)}
     given = {name: value[:200] for name, value in query.items() if name in known}
     if given.get("order") not in ORDERS:
         given.pop("order", None)
-    return Chosen(**given) if given else None
+    return ExecutionSelection(**given) if given else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from nicegui import ui
 
-from drumbeat.bench.model import ServerSeen
+from drumbeat.bench.model import ServerSnapshot
 from drumbeat.core.run import Result
 from drumbeat.web.pages.components import PageTable, TableColumn
 from drumbeat.web.pages.run_live.charts import ChartLine, LiveChart, options
@@ -22,7 +22,7 @@ class Server:
     """Not there when the database said nothing."""
 
     def __init__(self, whole: Result | None) -> None:
-        self._shown: ServerSeen | None = None
+        self._shown: ServerSnapshot | None = None
         self._place = ui.column().classes("w-full")
         with self._place:
             ui.label("The database's own figures").classes("text-h6").props("role=heading aria-level=2")
@@ -31,7 +31,7 @@ class Server:
             self._totals = _totals(whole)
         self._place.set_visibility(self._totals)
 
-    def show(self, server: ServerSeen) -> None:
+    def show(self, server: ServerSnapshot) -> None:
         if server == self._shown:
             return
         self._shown = server

@@ -2,7 +2,7 @@
 
 from nicegui import ui
 
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import may_change
 from drumbeat.web.pages.frame import FIRST_RUN, empty, heading, page
 from drumbeat.web.pages.runs.creating import new_run
@@ -10,7 +10,7 @@ from drumbeat.web.pages.runs.filters import RunFilters, read_wanted
 from drumbeat.web.pages.runs.listing import Listing
 
 
-def add(house: House) -> None:
+def add(house: AppState) -> None:
     @page(house, "/runs", "Runs")
     async def runs_page() -> None:
         with ui.row().classes("items-center w-full"):

@@ -2,11 +2,11 @@
 
 from nicegui import ui
 
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.pages.actions import button, say
 
 
-async def new_run(house: House) -> None:
+async def new_run(house: AppState) -> None:
     """A button that asks for a template and leads to the run, ready to be started."""
     templates = {each.template_id: each.name for each in await house.plane.store.templates.list()}
     with ui.dialog().props('aria-label="A new run"') as dialog, ui.card().classes("w-full max-w-md"):
@@ -27,7 +27,7 @@ async def new_run(house: House) -> None:
     ui.button("New run", icon="add", on_click=dialog.open).props("no-caps unelevated")
 
 
-async def run_of(house: House, template_id: str) -> str:
+async def run_of(house: AppState, template_id: str) -> str:
     """A run that is ready to be started. Raises InvalidInput, NotFound."""
     desk = house.plane.bench()
     made, preflight = await desk.create(await desk.document(template_id), template_id)

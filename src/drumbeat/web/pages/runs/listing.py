@@ -9,7 +9,7 @@ from nicegui import ui
 
 from drumbeat.bench.model import RunJudgement
 from drumbeat.core.run import Run, RunId
-from drumbeat.web.app_state import House
+from drumbeat.web.app_state import AppState
 from drumbeat.web.databases import database_of
 from drumbeat.web.pages.actions import button, confirmed, may_change, say, told
 from drumbeat.web.pages.components import PageTable, TableColumn
@@ -87,7 +87,7 @@ def columns(templates: Mapping[str, str]) -> list[TableColumn]:
 class Listing:
     """The table, its filters, its pages."""
 
-    def __init__(self, house: House, wanted: RunFilters, templates: Mapping[str, str]) -> None:
+    def __init__(self, house: AppState, wanted: RunFilters, templates: Mapping[str, str]) -> None:
         self._house, self._wanted = house, wanted
         self._filters = Filters(wanted, templates, self._ask)
         self._actions()

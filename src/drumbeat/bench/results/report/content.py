@@ -7,7 +7,7 @@ from drumbeat.bench.model.best import best_of, find_max_steps, knee_of
 from drumbeat.bench.model.plan import LoadMode
 from drumbeat.bench.model.record import Measured, RunRecord, WorkerRecord
 from drumbeat.bench.results.availability import availability_of, corrected
-from drumbeat.bench.results.caveats import doubts
+from drumbeat.bench.results.caveats import caveats
 from drumbeat.bench.results.compare.configuration import flattened, without_secrets
 from drumbeat.bench.results.cost import Cost, Method, cost_of
 from drumbeat.bench.results.report import words
@@ -122,7 +122,7 @@ def warnings(record: RunRecord) -> list[str]:
         found.append("nothing was measured")
     if (error := most_frequent(record)) is not None:
         found.append(error.words)
-    found += doubts(record)
+    found += caveats(record)
     if record.run.status not in (RunStatus.COMPLETED, RunStatus.FAILED, RunStatus.CANCELLED):
         found.append(f"the run is {record.run.status}: this is how it looked when it was read")
     return found

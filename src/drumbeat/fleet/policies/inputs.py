@@ -16,7 +16,7 @@ class WorkerLevel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scene:
+class PolicyInput:
     """One pool as a policy sees it. Only workers that stay are counted."""
 
     now: datetime
@@ -54,7 +54,7 @@ class Opinion:
     wishes: tuple[Wish, ...]
 
 
-Policy = Callable[[Scene], Opinion]
+Policy = Callable[[PolicyInput], Opinion]
 
 
 def highest(*wishes: Wish) -> Opinion:
